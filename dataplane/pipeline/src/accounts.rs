@@ -8,12 +8,13 @@
 
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
-use millrace_units::{Amount, NextHopIndex, PathId, QueueAccount};
+use millrace_units::{Amount, NextHopIndex, QueueAccount};
 
 use crate::command::WaitingRoutes;
 use crate::drop_log::DropLog;
 use crate::gate_tables::WorkerTable;
 use crate::route::NO_ROUTE;
+use crate::work::Accounts;
 
 /// Numbers of routes below this are counted, each for itself.
 pub const ROUTES: u32 = 1 << 16;
@@ -126,8 +127,9 @@ impl Ledger<'_> {
         bytes
     }
 
+    /// So much is given to a port's queue that counts alike.
     #[inline]
-    fn amount_queued(&mut self, (route, filters): (NextHopIndex, PathId), amount: Amount) {
+    pub fn amount_queued(&mut self, (route, filters): Accounts, amount: Amount) {
         self.routes.queued(route, amount);
         if filters != EMPTY_PATH {
             self.filters.count(filters, |account| account.queued += amount);

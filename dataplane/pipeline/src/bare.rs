@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use foldhash::fast::FixedState;
 use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family};
+use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, NextHopIndex, PortId};
 
 use crate::accounts::ROUTES;
@@ -257,14 +258,15 @@ fn send(
                 continue;
             }
             adjacency.rewrite(packet);
-            work.leaving.add(port, last, std::mem::replace(&mut amount, Amount::packet(packet.len())));
+            let before = std::mem::replace(&mut amount, Amount::packet(packet.len()));
+            work.leaving.add(port, (last, EMPTY_PATH), before);
             (last, port, exit) = (route, adjacency.port, adjacency.exit());
             (packet.next_hop, packet.out_port) = (route, port);
         }
         work.fates[index] = Fate::Queue;
         sent += 1;
     }
-    work.leaving.add(port, last, amount);
+    work.leaving.add(port, (last, EMPTY_PATH), amount);
     sent
 }
 

@@ -82,10 +82,11 @@ impl Router {
         let Some(out) = out.filter(|out| out.has_room_for(packets.len())) else {
             return self.dispose(work, now);
         };
-        out.queue.extend(packets.drain());
-        for (route, amount) in leaving.amounts() {
+        out.queue_all(packets.drain());
+        let mut ledger = Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() };
+        for (accounts, amount) in leaving.amounts() {
             out.queue_bytes += amount.bytes;
-            self.route_accounts.queued(route, amount);
+            ledger.amount_queued(accounts, amount);
         }
         self.gates.plugins_mut().end_of_batch();
     }

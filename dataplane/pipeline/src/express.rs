@@ -29,34 +29,42 @@ use crate::groups::Groups;
 use crate::parse::ROUTER;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
-use crate::work::{Fate, Leaving, Work};
+use crate::work::{Accounts, Fate, Leaving, Work};
 
 /// Makes the open packets of a batch ready to leave by the adjacencies of their flows, of which they have the numbers, unless
-/// something about them is to be looked at on the general way; whether those were all.
-pub(crate) fn leave_known(
-    adjacencies: &mut AdjacencyTable,
-    packets: &mut [Packet],
-    fates: &mut [Fate],
-    numbers: &[u32],
-) -> bool {
+/// something about them is to be looked at on the general way; whether those were all. What leaves is [counted](Leaving).
+pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> bool {
+    let Work { packets, fates, adjacencies: numbers, leaving, .. } = work;
+    let count = packets.len().min(BATCH_SIZE);
     let mut all = true;
-    // The adjacency by which the last one has left, with what the next ones need of it.
+    // The adjacency by which the last one has left, with what the next ones need of it, and what they count with so far.
     let (mut last, mut port, mut exit) = (NO_ADJACENCY, PortId::NONE, Exit::NONE);
-    for ((packet, fate), number) in packets.iter_mut().zip(fates).zip(numbers) {
+    let (mut accounts, mut amount) = ((NO_ROUTE, EMPTY_PATH), Amount::default());
+    for ((packet, fate), number) in packets.iter_mut().zip(&mut fates[..count]).zip(&numbers[..count]) {
         if !fate.is_open() {
             continue;
         }
-        if *number == last && leaves_like(&exit, port, packet) {
-            *fate = Fate::Queue;
+        if *number == last
+            && let Some((own, length)) = leaves_like(&exit, port, packet)
+        {
+            if own != accounts {
+                leaving.add(port, accounts, std::mem::take(&mut amount));
+                accounts = own;
+            }
+            amount += Amount::packet(length);
         } else if let Some(adjacency) = adjacencies.get_mut(*number)
             && leaves_by(adjacency, packet)
         {
+            leaving.add(port, accounts, std::mem::replace(&mut amount, Amount::packet(packet.len())));
+            accounts = (packet.next_hop, packet.counts_for);
             (last, port, exit) = (*number, adjacency.port, adjacency.exit());
-            *fate = Fate::Queue;
         } else {
             all = false;
+            continue;
         }
+        *fate = Fate::Queue;
     }
+    leaving.add(port, accounts, amount);
     all
 }
 
@@ -72,18 +80,19 @@ fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
     is_sent_on
 }
 
-/// The same by what packets in a row need of an adjacency, and its port.
+/// The same by what packets in a row need of an adjacency, and its port; what the packet counts with, and its length.
 #[inline(always)]
-fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> bool {
-    let Some(start) = exit.start(packet) else { return false };
-    let is_sent_on = start.annotations.exceptions == Exceptions::NONE
-        && !is_filter(start.annotations.next_hop)
-        && exit.is_whole(&start);
-    if is_sent_on {
-        start.annotations.out_port = port;
-        exit.rewrite(start.bytes);
+fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> Option<(Accounts, usize)> {
+    let start = exit.start(packet)?;
+    let accounts = (start.annotations.next_hop, start.annotations.counts_for);
+    let is_sent_on =
+        start.annotations.exceptions == Exceptions::NONE && !is_filter(accounts.0) && exit.is_whole(&start);
+    if !is_sent_on {
+        return None;
     }
-    is_sent_on
+    start.annotations.out_port = port;
+    exit.rewrite(start.bytes);
+    Some((accounts, start.length))
 }
 
 /// Packets of a batch that leave as most do: of flows whose records are right. Those that are bound to nothing leave by an
@@ -114,7 +123,7 @@ impl<const BOUND: bool> Leave<'_, BOUND> {
         let amount = std::mem::take(&mut self.amount);
         if amount.packets > 0 {
             self.before += amount.packets;
-            self.leaving.add(self.out_port, self.route, amount);
+            self.leaving.add(self.out_port, (self.route, EMPTY_PATH), amount);
             if let Some(adjacency) = self.adjacencies.get_mut(self.number) {
                 adjacency.note_use();
             }
@@ -313,9 +322,7 @@ impl Router {
         leave.joining.settle();
         let joined = leave.joining.before;
         counts.hits += leave.before + joined;
-        if joined > 0 {
-            work.note_keys();
-        }
+        work.keys_due = joined > 0;
     }
 
     /// The same for packets that do not leave as most do.
@@ -372,7 +379,7 @@ impl Router {
         }
         adjacency.rewrite(packet);
         packet.out_port = adjacency.port;
-        work.leaving.add(adjacency.port, answer.next_hop, Amount::packet(packet.len()));
+        work.leaving.add(adjacency.port, (answer.next_hop, EMPTY_PATH), Amount::packet(packet.len()));
         work.fates[index] = Fate::Queue;
         true
     }

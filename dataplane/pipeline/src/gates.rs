@@ -125,6 +125,11 @@ impl Gates {
         (&self.plugins, &mut self.groups)
     }
 
+    /// Whether any instance that the packets of the groups pass may look at them, or decide anything but that they pass.
+    pub(crate) fn looks_at_packets(&self) -> bool {
+        self.groups.iter().any(|group| self.plugins.looks_at_packets(group.path))
+    }
+
     /// Sorts the open packets of a batch by path, those bound to nothing left out.
     pub fn group(&mut self, work: &mut Work) {
         self.groups.begin();

@@ -287,6 +287,18 @@ impl PortScheduler {
         }
     }
 
+    /// Whether packets that the device takes at once need not come to the tree: see [`LinkScheduler::is_passable`].
+    #[inline]
+    pub(crate) fn is_passable(&self) -> bool {
+        self.arrivals.is_empty() && self.tree.root() == Some(id(self.default)) && self.tree.is_passable()
+    }
+
+    /// Counts packets that pass the tree by.
+    #[inline]
+    pub(crate) fn pass<'p>(&mut self, packets: impl Iterator<Item = &'p Packet>) {
+        self.tree.pass(packets.map(|packet| packet.len() as u32));
+    }
+
     /// Puts what has come into its queues.
     #[inline]
     fn settle(&mut self, now: Instant, drops: &mut QueueDrops) {

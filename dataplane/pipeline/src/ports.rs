@@ -104,6 +104,8 @@ pub struct PortEntry {
     pub is_here: bool,
     /// What packets wait in before, and who chooses among them; without it, all go at once.
     pub scheduler: Option<Box<PortScheduler>>,
+    /// So many packets may be in the queue when others pass the scheduler by: what the device has room for in this turn.
+    room: usize,
 }
 
 /// Most packets that wait at a port.
@@ -119,6 +121,7 @@ impl PortEntry {
             noted: 0,
             is_here: true,
             scheduler: None,
+            room: 0,
         }
     }
 
@@ -138,6 +141,11 @@ impl PortEntry {
     ) {
         ledger.queued(&packet, packet.len());
         match &mut self.scheduler {
+            Some(scheduler) if self.queue.len() < self.room && scheduler.is_passable() => {
+                scheduler.pass(std::iter::once(&packet));
+                self.queue_bytes += packet.len() as u64;
+                self.queue.push_back(packet);
+            }
             Some(scheduler) if scheduler.takes_packets() => {
                 ledger.waits(&packet);
                 scheduler.enqueue(packet, now, drops);
@@ -154,11 +162,25 @@ impl PortEntry {
         }
     }
 
-    /// Whether packets that are put into the port's queue are where they wait, and so many more find room there.
+    /// Whether so many packets may be put into the port's queue: they wait nowhere else, and find room there, or they pass a
+    /// scheduler by in which nothing waits, because the device takes them at once.
     #[inline]
     pub(crate) fn has_room_for(&self, packets: usize) -> bool {
-        let is_scheduled = self.scheduler.as_ref().is_some_and(|scheduler| scheduler.takes_packets());
-        self.is_here && !is_scheduled && self.queue.len() + packets <= QUEUE_LIMIT
+        let after = self.queue.len() + packets;
+        match &self.scheduler {
+            None => self.is_here && after <= QUEUE_LIMIT,
+            Some(scheduler) => self.is_here && after <= self.room && scheduler.is_passable(),
+        }
+    }
+
+    /// Puts packets into the port's queue, for which it [has room](Self::has_room_for).
+    #[inline]
+    pub(crate) fn queue_all(&mut self, packets: impl Iterator<Item = Packet>) {
+        let before = self.queue.len();
+        self.queue.extend(packets);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.pass(self.queue.range(before..));
+        }
     }
 
     /// Puts packets where they wait to be sent, in order.
@@ -174,7 +196,7 @@ impl PortEntry {
             return packets.for_each(|packet| self.enqueue(packet, now, drops, ledger));
         }
         let before = self.queue.len();
-        self.queue.extend(packets);
+        self.queue_all(packets);
         self.queue_bytes += ledger.all_queued(self.queue.range(before..));
     }
 
@@ -298,6 +320,18 @@ impl PortTable {
             .filter_map(|(index, entry)| entry.as_ref().map(|entry| (PortId(index as u16), entry)))
     }
 
+    /// Says of ports with a scheduler what their devices have room for in the turn to come, a batch at most; several ports of
+    /// one device share it. None has any whose queue has not gone.
+    pub fn note_room(&mut self, mut room: impl FnMut(DeviceId) -> usize) {
+        let Self { entries, by_device, .. } = self;
+        for entry in entries.iter_mut().flatten().filter(|entry| entry.scheduler.is_some()) {
+            let device = entry.settings.device;
+            let sharing = by_device.get(usize::from(device.0)).map_or(1, |ports| ports.len().max(1));
+            let is_free = entry.is_here && entry.queue.is_empty();
+            entry.room = if is_free { room(device).min(BATCH_SIZE) / sharing } else { 0 };
+        }
+    }
+
     /// All ports, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut PortEntry)> {
         self.entries
@@ -319,9 +353,12 @@ impl PortTable {
 #[cfg(test)]
 mod tests {
     use millrace_plugin::WorkerPlugins;
+    use millrace_schedule::{FlowQueuesSettings, NodeKind, Share};
+    use millrace_units::{NextHopIndex, QueueId};
 
     use super::*;
     use crate::accounts::RouteAccounts;
+    use crate::port_scheduler::ScheduleChange;
 
     fn settings(device: u16, tags: Tags) -> PortSettings {
         PortSettings {
@@ -367,6 +404,88 @@ mod tests {
         }
         assert_eq!((entry.held(), entry.queue_bytes), (QUEUE_LIMIT, 60 * QUEUE_LIMIT as u64));
         assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueFull; 3]);
+    }
+
+    /// A port whose scheduler has a queue for each flow.
+    fn fair() -> PortTable {
+        let mut table = PortTable::default();
+        table.set(PortId(0), settings(0, Tags::NONE));
+        let mut scheduler = PortScheduler::new(1024, 0).unwrap();
+        let kind = NodeKind::FlowQueues(FlowQueuesSettings::default());
+        let leaf = ScheduleChange::Add { node: QueueId(1), parent: None, share: Share::Only, kind };
+        scheduler.change(&leaf, Instant::ZERO, &mut Vec::new()).unwrap();
+        table.get_mut(PortId(0)).unwrap().scheduler = Some(Box::new(scheduler));
+        table
+    }
+
+    /// Packets pass a scheduler by only as far as the device has room, and behind none that waits: of a flow they stay in order.
+    #[test]
+    fn what_a_device_takes_at_once_passes_an_empty_scheduler_by() {
+        let pool = millrace_packet::Pool::new(1024).unwrap();
+        let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
+        let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };
+        let (mut table, mut drops, mut number) = (fair(), QueueDrops::new(), 0);
+        let mut turn = |table: &mut PortTable, come: usize, room: usize, one_by_one: bool| {
+            table.note_room(|_| room);
+            let entry = table.get_mut(PortId(0)).unwrap();
+            let packets: Vec<Packet> = (0..come)
+                .map(|_| {
+                    number += 1;
+                    let mut packet = pool.packet_from(&[0; 60]).unwrap();
+                    (packet.hash, packet.next_hop) = (number % 3, NextHopIndex(number));
+                    packet
+                })
+                .collect();
+            match one_by_one {
+                true => packets
+                    .into_iter()
+                    .for_each(|packet| entry.enqueue(packet, Instant::ZERO, &mut drops, &mut ledger)),
+                false => entry.enqueue_all(packets.into_iter(), Instant::ZERO, &mut drops, &mut ledger),
+            }
+            let passed = entry.queue.len();
+            entry.release(Instant::ZERO, &mut drops, &mut ledger);
+            let sent: Vec<(u32, u32)> = entry
+                .queue
+                .drain(..room.min(entry.queue.len()))
+                .map(|packet| (packet.hash, packet.next_hop.0))
+                .collect();
+            (passed, sent)
+        };
+        for one_by_one in [false, true] {
+            let passed = |turn: &(usize, Vec<(u32, u32)>)| turn.0;
+            let full = turn(&mut table, 5, 5, one_by_one);
+            assert_eq!((passed(&full), full.1.len()), (5, 5));
+            // Of more than it has room for the first pass.
+            let over = turn(&mut table, 20, 7, one_by_one);
+            assert_eq!((passed(&over), over.1.len()), (7, 7));
+            // Now some wait behind the scheduler, and before it.
+            let mut sent = [full.1, over.1].concat();
+            let wait = turn(&mut table, 3, 7, one_by_one);
+            assert_eq!(passed(&wait), 13);
+            sent.extend(wait.1);
+            while table.get(PortId(0)).unwrap().held() > 0 {
+                sent.extend(turn(&mut table, 0, 4, one_by_one).1);
+            }
+            for flow in 0..3 {
+                assert!(sent.iter().filter(|(own, _)| *own == flow).is_sorted());
+            }
+            assert_eq!(passed(&turn(&mut table, 256, usize::MAX, one_by_one)), 256);
+            assert_eq!(turn(&mut table, 0, usize::MAX, one_by_one).1.len(), 0);
+        }
+        let report = table.get(PortId(0)).unwrap().scheduler.as_ref().unwrap().report();
+        assert_eq!((report.nodes[0].sent_packets, report.held), (2 * (28 + 256), 0));
+        assert_eq!(ledger.routes.account(NextHopIndex(0)).waiting.packets, 0);
+    }
+
+    #[test]
+    fn ports_of_one_device_share_its_room() {
+        let mut table = fair();
+        table.set(PortId(1), settings(0, Tags::single(9)));
+        table.note_room(|_| 100);
+        assert_eq!((table.get(PortId(0)).unwrap().room, table.get(PortId(1)).unwrap().room), (50, 0));
+        table.get_mut(PortId(0)).unwrap().is_here = false;
+        table.note_room(|_| 100);
+        assert_eq!(table.get(PortId(0)).unwrap().room, 0);
     }
 
     #[test]

@@ -202,16 +202,32 @@ impl Router {
         self.gates.groups.begin();
         let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
         if !is_bare && !self.classify_or_express(work, now) {
+            work.note_keys();
             return self.travel(work, now);
         }
         if self.gates.groups.is_empty() {
             self.offer_to_driver(work, now);
             return self.leave(work, now);
         }
+        self.leave_bound(work, now);
+    }
+
+    /// Takes packets through the instances at gates of `early` and `late`, of whose flows the rest is known.
+    fn leave_bound(&mut self, work: &mut Work, now: Instant) {
+        if self.gates.looks_at_packets() {
+            work.note_keys();
+        }
         self.run_gates(Position::Early, 0, work, now);
         self.run_gates(Position::Late, 0, work, now);
-        self.forward(work);
+        if !leave_known(&mut self.adjacencies, work) {
+            work.note_keys();
+            self.decide(work);
+        }
         self.offer_to_driver(work, now);
+        if work.leaving.packets() == work.packets.len() as u64 {
+            return self.leave(work, now);
+        }
+        work.note_keys();
         self.dispose(work, now);
     }
 
@@ -319,17 +335,21 @@ impl Router {
             // Who captures sees every packet on the general way.
             work.adjacencies.fill(NO_ADJACENCY);
         }
+        work.leaving.begin();
+        if !leave_known(&mut self.adjacencies, work) {
+            self.decide(work);
+        }
+    }
+
+    /// Decides what becomes of open packets.
+    fn decide(&mut self, work: &mut Work) {
         let mut forwarder = Forwarder {
             fib: &self.fib,
             filter_routes: self.gates.routes(),
             neighbours: &mut self.neighbours,
             ports: &self.ports,
         };
-        let Work { packets, keys, adjacencies, fates, destinations, .. } = work;
-        let count = packets.len().min(BATCH_SIZE);
-        if leave_known(&mut self.adjacencies, packets, &mut fates[..count], &adjacencies[..count]) {
-            return;
-        }
+        let Work { packets, keys, fates, destinations, .. } = work;
         let each = packets.iter_mut().zip(fates.iter_mut()).enumerate();
         for (index, (packet, fate)) in each.filter(|(_, (_, fate))| fate.is_open()) {
             let decision = forwarder.decide(packet, &keys[index]);

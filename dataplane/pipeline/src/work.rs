@@ -105,10 +105,13 @@ pub(crate) fn each<T: Copy>(note: T) -> Each<T> {
     Box::new([note; BATCH_SIZE])
 }
 
-/// The finished frames of a batch, as they are settled on the express way: those in a row that leave by one port and count with
-/// one route together.
+/// The route that packets count with, and the path whose filters they [count for](millrace_packet::Annotations::counts_for).
+pub(crate) type Accounts = (NextHopIndex, PathId);
+
+/// The finished frames of a batch, as they are settled on the express way: those in a row that leave by one port and count alike
+/// together.
 #[derive(Debug)]
-pub(crate) struct Leaving(Vec<(PortId, NextHopIndex, Amount)>);
+pub(crate) struct Leaving(Vec<(PortId, Accounts, Amount)>);
 
 impl Default for Leaving {
     fn default() -> Self {
@@ -124,9 +127,9 @@ impl Leaving {
 
     /// So much leaves.
     #[inline]
-    pub fn add(&mut self, port: PortId, route: NextHopIndex, amount: Amount) {
+    pub fn add(&mut self, port: PortId, accounts: Accounts, amount: Amount) {
         if amount.packets > 0 {
-            self.0.push((port, route, amount));
+            self.0.push((port, accounts, amount));
         }
     }
 
@@ -136,9 +139,14 @@ impl Leaving {
         self.0.iter().all(|(port, ..)| port == first).then_some(*first)
     }
 
-    /// What counts with each route.
-    pub fn amounts(&self) -> impl Iterator<Item = (NextHopIndex, Amount)> {
-        self.0.iter().map(|(_, route, amount)| (*route, *amount))
+    /// What counts with each route, and for the filters of each path.
+    pub fn amounts(&self) -> impl Iterator<Item = (Accounts, Amount)> {
+        self.0.iter().map(|(_, accounts, amount)| (*accounts, *amount))
+    }
+
+    /// How many packets leave.
+    pub fn packets(&self) -> u64 {
+        self.0.iter().map(|(.., amount)| amount.packets).sum()
     }
 }
 
@@ -152,6 +160,8 @@ pub struct Work {
     /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
     /// [`complete`](Self::complete), as few need it, or the key to [`note_keys`](Self::note_keys).
     pub(crate) brief: Bits,
+    /// Whether keys of packets that are on a path are still to be [noted](Self::note_keys).
+    pub(crate) keys_due: bool,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
     /// Their hashes in the flow table.
@@ -185,6 +195,7 @@ impl Default for Work {
             packets: Batch::new(),
             nears: each(NearKey::of(&key)),
             brief: Bits::default(),
+            keys_due: false,
             keys: each(key),
             hashes: each(0),
             flows: each(None),
@@ -207,6 +218,8 @@ impl Work {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
         self.brief = Bits::default();
+        self.keys_due = false;
+        self.leaving.begin();
         self.begin_classified(count);
     }
 
@@ -217,8 +230,16 @@ impl Work {
         self.keys[index] = key;
     }
 
-    /// Notes the keys of packets that are on a path: instances may ask for them.
+    /// Notes the keys of packets that are on a path, if that is still to be done: instances may ask for them, and who decides what
+    /// becomes of packets that don't leave as most do.
+    #[inline]
     pub(crate) fn note_keys(&mut self) {
+        if std::mem::take(&mut self.keys_due) {
+            self.note_all_keys();
+        }
+    }
+
+    fn note_all_keys(&mut self) {
         let count = self.packets.len().min(BATCH_SIZE);
         let Self { paths, nears, keys, .. } = self;
         for ((path, near), key) in paths[..count].iter().zip(&nears[..count]).zip(&mut keys[..count]) {

@@ -222,6 +222,11 @@ impl Worker {
         for device in self.devices.iter_mut().flatten() {
             device.flush(&self.pool, now);
         }
+        let devices = &mut self.devices;
+        self.router.ports.note_room(|device| {
+            let device = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut);
+            device.map_or(0, |device| device.room())
+        });
     }
 
     fn hand_back(&mut self) {

@@ -86,6 +86,8 @@ pub(crate) struct Hosted {
     pub messages: MessageCounts,
     /// Whether it ever gives something beside verdicts.
     pub has_output: bool,
+    /// Whether it ever looks at packets.
+    looks: bool,
     /// The one that is tried out beside it.
     pub shadow: Option<Box<Shadow>>,
     /// Where the worker says whose code it runs.
@@ -195,8 +197,14 @@ impl Hosted {
         let counted = |name| before.get(name).copied().unwrap_or_default();
         self.counted = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
+        self.looks = self.instance.looks_at_packets();
         self.take_outputs(news);
         old
+    }
+
+    /// Whether it, or one that is tried out beside it, may look at packets.
+    pub fn looks_at_packets(&self) -> bool {
+        self.looks || self.shadow.is_some()
     }
 
     /// What it counted, by name.
@@ -260,6 +268,7 @@ impl Instances {
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
             has_output: instance.has_output(),
+            looks: instance.looks_at_packets(),
             id,
             instance,
             limits: self.limits,

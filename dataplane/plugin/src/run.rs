@@ -139,6 +139,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.paths.is_through(path)
     }
 
+    /// Whether any instance of a path may [look at packets](millrace_plugin_abi::Instance::looks_at_packets).
+    pub fn looks_at_packets(&self, path: PathId) -> bool {
+        self.paths.stages(path).iter().any(|stage| match stage.step {
+            Step::Instance(instance) => self.instances.get(instance).is_some_and(Hosted::looks_at_packets),
+            _ => false,
+        })
+    }
+
     /// Hands packets to the instances of their path at a position, from a place on, one after the other; each gets those that
     /// the one before let pass. When a filter refuses packets, those that were left are still members of the group when
     /// this returns, and how is what it returns.

@@ -206,6 +206,12 @@ pub trait Instance: Send {
     /// Handles packets of the flows that the instance is bound to. Neither allocates, locks nor waits.
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress;
 
+    /// Whether it ever looks at packets or at the keys of their flows, or decides anything but that they pass. Where no instance on
+    /// their way does, keys are not made up for it. Asked once, when the instance is added.
+    fn looks_at_packets(&self) -> bool {
+        true
+    }
+
     /// Goes on with a call that was suspended: `packets` are the same, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done

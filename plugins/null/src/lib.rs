@@ -103,6 +103,10 @@ impl Instance for NullInstance {
         Progress::Done
     }
 
+    fn looks_at_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

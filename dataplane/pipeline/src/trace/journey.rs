@@ -57,6 +57,7 @@ impl Router {
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
         let is_express = self.classify_or_express(work, now);
+        work.note_keys();
         if was_open {
             let step = self.classified(work, before);
             self.write(mark, step, now);

@@ -11,6 +11,7 @@
 
 use millrace_units::Instant;
 
+use super::aqm::Aqm;
 use super::discipline::PacketScheduler;
 use super::rate::Rate;
 use super::reservation::Weights;
@@ -64,6 +65,8 @@ pub(crate) struct FlowQueues {
     /// Where among those an empty one is looked for next.
     hand: usize,
     pub(super) weights: Weights,
+    /// Whether anything is said of a single flow.
+    is_said: bool,
     /// Drops of all queues, those given back included.
     pub(super) drops: DropCounts,
 }
@@ -215,6 +218,18 @@ impl FlowQueues {
         None
     }
 
+    /// Asks for what is looked at to give so many flows the next queues that others do without.
+    #[inline]
+    pub(super) fn prefetch_next<T: Item>(&self, queues: &QueueManager<T>, flows: usize) {
+        if flows == 0 || (self.owned.len() as u32) < self.settings.queues {
+            return;
+        }
+        let rest = self.owned.get(self.hand..).unwrap_or_default();
+        let next = rest.iter().chain(&self.owned).take(flows);
+        next.clone().for_each(|queue| queues.prefetch(*queue));
+        next.for_each(|queue| self.table.prefetch(FlowNumber(queues.queue(*queue).flow)));
+    }
+
     /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one. `None` when all hold
     /// packets or are kept for other flows, unless that does not matter because the outcome is `trusted`.
     pub(super) fn own_queue_with_packets<T: Item>(
@@ -325,6 +340,20 @@ impl FlowQueues {
     #[inline]
     pub(super) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
         Counting { drops: &mut self.drops, sink }
+    }
+
+    /// Something was said of a flow, or no longer is.
+    pub fn note_said<T: Item>(&mut self, queues: &QueueManager<T>) {
+        let is_own =
+            |queue: &u32| queues.queue(*queue).quantum != 0 || queues.own_threshold(*queue).is_some();
+        self.is_said = self.owned.iter().any(is_own);
+    }
+
+    /// Whether packets may pass it by while nothing waits: no queue is managed actively, and nothing is said of single flows,
+    /// whose queues are to show what was sent.
+    #[inline]
+    pub fn is_passable(&self) -> bool {
+        self.settings.queue.aqm == Aqm::TailDrop && !self.is_said
     }
 
     /// What was dropped.

@@ -8,6 +8,7 @@ mod fair_queues;
 mod flow_leaves;
 mod hfsc;
 mod hierarchy;
+mod passing;
 mod random_trees;
 mod support;
 mod token_bucket;

@@ -42,6 +42,7 @@ impl<T: Item> LinkScheduler<T> {
             threshold,
             self.trusting,
         );
+        self.flow_queues.get_mut(index).note_said(&self.queues);
         self.queue_found(node, index, done)
     }
 
@@ -79,6 +80,7 @@ impl<T: Item> LinkScheduler<T> {
         self.make_room_for_queue();
         let leaf = self.flow_queues.get_mut(index);
         let done = leaf.reserve(&mut self.queues, flow, rate, self.trusting);
+        leaf.note_said(&self.queues);
         self.queue_found(node, index, done)
     }
 
@@ -89,7 +91,10 @@ impl<T: Item> LinkScheduler<T> {
     /// [`ScheduleError`] when the node has no flows.
     pub fn forget_flow(&mut self, node: NodeId, flow: FlowNumber) -> Result<bool, ScheduleError> {
         let index = self.flow_leaf(node)?;
-        Ok(self.flow_queues.get_mut(index).forget(&mut self.queues, flow))
+        let leaf = self.flow_queues.get_mut(index);
+        let was_said = leaf.forget(&mut self.queues, flow);
+        leaf.note_said(&self.queues);
+        Ok(was_said)
     }
 
     /// A flow's queue, with its quantum in force and its reserved rate; `None` while it has none of its own.

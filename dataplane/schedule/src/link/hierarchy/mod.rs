@@ -18,6 +18,7 @@ mod levels;
 mod move_to;
 mod node;
 mod parameters;
+mod pass;
 mod plain;
 mod readiness;
 mod remove;
