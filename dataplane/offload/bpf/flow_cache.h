@@ -77,8 +77,8 @@ struct flow_key {
 struct cached_flow {
 	__u64 generation; /* as long as it is that of its worker, all else is right */
 	__u64 packets, bytes;
-	__u32 last_up; /* the way's count when the flow's last packet went up */
-	__u32 floor; /* the way's count when the entry began to be used */
+	__u64 last_up; /* the way's count when the flow's last packet went up */
+	__u64 floor; /* the way's count when the entry began to be used */
 	__u16 out; /* the port to leave by */
 	__u16 mtu;
 	__u16 worker;
@@ -86,7 +86,6 @@ struct cached_flow {
 	__u16 drops; /* whether all packets are dropped, because a filter says so */
 	__u16 policer; /* one more than the place of a token bucket that packets must find room in; 0 for none */
 	__u16 form; /* one more than the place of the form of a plugin that is asked about packets; 0 for none */
-	__u8 reserved[8];
 	__u64 dropped, dropped_bytes;
 	__u8 also_reserved[48];
 } __attribute__((aligned(64)));
@@ -96,9 +95,9 @@ struct cached_flow {
  * is forwarded here when none of its packets is still under way up there, so that none is overtaken.
  */
 struct way {
-	__u32 up, done;
+	__u64 up, done;
 	__u32 overloaded; /* more comes than the worker bears */
-	__u8 reserved[52];
+	__u8 reserved[44];
 } __attribute__((aligned(64)));
 
 struct {
@@ -421,19 +420,19 @@ static __always_inline void count_sent(__u32 port, __u64 length)
 /* Notes that a packet goes up, of this flow if it has one. */
 static __always_inline int go_up(struct way *way, struct cached_flow *flow)
 {
-	__u32 up = __sync_fetch_and_add(&way->up, 1) + 1;
+	__u64 up = __sync_fetch_and_add(&way->up, 1) + 1;
 
 	if (flow)
 		flow->last_up = up;
 	return GO_UP;
 }
 
-/* Whether the worker is done with all packets of the flow that went up. Counts wrap. */
+/* Whether the worker is done with all packets of the flow that went up. */
 static __always_inline int none_is_up(const struct way *way, const struct cached_flow *flow)
 {
-	__u32 done = *(volatile const __u32 *)&way->done;
+	__u64 done = *(volatile const __u64 *)&way->done;
 
-	return (__s32)(done - flow->last_up) >= 0 && (__s32)(done - flow->floor) >= 0;
+	return done >= flow->last_up && done >= flow->floor;
 }
 
 static __always_inline int drop_here(struct cached_flow *flow, __u64 length, int why)

@@ -22,8 +22,8 @@ pub(crate) struct Entry {
     pub generation: u64,
     pub packets: u64,
     pub bytes: u64,
-    pub last_up: u32,
-    pub floor: u32,
+    pub last_up: u64,
+    pub floor: u64,
     pub out: u16,
     pub mtu: u16,
     pub worker: u16,
@@ -31,7 +31,6 @@ pub(crate) struct Entry {
     pub drops: u16,
     pub policer: u16,
     pub form: u16,
-    pub reserved: [u8; 8],
     pub dropped: u64,
     pub dropped_bytes: u64,
     pub also_reserved: [u64; 6],
@@ -51,10 +50,10 @@ pub(crate) struct Policer {
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    pub up: u32,
-    pub done: u32,
+    pub up: u64,
+    pub done: u64,
     pub overloaded: u32,
-    pub reserved: [u8; 52],
+    pub reserved: [u8; 44],
 }
 
 /// `struct sent`.
@@ -86,9 +85,9 @@ mod plain {
 const _: () = {
     assert!(size_of::<Entry>() == 128 && size_of::<Way>() == 64 && size_of::<Policer>() == 64);
     assert!(
-        offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 32 && offset_of!(Entry, link) == 38
+        offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 40 && offset_of!(Entry, link) == 46
     );
     assert!(
-        offset_of!(Entry, drops) == 50 && offset_of!(Entry, form) == 54 && offset_of!(Entry, dropped) == 64
+        offset_of!(Entry, drops) == 58 && offset_of!(Entry, form) == 62 && offset_of!(Entry, dropped) == 64
     );
 };

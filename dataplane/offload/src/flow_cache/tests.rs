@@ -169,6 +169,9 @@ fn no_packet_overtakes_one_that_went_up() {
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert!(bench.forwards(&v4_frame()));
+    // However many of others have gone up since.
+    bench.writer.set_done(PORT, 3 << 30);
+    assert!(bench.forwards(&v4_frame()));
 }
 
 #[test]

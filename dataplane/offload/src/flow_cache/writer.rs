@@ -204,15 +204,15 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Packets that went up from a port so far; counts wrap.
-    pub fn up(&self, port: u16) -> u32 {
-        way(port).map_or(0, |at| self.ways.word32(at).load(Ordering::Acquire))
+    /// Packets that went up from a port so far.
+    pub fn up(&self, port: u16) -> u64 {
+        way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
     /// Says that so many of the packets that went up from a port are sent on, or dropped.
-    pub fn set_done(&mut self, port: u16, done: u32) {
+    pub fn set_done(&mut self, port: u16, done: u64) {
         if let Some(at) = way(port) {
-            self.ways.word32(at + DONE).store(done, Ordering::Release);
+            self.ways.word64(at + DONE).store(done, Ordering::Release);
         }
     }
 

@@ -71,10 +71,10 @@ pub trait DriverCache: Send {
     fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals;
     /// What was done with a flow since it was inserted.
     fn totals(&self, slot: u32) -> DriverTotals;
-    /// Packets that went up from a port so far, modulo 2^32.
-    fn up(&self, port: PortId) -> u32;
+    /// Packets that went up from a port so far.
+    fn up(&self, port: PortId) -> u64;
     /// Says how many of these were sent on, or dropped.
-    fn set_done(&mut self, port: PortId, done: u32);
+    fn set_done(&mut self, port: PortId, done: u64);
     /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until
     /// none is under way, than go on going up.
     fn set_overloaded(&mut self, port: PortId, overloaded: bool);
