@@ -44,7 +44,7 @@ pub(super) fn beside_flood(
     go_down(&router, &plain, traffic)?;
     control.set_rate(FLOOD);
     plain.set_rate(UNLIMITED);
-    let rate = (count(network)? * 1e6 / 2.0) as u64;
+    let rate = (count(&network.s, "s0")? * 1e6 / 2.0) as u64;
     let (mut shares, mut controls) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         controls.push(share(network, &plain, rate, &control)?);

@@ -41,7 +41,7 @@ pub struct DriverWay {
 /// What the driver has done with the packets of a flow. Bytes are those of frames, without what they are padded by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
-    /// Forwarded.
+    /// Forwarded; packets modulo 2^32, or more.
     pub sent: Amount,
     /// Dropped, by a filter, because a token bucket was empty, or because the form of a plugin says so.
     pub dropped: Amount,
@@ -51,7 +51,7 @@ pub struct DriverTotals {
 /// looks their flow up, and does with them what its entry says, if that is of the published generation, begun, and no packet
 /// of the flow is still under way up to the worker. All others go up.
 ///
-/// All but [`insert`](Self::insert) and [`remove`](Self::remove) are stores and loads.
+/// All of it is stores and loads.
 pub trait DriverCache: Send {
     /// Flows that there is room for still.
     fn room(&self) -> usize;
