@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn read(read: u64, drained: bool) -> Progress {
-        Progress { read, drained, unsent: 0 }
+        Progress { read, drained, ..Progress::default() }
     }
 
     #[test]
