@@ -56,7 +56,7 @@ const SETTLING: Duration = Duration::from_micros(100);
 const ROUND: Duration = Duration::from_millis(250);
 const ENTRIES_PER_TURN: usize = 128;
 /// Entries that are made in a turn.
-const INSERTS_PER_TURN: usize = 32;
+const INSERTS_PER_TURN: usize = 128;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
 const OFFER: u32 = 256;
 /// One of so many is asked whether its flow was placed in the driver, as long as that is not there; and its first ones.
