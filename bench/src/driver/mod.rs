@@ -180,7 +180,8 @@ fn driver_run(
     let router = Router::start(&options.binary, network, Some(WORKER))?;
     prepare(&router)?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    go_down(&router, &load, traffic)?;
+    // The last of many are on their way when nearly all are there.
+    go_down(&router, &load, (traffic, (traffic.count * 95).div_ceil(100)))?;
     load.set_run(FRAMES_OF_A_CALL);
     load.set_rate(UNLIMITED);
     let result = count(&network.s, "s0");
@@ -190,10 +191,9 @@ fn driver_run(
     result
 }
 
-/// Waits until nearly all flows are in the driver.
-fn go_down(router: &Router, load: &Load, traffic: &Traffic) -> Result<(), BenchError> {
+/// Waits until so many flows are in the driver.
+fn go_down(router: &Router, load: &Load, (traffic, wanted): (&Traffic, u64)) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
-    let wanted = (traffic.count * 95).div_ceil(100);
     let mut there = 0;
     let are_down = wait_until(GOING_DOWN, || {
         let status: serde_json::Value =
