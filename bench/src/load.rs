@@ -1,7 +1,7 @@
 //! The traffic of a throughput measurement: frames at a steady rate, from a processor of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub(crate) struct Load {
 struct Shared {
     /// Frames per second; 0 is a pause.
     rate: AtomicU64,
+    /// Frames of one call without a limit, where that is more than a batch.
+    run: AtomicU32,
     /// Frames that were made.
     sent: AtomicU64,
     stop: AtomicBool,
@@ -71,6 +73,12 @@ impl Load {
     /// Changes the rate, in frames per second.
     pub fn set_rate(&self, rate: u64) {
         self.shared.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Has so many frames made by one call where the rate is without end, in batches still. A call takes as long as 30 to 60 frames, which is
+    /// most of the sender's part where it makes but one batch.
+    pub fn set_run(&self, frames: u32) {
+        self.shared.run.store(frames, Ordering::Relaxed);
     }
 
     /// How many frames were made so far.
@@ -119,7 +127,8 @@ fn send(
             pace = Pace::new(rate, Instant::now());
         }
         if pace.is_due(Instant::now()) {
-            let sent = source.send(device, BATCH, BATCH)?;
+            let run = if rate == UNLIMITED { shared.run.load(Ordering::Relaxed).max(BATCH) } else { BATCH };
+            let sent = source.send(device, run, BATCH)?;
             shared.sent.fetch_add(sent, Ordering::Relaxed);
         } else {
             std::hint::spin_loop();

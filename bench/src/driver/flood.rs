@@ -1,6 +1,7 @@
 //! Plain flows in the driver beside a flood of what is exceptional.
 //!
-//! Sender, flood, driver and worker share two processors, so a flood of anything takes from what can be sent. The plain flows are
+//! The flood is made where the plain packets are, so it takes from what can be sent of them, but not from the worker: a flow that is not in
+//! the driver yet needs it, and was lost whole when its processor made the flood. The plain flows are
 //! sent at half of what arrives beside a flood that is dropped at first sight, by a filter in the driver; and then, at this rate, beside that
 //! flood and beside the exceptional one, in turns. What was made is counted at the sender, what arrived at the far end, both when nothing is
 //! under way any more.
@@ -37,14 +38,14 @@ pub(super) fn beside_flood(
     router.tell(&["filter", "add", &filter, "--action", "drop", "--gate", "firewall"])?;
     let mut plain = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
     let dropped = UdpFrame { destination_port: DROPPED, ..udp(SINK.into()) }.bytes();
-    let mut control = Load::of(network, WORKER, vec![dropped], Flows::default())?;
+    let mut control = Load::of(network, GENERATOR_PROCESSOR, vec![dropped], Flows::default())?;
     let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 254));
     let exceptional = vec![udp(SINK.into()).with_ttl(1), udp(own).bytes()];
-    let mut flood = Load::of(network, WORKER, exceptional, Flows::default())?;
-    go_down(&router, &plain, traffic)?;
+    let mut flood = Load::of(network, GENERATOR_PROCESSOR, exceptional, Flows::default())?;
+    go_down(&router, &plain, (traffic, traffic.count))?;
     control.set_rate(FLOOD);
     plain.set_rate(UNLIMITED);
-    let rate = (count(network)? * 1e6 / 2.0) as u64;
+    let rate = (count(&network.s, "s0")? * 1e6 / 2.0) as u64;
     let (mut shares, mut controls) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         controls.push(share(network, &plain, rate, &control)?);

@@ -2,18 +2,24 @@
 //! beside a flood of what is exceptional.
 //!
 //! Frames are made by an XDP test run with live frames on one processor, which on veth also does what the driver does; the worker has the
-//! other. The kernel forwards on the processor of the generator too, as veth does by itself. What arrives is counted by the far device.
+//! other. The kernel forwards on the processor of the generator too, as veth does by itself. What arrives is dropped by a program in the
+//! driver of the far device, and counted there.
+//!
+//! Making and dropping frames costs the same whoever forwards between. It is part of the rates that are compared; what it takes by itself is
+//! measured with a far end in the place of the router, and what forwarding adds to it is told beside.
 
 mod flood;
 mod traffic;
 
 use std::time::{Duration, Instant};
 
+use millrace_offload::{FrameSink, OffloadError};
+
 use self::flood::beside_flood;
 use self::traffic::{Traffic, routes};
 use crate::interrupt::{pause, wait_until};
 use crate::load::{Load, UNLIMITED};
-use crate::network::Network;
+use crate::network::{Namespace, Network};
 use crate::process::{Processor, SessionFirst};
 use crate::router::Router;
 use crate::statistics::{extremes, median};
@@ -28,6 +34,8 @@ const COUNTED: Duration = Duration::from_secs(1);
 /// How long flows may take to go down, and at which rate they are made meanwhile.
 const GOING_DOWN: Duration = Duration::from_secs(30);
 const GOING_DOWN_RATE: u64 = 200_000;
+/// Frames that the sender makes by one call.
+const FRAMES_OF_A_CALL: u32 = 4096;
 /// Filters that match nothing, and rules of nftables beside them.
 const FILTERS: usize = 100;
 
@@ -38,14 +46,14 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let network = Network::new()?;
     let _first = SessionFirst::begin();
     network.connect6()?;
-    network.s.shell("ethtool -K s0 gro on")?;
+    let _sink = sink(&network.s, "s0")?;
     // The kernel's own forwarding receives redirected frames only with GRO.
     network.r.shell("ethtool -K r1 gro on")?;
     let plain = Traffic::plain();
     let few = &plain[1];
     let mut results = Vec::new();
     for traffic in plain.iter().filter(|traffic| is_wanted(traffic.case)) {
-        results.push(beside_kernel(&network, traffic, options)?);
+        results.extend(beside_kernel(&network, traffic, options)?);
     }
     if is_wanted("filters") {
         results.push(beside_rules(&network, few, options)?);
@@ -56,7 +64,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let routed = Traffic::routed();
     if is_wanted(routed.case) {
         network.r.ip(&routes())?;
-        results.push(beside_kernel(&network, &routed, options)?);
+        results.extend(beside_kernel(&network, &routed, options)?);
     }
     match results.is_empty() {
         true => Err(BenchError::measurement("driver", format!("no case is called like {wanted:?}"))),
@@ -64,15 +72,51 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
 }
 
-/// The driver beside the kernel.
+/// The driver beside the kernel; and what both add to what sender and receiver take by themselves.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
     options: &mut Options<'_>,
-) -> Result<Measurement, BenchError> {
-    let kernel = || rate(network, traffic, UNLIMITED);
-    let measured = alternately(network, traffic, options, (traffic.case, "kernel"), |_| Ok(()), kernel)?;
-    Ok(measured.promising_ratio(Bound::AtLeast, traffic.promise))
+) -> Result<Vec<Measurement>, BenchError> {
+    let kernel = || rate(network, traffic);
+    let (measured, ours, theirs) =
+        alternately(network, traffic, options, (traffic.case, "kernel"), |_| Ok(()), kernel)?;
+    let (alone, least) = (ends_alone(network, traffic)?, least(network, traffic)?);
+    let case = format!("{}: the least program that forwards, beside sender and receiver alone", traffic.case);
+    let floor = Measurement::of(case, least, "Mpps").beside("sender and receiver", alone);
+    let takes = |rate: f64| 1e3 / rate - 1e3 / alone;
+    let case = format!("{}: what forwarding a packet takes", traffic.case);
+    let net = Measurement::of(case, takes(ours), "ns").beside("kernel", takes(theirs));
+    (options.progress)(&format!(
+        "{}: sender and receiver alone {alone:.3} Mpps, with the least program {least:.3}; forwarding takes {:.0} ns, kernel {:.0}",
+        traffic.case,
+        takes(ours),
+        takes(theirs)
+    ));
+    Ok(vec![measured.promising_ratio(Bound::AtLeast, traffic.promise), net, floor])
+}
+
+/// A program that drops all that arrives at a device.
+fn sink(namespace: &Namespace, device: &str) -> Result<FrameSink, BenchError> {
+    let index = namespace.index(device)?;
+    namespace.within(|| FrameSink::dropping(index))?.map_err(no_sink)
+}
+
+fn no_sink(error: OffloadError) -> BenchError {
+    BenchError::measurement("driver", format!("the far end can't be made: {error}"))
+}
+
+/// What is made and dropped where the router would get it.
+fn ends_alone(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
+    let _sink = sink(&network.r, "r1")?;
+    rate_at(network, traffic, (&network.r, "r1"))
+}
+
+/// What arrives by way of a program that sends all on as it is.
+fn least(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
+    let (from, to) = (network.r.index("r1")?, network.r.index("r2")?);
+    let _passing = network.r.within(|| FrameSink::passing(from, to))?.map_err(no_sink)?;
+    rate(network, traffic)
 }
 
 /// The driver beside filters of which none matches, and the kernel beside as many rules.
@@ -95,15 +139,15 @@ fn beside_rules(
     );
     let kernel = || {
         network.r.shell(&set)?;
-        let kernel = rate(network, traffic, UNLIMITED);
+        let kernel = rate(network, traffic);
         network.r.shell("nft delete table ip bench")?;
         kernel
     };
     let case = format!("{}, beside {FILTERS} filters", traffic.case);
-    alternately(network, traffic, options, (&case, "kernel with as many rules"), add, kernel)
+    Ok(alternately(network, traffic, options, (&case, "kernel with as many rules"), add, kernel)?.0)
 }
 
-/// What arrives when the router, once it is prepared, has the flows in the driver, beside what a peer brings, alternately.
+/// What arrives when the router, once it is prepared, has the flows in the driver, beside what a peer brings, alternately; and both.
 fn alternately(
     network: &Network,
     traffic: &Traffic,
@@ -111,17 +155,19 @@ fn alternately(
     (case, peer): (&str, &'static str),
     prepare: impl Fn(&Router) -> Result<(), BenchError>,
     mut peers: impl FnMut() -> Result<f64, BenchError>,
-) -> Result<Measurement, BenchError> {
+) -> Result<(Measurement, f64, f64), BenchError> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         ours.push(driver_run(network, traffic, options, &prepare)?);
         theirs.push(peers()?);
     }
-    let ((least, most), ours, theirs) = (extremes(&ours), median(&ours), median(&theirs));
+    let ((least, most), (ours, of_ours), (theirs, of_theirs)) =
+        (extremes(&ours), (median(&ours), ours), (median(&theirs), theirs));
     (options.progress)(&format!(
         "{case}: driver {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3}"
     ));
-    Ok(Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs))
+    let measured = Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs);
+    Ok((measured.within(&of_ours).peer_within(&of_theirs), ours, theirs))
 }
 
 /// What arrives when the router has the flows in the driver.
@@ -134,19 +180,20 @@ fn driver_run(
     let router = Router::start(&options.binary, network, Some(WORKER))?;
     prepare(&router)?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    go_down(&router, &load, traffic)?;
+    // The last of many are on their way when nearly all are there.
+    go_down(&router, &load, (traffic, (traffic.count * 95).div_ceil(100)))?;
+    load.set_run(FRAMES_OF_A_CALL);
     load.set_rate(UNLIMITED);
-    let result = count(network);
+    let result = count(&network.s, "s0");
     load.set_rate(0);
     load.check()?;
     router.stop()?;
     result
 }
 
-/// Waits until nearly all flows are in the driver.
-fn go_down(router: &Router, load: &Load, traffic: &Traffic) -> Result<(), BenchError> {
+/// Waits until so many flows are in the driver.
+fn go_down(router: &Router, load: &Load, (traffic, wanted): (&Traffic, u64)) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
-    let wanted = (traffic.count * 95).div_ceil(100);
     let mut there = 0;
     let are_down = wait_until(GOING_DOWN, || {
         let status: serde_json::Value =
@@ -158,24 +205,34 @@ fn go_down(router: &Router, load: &Load, traffic: &Traffic) -> Result<(), BenchE
     if are_down { Ok(()) } else { Err(BenchError::measurement("driver", problem())) }
 }
 
-/// What arrives when the kernel forwards.
-fn rate(network: &Network, traffic: &Traffic, offered: u64) -> Result<f64, BenchError> {
+/// What arrives at the far end, whoever forwards.
+fn rate(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
+    rate_at(network, traffic, (&network.s, "s0"))
+}
+
+/// What arrives at a device.
+fn rate_at(
+    network: &Network,
+    traffic: &Traffic,
+    (namespace, device): (&Namespace, &str),
+) -> Result<f64, BenchError> {
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    load.set_rate(offered);
-    let result = count(network);
+    load.set_run(FRAMES_OF_A_CALL);
+    load.set_rate(UNLIMITED);
+    let result = count(namespace, device);
     load.set_rate(0);
     load.check()?;
     result
 }
 
 /// Packets that arrive per second, in millions.
-fn count(network: &Network) -> Result<f64, BenchError> {
+fn count(namespace: &Namespace, device: &str) -> Result<f64, BenchError> {
     pause(WARM_UP)?;
-    let (before, start) = (network.s.received("s0")?, Instant::now());
+    let (before, start) = (namespace.received(device)?, Instant::now());
     pause(COUNTED)?;
-    let arrived = network.s.received("s0")? - before;
+    let arrived = namespace.received(device)? - before;
     match arrived {
-        0 => Err(BenchError::measurement("driver", "no packet arrived at the far end")),
+        0 => Err(BenchError::measurement("driver", format!("no packet arrived at {device}"))),
         arrived => Ok(arrived as f64 / start.elapsed().as_secs_f64() / 1e6),
     }
 }

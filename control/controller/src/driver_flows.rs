@@ -125,11 +125,11 @@ impl DriverCache for WorkerCache {
         totals(self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default())
     }
 
-    fn up(&self, port: PortId) -> u32 {
+    fn up(&self, port: PortId) -> u64 {
         self.writer.up(port.0)
     }
 
-    fn set_done(&mut self, port: PortId, done: u32) {
+    fn set_done(&mut self, port: PortId, done: u64) {
         self.writer.set_done(port.0, done);
     }
 

@@ -19,8 +19,14 @@
 #else
 #define PINNING 1
 #endif
-/* The real sizes are given when the maps are made: src/flow_cache/mod.rs. */
+/* The real numbers are given when the maps are made: src/flow_cache/mod.rs. */
 #define FLOWS 1
+#define BUCKETS 1
+/* Words of a bucket, which is a cache line. */
+#define WORDS 16
+#define TREATMENTS 65536
+/* Words of a key that the hash is made of. */
+#define HASHED 10
 /* Forms of plugins, one for each instance that has one. */
 #define FORMS 256
 /* Ports, by their numbers in the router, that can have their flows here. */
@@ -70,35 +76,55 @@ struct flow_key {
 };
 
 /*
- * What becomes of the packets of a flow: a cache line, and one more for those that are dropped. User space writes
- * generation last, and compares its own word first, so an entry is either whole or not used. src/flow_cache/layout.rs
- * has the same.
+ * Where flows are found: each word names one, by one more than its number in the lower bits, and by bits of its hash above. 0 is a free
+ * word. The flow is looked for from a word of its bucket on to that before it, and then, if no word is free, in a second bucket.
+ */
+struct bucket {
+	__u32 words[WORDS];
+} __attribute__((aligned(64)));
+
+/*
+ * A flow, in one cache line. Flows lie in the order in which they came, not in that of their hashes: those that come behind each other
+ * often come so again. User space changes `version` before and after it changes anything else, so a program that finds it unchanged has
+ * read a whole entry. src/flow_cache/layout.rs has the same.
  */
 struct cached_flow {
-	__u64 generation; /* as long as it is that of its worker, all else is right */
-	__u64 packets, bytes;
-	__u32 last_up; /* the way's count when the flow's last packet went up */
-	__u32 floor; /* the way's count when the entry began to be used */
+	struct flow_key key; /* all zero where there is none */
+	__u64 version; /* the generation in which all is right, and in the lower half how often the entry was changed */
+	__u64 bytes;
+	__u32 packets; /* wraps */
+	__u16 treatment;
+	__u8 settled; /* whether no packet of the flow is under way up there, as far as is known */
+	__u8 reserved;
+} __attribute__((aligned(64)));
+
+/* What belongs to a flow and is rarely looked at. */
+struct aside {
+	__u64 last_up; /* the way's count when the flow's last packet went up */
+	__u64 floor; /* the way's count when the entry began to be used */
+	__u64 dropped, dropped_bytes;
+};
+
+/* What becomes of packets, the same for many flows. It is not changed while a flow has it. */
+struct treatment {
 	__u16 out; /* the port to leave by */
 	__u16 mtu;
-	__u16 worker;
 	__u8 link[2 * ETH_ALEN]; /* destination and source */
+	__u16 worker; /* whose generation counts */
 	__u16 drops; /* whether all packets are dropped, because a filter says so */
 	__u16 policer; /* one more than the place of a token bucket that packets must find room in; 0 for none */
 	__u16 form; /* one more than the place of the form of a plugin that is asked about packets; 0 for none */
 	__u8 reserved[8];
-	__u64 dropped, dropped_bytes;
-	__u8 also_reserved[48];
-} __attribute__((aligned(64)));
+};
 
 /*
  * The way up from a port: packets that went, and how many of them the worker is done with: sent on, or dropped. A flow
  * is forwarded here when none of its packets is still under way up there, so that none is overtaken.
  */
 struct way {
-	__u32 up, done;
+	__u64 up, done;
 	__u32 overloaded; /* more comes than the worker bears */
-	__u8 reserved[52];
+	__u8 reserved[44];
 } __attribute__((aligned(64)));
 
 struct {
@@ -114,19 +140,23 @@ struct sent {
 	__u64 packets, bytes;
 };
 
-/* Which port this is in the router. */
+/* Which port this is in the router, and where flows lie. */
 struct place {
 	__u16 port;
 	__u16 cached; /* whether its flows are looked up */
+	__u32 mask; /* one less than the buckets there are, a power of two */
+	__u32 numbers; /* the lower bits of a word */
+	__u32 secrets[HASHED];
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(pinning, PINNING);
-	__uint(max_entries, FLOWS);
-	__type(key, struct flow_key);
-	__type(value, __u32);
-} flows SEC(".maps");
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -136,6 +166,24 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cached_flow);
 } cached_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PINNING);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FLOWS);
+	__type(key, __u32);
+	__type(value, struct aside);
+} asides SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PINNING);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TREATMENTS);
+	__type(key, __u32);
+	__type(value, struct treatment);
+} treatments SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -212,14 +260,15 @@ struct transport_header {
 
 /* A packet that could be forwarded here. */
 struct candidate {
-	struct flow_key key;
+	struct flow_key key __attribute__((aligned(8)));
 	__u32 network_length;
 	int partial; /* whether the sender left the checksum to its card */
 };
 
-static __always_inline __u32 add_words(__u32 sum, const void *from, const int count)
+/* Words of 32 bits, of a header that they are aligned in. */
+static __always_inline __u64 add_words(__u64 sum, const void *from, const int count)
 {
-	const __u16 *words = from;
+	const __u32 *words = from;
 	int i;
 
 #pragma clang loop unroll(full)
@@ -228,8 +277,21 @@ static __always_inline __u32 add_words(__u32 sum, const void *from, const int co
 	return sum;
 }
 
-static __always_inline __u16 fold(__u32 sum)
+static __always_inline void copy_words(void *to, const void *from, const int count)
 {
+	const __u32 *words = from;
+	__u32 *copies = to;
+	int i;
+
+#pragma clang loop unroll(full)
+	for (i = 0; i < count; i++)
+		copies[i] = words[i];
+}
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (sum & 0xffff) + (sum >> 16);
 }
@@ -247,7 +309,7 @@ static __always_inline int fits(__u64 frame_length, __u32 network_length)
  * (dataplane/port/src/partial_checksum.rs).
  */
 static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
-					  __u32 pseudo)
+					  __u64 pseudo)
 {
 	const struct transport_header *transport = header;
 	__u8 protocol = packet->key.protocol;
@@ -281,14 +343,14 @@ static __always_inline int read_ipv4(struct candidate *packet, const void *heade
 		return GO_UP;
 	packet->network_length = bpf_ntohs(ip->total_length);
 	if (packet->network_length < sizeof(*ip) || !fits(length, packet->network_length) ||
-	    fold(add_words(0, ip, sizeof(*ip) / 2)) != 0xffff)
+	    fold(add_words(0, ip, sizeof(*ip) / 4)) != 0xffff)
 		return GO_UP;
-	__builtin_memcpy(packet->key.source, ip->source, sizeof(ip->source));
-	__builtin_memcpy(packet->key.destination, ip->destination, sizeof(ip->destination));
+	copy_words(packet->key.source, ip->source, 1);
+	copy_words(packet->key.destination, ip->destination, 1);
 	packet->key.family = 4;
 	packet->key.protocol = ip->protocol;
 	return read_transport(packet, header + sizeof(*ip), end, packet->network_length - sizeof(*ip),
-			      add_words(0, ip->source, 4));
+			      add_words(0, ip->source, 2));
 }
 
 static __always_inline int read_ipv6(struct candidate *packet, const void *header, const void *end, __u64 length)
@@ -303,11 +365,11 @@ static __always_inline int read_ipv6(struct candidate *packet, const void *heade
 	packet->network_length = payload + sizeof(*ip);
 	if (!payload || !fits(length, packet->network_length))
 		return GO_UP;
-	__builtin_memcpy(packet->key.source, ip->source, sizeof(ip->source));
-	__builtin_memcpy(packet->key.destination, ip->destination, sizeof(ip->destination));
+	copy_words(packet->key.source, ip->source, 4);
+	copy_words(packet->key.destination, ip->destination, 4);
 	packet->key.family = 6;
 	packet->key.protocol = ip->next_header;
-	return read_transport(packet, header + sizeof(*ip), end, payload, add_words(0, ip->source, 16));
+	return read_transport(packet, header + sizeof(*ip), end, payload, add_words(0, &packet->key, 8));
 }
 
 /*
@@ -390,7 +452,7 @@ static __always_inline int complete(const struct candidate *packet, void *data, 
 }
 
 /* TTL or hop limit, the checksum with it (RFC 1624), and the link header. */
-static __always_inline void rewrite(void *data, const struct cached_flow *flow, __u8 family)
+static __always_inline void rewrite(void *data, const __u8 *link, __u8 family)
 {
 	void *header = data + ETH_HLEN;
 
@@ -405,7 +467,7 @@ static __always_inline void rewrite(void *data, const struct cached_flow *flow, 
 
 		ip->hop_limit--;
 	}
-	__builtin_memcpy(data, flow->link, sizeof(flow->link));
+	__builtin_memcpy(data, link, 2 * ETH_ALEN);
 }
 
 static __always_inline void count_sent(__u32 port, __u64 length)
@@ -418,35 +480,179 @@ static __always_inline void count_sent(__u32 port, __u64 length)
 	count->bytes += length;
 }
 
-/* Notes that a packet goes up, of this flow if it has one. */
-static __always_inline int go_up(struct way *way, struct cached_flow *flow)
+/* Products of sums (NH of UMAC, RFC 4418): whoever does not know the secrets finds no keys that meet more often than others. */
+static __always_inline __u64 hash_of(const struct flow_key *key, const __u32 *secrets)
 {
-	__u32 up = __sync_fetch_and_add(&way->up, 1) + 1;
+	const __u32 *words = (const void *)key;
+	__u64 sum = (__u64)(__u32)(words[0] + secrets[0]) * (__u32)(words[4] + secrets[4]) +
+		    (__u64)(__u32)(words[8] + secrets[8]) * (__u32)(words[9] + secrets[9]);
+	int i;
 
-	if (flow)
-		flow->last_up = up;
+	if (key->family == 6) {
+#pragma clang loop unroll(full)
+		for (i = 1; i < 4; i++)
+			sum += (__u64)(__u32)(words[i] + secrets[i]) * (__u32)(words[i + 4] + secrets[i + 4]);
+	}
+	/* As MurmurHash3 ends. */
+	sum = (sum ^ sum >> 33) * 0xff51afd7ed558ccd;
+	sum = (sum ^ sum >> 33) * 0xc4ceb9fe1a85ec53;
+	return sum ^ sum >> 33;
+}
+
+static __always_inline int is_of(const struct cached_flow *flow, const struct flow_key *key)
+{
+	const __u64 *has = (const void *)&flow->key, *wanted = (const void *)key;
+
+	return !((has[0] ^ wanted[0]) | (has[1] ^ wanted[1]) | (has[2] ^ wanted[2]) | (has[3] ^ wanted[3]) |
+		 (has[4] ^ wanted[4]));
+}
+
+/* An entry that was looked at, and its version before anything else of it was read. */
+struct looked {
+	__u64 version;
+	__u32 slot;
+	int is_it; /* whether it is the flow's */
+};
+
+/* Looks at the entry that a word names, if that bears the bits of this hash. */
+static __always_inline struct cached_flow *look(const struct place *here, const struct flow_key *key, __u64 hash, __u32 word,
+						struct looked *at)
+{
+	struct cached_flow *flow;
+
+	at->is_it = 0;
+	if ((word ^ (__u32)hash) & ~here->numbers)
+		return 0;
+	at->slot = (word & here->numbers) - 1;
+	flow = bpf_map_lookup_elem(&cached_flows, &at->slot);
+	if (!flow)
+		return 0;
+	at->version = *(volatile __u64 *)&flow->version;
+	at->is_it = is_of(flow, key);
+	return flow;
+}
+
+static __always_inline struct bucket *bucket_of(const struct place *here, __u64 hash)
+{
+	__u32 number = hash & here->mask;
+
+	return bpf_map_lookup_elem(&buckets, &number);
+}
+
+/* Looks at all words of a bucket but the one that was looked at already. Returns nothing as well where a word is free. */
+static __always_inline struct cached_flow *look_at_all(const struct place *here, const struct flow_key *key, __u64 hash,
+						       const struct bucket *bucket, struct looked *at, int *is_full)
+{
+	struct cached_flow *flow;
+	__u32 turn, word;
+
+	*is_full = 1;
+#pragma clang loop unroll(disable)
+	for (turn = 0; turn < WORDS; turn++) {
+		word = *(volatile __u32 *)&bucket->words[((hash >> 60) + turn) % WORDS];
+		*is_full &= !!word;
+		flow = look(here, key, hash, word, at);
+		if (flow && at->is_it)
+			return flow;
+	}
+	return 0;
+}
+
+/* The entry of a flow that is not where it is looked for first, or none. A function, so that what it needs is on no other's stack. */
+static __attribute__((noinline)) struct cached_flow *look_further(const struct place *here, const struct flow_key *key,
+								   struct looked *at)
+{
+	__u64 hash = hash_of(key, here->secrets);
+	struct bucket *bucket = bucket_of(here, hash >> 36);
+	struct cached_flow *flow;
+	int is_full;
+
+	if (!bucket)
+		return 0;
+	flow = look_at_all(here, key, hash, bucket, at, &is_full);
+	if (flow || !is_full)
+		return flow;
+	bucket = bucket_of(here, hash >> 12);
+	return bucket ? look_at_all(here, key, hash, bucket, at, &is_full) : 0;
+}
+
+/* The entry of a flow, or none. */
+static __always_inline struct cached_flow *find(const struct place *here, const struct flow_key *key, struct looked *at)
+{
+	__u64 hash = hash_of(key, here->secrets);
+	struct bucket *bucket = bucket_of(here, hash >> 36);
+	struct cached_flow *flow;
+
+	if (!bucket)
+		return 0;
+	flow = look(here, key, hash, *(volatile __u32 *)&bucket->words[hash >> 60], at);
+	return flow && at->is_it ? flow : look_further(here, key, at);
+}
+
+/*
+ * What becomes of a flow's packets, if its entry is of the generation in force. It was read whole if its version is still the one
+ * that was read before.
+ */
+static __always_inline const struct treatment *treatment_of(const struct cached_flow *flow, __u64 version)
+{
+	__u32 number = *(volatile const __u16 *)&flow->treatment, worker;
+	const struct treatment *treatment = bpf_map_lookup_elem(&treatments, &number);
+	__u64 *generation;
+
+	if (!treatment)
+		return 0;
+	worker = treatment->worker;
+	generation = bpf_map_lookup_elem(&generations, &worker);
+	if (!generation || *(volatile __u64 *)generation != version >> 32 ||
+	    *(volatile const __u64 *)&flow->version != version)
+		return 0;
+	return treatment;
+}
+
+/* Notes that a packet goes up, of this flow if it has one. */
+static __always_inline int go_up(struct way *way, struct cached_flow *flow, __u32 slot)
+{
+	__u64 up = __sync_fetch_and_add(&way->up, 1) + 1;
+	struct aside *aside = flow ? bpf_map_lookup_elem(&asides, &slot) : 0;
+
+	if (flow && aside) {
+		aside->last_up = up;
+		*(volatile __u8 *)&flow->settled = 0;
+	}
 	return GO_UP;
 }
 
-/* Whether the worker is done with all packets of the flow that went up. Counts wrap. */
-static __always_inline int none_is_up(const struct way *way, const struct cached_flow *flow)
+/* Whether the worker is done with all packets of the flow that went up. */
+static __always_inline int none_is_up(const struct way *way, struct cached_flow *flow, __u32 slot)
 {
-	__u32 done = *(volatile const __u32 *)&way->done;
+	const struct aside *aside;
+	__u64 done;
 
-	return (__s32)(done - flow->last_up) >= 0 && (__s32)(done - flow->floor) >= 0;
+	if (*(volatile __u8 *)&flow->settled)
+		return 1;
+	aside = bpf_map_lookup_elem(&asides, &slot);
+	done = *(volatile const __u64 *)&way->done;
+	if (!aside || done < aside->last_up || done < aside->floor)
+		return 0;
+	*(volatile __u8 *)&flow->settled = 1;
+	return 1;
 }
 
-static __always_inline int drop_here(struct cached_flow *flow, __u64 length, int why)
+static __always_inline int drop_here(__u32 slot, __u64 length, int why)
 {
-	flow->dropped++;
-	flow->dropped_bytes += length;
+	struct aside *aside = bpf_map_lookup_elem(&asides, &slot);
+
+	if (aside) {
+		aside->dropped++;
+		aside->dropped_bytes += length;
+	}
 	return why;
 }
 
 /* Whether the token bucket of a flow, if it has one, has room for a packet. */
-static __always_inline int has_room(const struct cached_flow *flow, __u64 length)
+static __always_inline int has_room(const struct treatment *treatment, __u64 length)
 {
-	__u32 place = flow->policer;
+	__u32 place = treatment->policer;
 	struct policer *bucket;
 
 	if (!place)
@@ -498,11 +704,13 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
 	void *to = sg ? (void *)&devices_sg : (void *)&devices;
 	struct candidate packet = {};
+	const struct treatment *treatment;
 	struct cached_flow *flow;
 	struct place *here;
 	struct way *way;
-	__u64 *generation, bytes;
-	__u32 zero = 0, port, worker, *slot;
+	__u32 zero = 0, port;
+	struct looked at;
+	__u64 bytes;
 	int said;
 
 	here = bpf_map_lookup_elem(&place, &zero);
@@ -514,41 +722,39 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 		return GO_UP;
 	packet.key.port = port;
 	if (read_packet(&packet, data, end, length))
-		return go_up(way, 0);
-	slot = bpf_map_lookup_elem(&flows, &packet.key);
-	flow = slot ? bpf_map_lookup_elem(&cached_flows, slot) : 0;
+		return go_up(way, 0, 0);
+	flow = find(here, &packet.key, &at);
 	if (!flow)
-		return go_up(way, 0);
-	worker = flow->worker;
-	generation = bpf_map_lookup_elem(&generations, &worker);
-	if (!generation || *(volatile __u64 *)generation != *(volatile __u64 *)&flow->generation ||
-	    packet.network_length > flow->mtu)
-		return go_up(way, flow);
+		return go_up(way, 0, 0);
+	treatment = treatment_of(flow, at.version);
+	if (!treatment || packet.network_length > treatment->mtu)
+		return go_up(way, flow, at.slot);
 	/* What a worker would count, and charge: padding is none of it. */
 	bytes = ETH_HLEN + packet.network_length;
-	if (flow->drops)
-		return drop_here(flow, bytes, FILTERED);
+	if (treatment->drops)
+		return drop_here(at.slot, bytes, FILTERED);
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
-	if (!none_is_up(way, flow))
-		return way->overloaded ? MAKE_WAY : go_up(way, flow);
-	port = flow->out;
-	if (!bpf_map_lookup_elem(to, &port) || (packet.partial && complete(&packet, data, end)))
-		return go_up(way, flow);
-	if (flow->form) {
-		said = sg ? ask_form_sg(context, flow->form - 1) : ask_form(context, flow->form - 1);
+	if (!none_is_up(way, flow, at.slot))
+		return way->overloaded ? MAKE_WAY : go_up(way, flow, at.slot);
+	port = treatment->out;
+	/* Where there is no device nothing has been changed yet. */
+	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT || (packet.partial && complete(&packet, data, end)))
+		return go_up(way, flow, at.slot);
+	if (treatment->form) {
+		said = sg ? ask_form_sg(context, treatment->form - 1) : ask_form(context, treatment->form - 1);
 		if (said == FORM_DROP)
-			return drop_here(flow, bytes, FORMED);
+			return drop_here(at.slot, bytes, FORMED);
 		/* The verifier forgets what it knew of the packet. */
 		data = (void *)(long)context->data;
 		end = (void *)(long)context->data_end;
 		if (said != FORM_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)
-			return go_up(way, flow);
+			return go_up(way, flow, at.slot);
+		if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
+			return XDP_DROP;
 	}
-	if (!has_room(flow, bytes))
-		return drop_here(flow, bytes, POLICED);
-	rewrite(data, flow, packet.key.family);
-	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
-		return XDP_DROP;
+	if (!has_room(treatment, bytes))
+		return drop_here(at.slot, bytes, POLICED);
+	rewrite(data, treatment->link, packet.key.family);
 	flow->packets++;
 	flow->bytes += bytes;
 	count_sent(port, length);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The traffic generator: turns each live frame into a template's, varied, and sends it out of a device. */
+/*
+ * The traffic generator: turns each live frame into a template's, varied, and sends it out of a device. And its other end, which drops
+ * what arrives at first sight, and counts it.
+ */
 #include "helpers.h"
 
 #define SLOTS 256
@@ -34,6 +37,25 @@ struct {
 	__type(key, __u32);
 	__type(value, struct control);
 } control SEC(".maps");
+
+struct arrived {
+	__u64 frames, bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct arrived);
+} arrived SEC(".maps");
+
+/* Where millrace_pass sends what it gets: the smallest program that forwards. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pass_to SEC(".maps");
 
 /* The part of a frame, from an offset on, that is within reach; null when the frame is too short. */
 static __always_inline void *reach(struct xdp_md *context, __u32 offset, const __u32 size)
@@ -146,6 +168,26 @@ int millrace_source(struct xdp_md *context)
 		return XDP_DROP;
 	vary(context, slot, run, number);
 	return bpf_redirect(run->ifindex, 0);
+}
+
+SEC("xdp")
+int millrace_sink(struct xdp_md *context)
+{
+	__u32 zero = 0;
+	struct arrived *count = bpf_map_lookup_elem(&arrived, &zero);
+
+	if (count) {
+		count->frames++;
+		count->bytes += linear_length(context);
+	}
+	return XDP_DROP;
+}
+
+SEC("xdp")
+int millrace_pass(struct xdp_md *context)
+{
+	(void)context;
+	return bpf_redirect_map(&pass_to, 0, XDP_DROP);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

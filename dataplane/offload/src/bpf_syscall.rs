@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null;
 
-const BPF_MAP_UPDATE_ELEM: c_uint = 2;
 const BPF_MAP_DELETE_ELEM: c_uint = 3;
 const BPF_PROG_ATTACH: c_uint = 8;
 const BPF_PROG_DETACH: c_uint = 9;
@@ -20,7 +19,6 @@ const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-const BPF_NOEXIST: u64 = 1;
 const FSOPEN_CLOEXEC: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
 const FSMOUNT_CLOEXEC: c_uint = 1;
@@ -151,21 +149,7 @@ pub(crate) fn detached_mount(file_system: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Puts an entry into the hash map `map`, whose keys and values have the sizes of `K` and `V`; an error where there is one
-/// of the key.
-pub(crate) fn insert_key<K, V>(map: &OwnedFd, key: &K, value: &V) -> io::Result<()> {
-    let mut attributes = MapElement {
-        map_fd: fd_number(map.as_fd()),
-        reserved: 0,
-        key: std::ptr::from_ref(key) as u64,
-        value: std::ptr::from_ref(value) as u64,
-        flags: BPF_NOEXIST,
-    };
-    // SAFETY: key and value are read only, as long as the caller says that the map's are, and outlive the call.
-    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut attributes).map(drop) }
-}
-
-/// Takes an entry out of such a map.
+/// Takes an entry out of the map `map`, whose keys have the size of `K`.
 pub(crate) fn delete_key<K>(map: &OwnedFd, key: &K) -> io::Result<()> {
     let mut attributes = MapElement {
         map_fd: fd_number(map.as_fd()),

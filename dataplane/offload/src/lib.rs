@@ -3,7 +3,7 @@
 //! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
 //! …), Millrace forwards it in user space, or the program itself does, by the [`FlowCache`]. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
 //! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
-//! socket reaches, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
+//! socket reaches, [`FrameSink`] takes it, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
 
 mod attach;
@@ -45,7 +45,7 @@ pub use flow_cache::{
     FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace,
 };
 pub use host_output::HostCatch;
-pub use injector::{Flows, FrameSource, KernelHandback};
+pub use injector::{Flows, FrameSink, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use longest_way::LongestWay;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};

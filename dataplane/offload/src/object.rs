@@ -22,11 +22,12 @@ pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0_ALONE, |_| {})
 }
 
-/// The same with the flow cache of `directory`, which is made for `flows` flows if it isn't there.
-pub(crate) fn level0_in(directory: &Directory, flows: u32) -> Result<Ebpf, OffloadError> {
+/// The same with the flow cache of `directory`, which is made for so many flows, in so many buckets, if it isn't there.
+pub(crate) fn level0_in(directory: &Directory, (flows, buckets): (u32, u32)) -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0, |loader| {
         loader.default_map_pin_directory(directory.path());
-        loader.map_max_entries("flows", flows).map_max_entries("cached_flows", flows);
+        loader.map_max_entries("cached_flows", flows).map_max_entries("asides", flows);
+        loader.map_max_entries("buckets", buckets);
     })
 }
 

@@ -9,7 +9,7 @@ use aya::maps::{Array, HashMap, Map, MapError, PerCpuArray, XskMap};
 
 use crate::attach::{self, GENERIC, Hold, NATIVE};
 use crate::counters::Words;
-use crate::flow_cache::{FlowCache, Place};
+use crate::flow_cache::{FlowCache, FlowPlaces, Place};
 use crate::leftover::Loaded;
 use crate::local_address::difference;
 use crate::rtnetlink::Device;
@@ -69,6 +69,8 @@ pub struct PortPrograms {
     local: HashSet<IpAddr>,
     vlans: HashSet<VlanStack>,
     sockets: HashSet<u32>,
+    /// Where the flow cache has its flows.
+    places: FlowPlaces,
 }
 
 impl PortPrograms {
@@ -104,8 +106,10 @@ impl PortPrograms {
         on_death: OnDeath,
         cache: &FlowCache,
     ) -> Result<Self, OffloadError> {
-        let object = object::level0_in(cache.directory(), cache.capacity())?;
-        Self::attach_xdp_with(object, ifindex, mode, frags, on_death)
+        let object = object::level0_in(cache.directory(), cache.sizes())?;
+        let mut programs = Self::attach_xdp_with(object, ifindex, mode, frags, on_death)?;
+        programs.places = cache.table();
+        Ok(programs)
     }
 
     fn attach_xdp_with(
@@ -166,6 +170,7 @@ impl PortPrograms {
             local: HashSet::new(),
             vlans: HashSet::new(),
             sockets: HashSet::new(),
+            places: FlowPlaces::default(),
         };
         programs.read_inheritance();
         programs
@@ -328,7 +333,7 @@ impl PortPrograms {
     pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
-        map.set(0, Place { port, cached: u16::from(cached) }, 0).map_err(failed)
+        map.set(0, FlowCache::place(self.places, port, cached), 0).map_err(failed)
     }
 
     /// Whether the device takes frames that a program redirects to it, as its driver says now. That of a veth does as

@@ -146,7 +146,7 @@ impl Port for Memory {
     fn progress(&mut self) -> Option<Progress> {
         let wire = self.wire.borrow();
         let read = wire.counters.received - wire.counters.held;
-        Some(Progress { read, drained: wire.arriving.is_empty(), unsent: 0 })
+        Some(Progress { read, drained: wire.arriving.is_empty(), ..Progress::default() })
     }
 
     fn counters(&mut self) -> PortCounters {

@@ -61,7 +61,7 @@ pub trait Port {
 }
 
 /// How far a port is with its frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Frames read so far: those that were lost before are not among them.
     pub read: u64,
@@ -69,6 +69,10 @@ pub struct Progress {
     pub drained: bool,
     /// Frames that the kernel or the device has not taken yet.
     pub unsent: u32,
+    /// Frames that it has taken, or fewer; together with those it has not, all that were given to the port.
+    pub sent: u64,
+    /// Packets that were read and are not given by [`receive`](Port::receive) yet.
+    pub kept: u32,
 }
 
 /// Counters of a port, frames and bytes of link-layer frames.

@@ -15,26 +15,46 @@ pub(crate) const WORKERS: usize = 64;
 /// The length of a key: that of `FlowKey` of the room `packet`.
 pub const KEY_BYTES: usize = 40;
 
+/// Words of a `struct bucket`, which is a cache line.
+pub(crate) const WORDS: usize = 16;
+/// What can become of packets, at most.
+pub(crate) const TREATMENTS: usize = 65_536;
+
 /// `struct cached_flow`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
-    pub generation: u64,
-    pub packets: u64,
+    pub key: [u64; KEY_BYTES / 8],
+    pub version: u64,
     pub bytes: u64,
-    pub last_up: u32,
-    pub floor: u32,
+    pub packets: u32,
+    pub treatment: u16,
+    pub settled: u8,
+    pub reserved: u8,
+}
+
+/// `struct aside`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside {
+    pub last_up: u64,
+    pub floor: u64,
+    pub dropped: u64,
+    pub dropped_bytes: u64,
+}
+
+/// `struct treatment`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Treatment {
     pub out: u16,
     pub mtu: u16,
-    pub worker: u16,
     pub link: [u8; 12],
+    pub worker: u16,
     pub drops: u16,
     pub policer: u16,
     pub form: u16,
     pub reserved: [u8; 8],
-    pub dropped: u64,
-    pub dropped_bytes: u64,
-    pub also_reserved: [u64; 6],
 }
 
 /// `struct policer`.
@@ -51,10 +71,10 @@ pub(crate) struct Policer {
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    pub up: u32,
-    pub done: u32,
+    pub up: u64,
+    pub done: u64,
     pub overloaded: u32,
-    pub reserved: [u8; 52],
+    pub reserved: [u8; 44],
 }
 
 /// `struct sent`.
@@ -71,6 +91,19 @@ pub(crate) struct Sent {
 pub(crate) struct Place {
     pub port: u16,
     pub cached: u16,
+    pub table: Table,
+}
+
+/// Where flows lie: the second part of `struct place`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Table {
+    /// One less than the buckets there are, a power of two.
+    pub mask: u32,
+    /// The bits of a word that hold a number.
+    pub numbers: u32,
+    /// What the hash is keyed by.
+    pub secrets: [u32; KEY_BYTES / 4],
 }
 
 #[expect(unsafe_code, reason = "a promise about types, in one place")]
@@ -79,16 +112,14 @@ mod plain {
 
     // SAFETY: two integers of the same size, without padding; any bytes are a value.
     unsafe impl Pod for Sent {}
-    // SAFETY: as above.
+    // SAFETY: two integers that fill a word, and words, without padding; any bytes are a value.
     unsafe impl Pod for Place {}
 }
 
 const _: () = {
-    assert!(size_of::<Entry>() == 128 && size_of::<Way>() == 64 && size_of::<Policer>() == 64);
-    assert!(
-        offset_of!(Entry, last_up) == 24 && offset_of!(Entry, out) == 32 && offset_of!(Entry, link) == 38
-    );
-    assert!(
-        offset_of!(Entry, drops) == 50 && offset_of!(Entry, form) == 54 && offset_of!(Entry, dropped) == 64
-    );
+    assert!(size_of::<Entry>() == 64 && size_of::<Way>() == 64 && size_of::<Policer>() == 64);
+    assert!(size_of::<Aside>() == 32 && size_of::<Treatment>() == 32 && size_of::<Place>() == 52);
+    assert!(offset_of!(Entry, version) == 40 && offset_of!(Entry, packets) == 56);
+    assert!(offset_of!(Entry, treatment) == 60 && offset_of!(Entry, settled) == 62);
+    assert!(offset_of!(Treatment, worker) == 16 && offset_of!(Treatment, form) == 22);
 };

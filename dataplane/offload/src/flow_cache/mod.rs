@@ -12,8 +12,10 @@ mod forms_test;
 mod forward_twin;
 mod layout;
 mod policers;
+mod table;
 #[cfg(test)]
 mod tests;
+mod treatments;
 mod writer;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,8 +27,9 @@ use aya::maps::{DevMap, Map, MapError, PerCpuArray};
 pub(crate) use directory::Directory;
 pub use forms::{FormMemory, FormObject, LoadedForm};
 pub use layout::KEY_BYTES;
-pub(crate) use layout::Place;
-use layout::{FORMS, PORTS, Sent, WORKERS};
+pub(crate) use layout::{Place, Table as FlowPlaces};
+pub(crate) use layout::Sent;
+use layout::{FORMS, PORTS, Table, WORKERS};
 pub use policers::PolicerPlace;
 pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
 
@@ -50,6 +53,7 @@ pub struct FlowCache {
     /// For its maps; its programs are not loaded.
     object: Ebpf,
     capacity: u32,
+    table: Table,
     workers: u16,
     /// Which places of forms are taken.
     forms: [bool; FORMS],
@@ -59,18 +63,34 @@ impl FlowCache {
     /// A cache for `capacity` flows, of `workers` workers together: up to 64, each of which has its part.
     ///
     /// # Errors
-    /// [`OffloadError`] without the privileges, or the memory: some 240 bytes a flow.
+    /// [`OffloadError`] without the privileges, or the memory: some 110 bytes a flow, and 2 MiB.
     pub fn new(capacity: u32, workers: usize) -> Result<Self, OffloadError> {
         let workers = u16::try_from(workers.clamp(1, WORKERS)).unwrap_or(1);
         let capacity = capacity.max(u32::from(workers));
         let directory = Directory::new()?;
-        let object = object::level0_in(&directory, capacity)?;
-        Ok(Self { directory, object, capacity, workers, forms: [false; FORMS] })
+        let table = Table::new(capacity);
+        let object = object::level0_in(&directory, (capacity, table.buckets()))?;
+        Ok(Self { directory, object, capacity, table, workers, forms: [false; FORMS] })
     }
 
     /// Flows that there is room for.
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// How many entries the maps have of flows, and of buckets.
+    pub(crate) fn sizes(&self) -> (u32, u32) {
+        (self.capacity, self.table.buckets())
+    }
+
+    /// How the programs of a port are told of the cache.
+    pub(crate) fn place(table: Table, port: u16, cached: bool) -> Place {
+        Place { port, cached: cached.into(), table }
+    }
+
+    /// Where flows lie.
+    pub(crate) fn table(&self) -> Table {
+        self.table
     }
 
     /// Where programs find the maps.
@@ -84,7 +104,7 @@ impl FlowCache {
     /// [`OffloadError::Map`] when the kernel maps no memory.
     pub fn writer(&mut self, worker: usize) -> Result<FlowCacheWriter, OffloadError> {
         let worker = u16::try_from(worker).unwrap_or(u16::MAX).min(self.workers - 1);
-        FlowCacheWriter::new(&mut self.object, self.capacity, (worker, self.workers))
+        FlowCacheWriter::new(&mut self.object, (self.capacity, self.table), (worker, self.workers))
     }
 
     /// Whether a port of that number has a place in the cache.
@@ -136,7 +156,7 @@ impl FlowCache {
 
 /// A descriptor of a map.
 fn descriptor(object: &mut Ebpf, map: &'static str) -> Result<OwnedFd, OffloadError> {
-    let (Map::HashMap(data) | Map::DevMap(data)) = map_mut(object, map)? else { return Err(missing(map)) };
+    let Map::DevMap(data) = map_mut(object, map)? else { return Err(missing(map)) };
     let fd = data.fd().as_fd().try_clone_to_owned();
     fd.map_err(|error| OffloadError::Map { map, detail: error.to_string() })
 }

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::forward_twin::{forwarded, read, udp_key};
-use super::{CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, Place};
+use super::{
+    CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES, Place,
+};
 use crate::port_programs::{read_counters, write_config};
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, xdp_socket};
 use crate::{Level0Counters, bpf_syscall, object};
@@ -37,7 +39,7 @@ impl Bench {
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
         let mut writer = cache.writer(0).unwrap();
         writer.publish(1);
-        let mut object = object::level0_in(cache.directory(), capacity).unwrap();
+        let mut object = object::level0_in(cache.directory(), cache.sizes()).unwrap();
         let programs =
             ["millrace_xdp", "millrace_xdp_sg"].map(|name| object::load(&mut object, name).unwrap());
         write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();
@@ -47,7 +49,7 @@ impl Bench {
             sockets.set(0, socket.as_raw_fd(), 0).unwrap();
         }
         let mut place = Array::<_, Place>::try_from(object.map_mut("place").unwrap()).unwrap();
-        place.set(0, Place { port: PORT, cached: 1 }, 0).unwrap();
+        place.set(0, FlowCache::place(cache.table(), PORT, true), 0).unwrap();
         Self { cache, writer, object, programs, _socket: socket }
     }
 
@@ -169,6 +171,9 @@ fn no_packet_overtakes_one_that_went_up() {
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert!(bench.forwards(&v4_frame()));
+    // However many of others have gone up since.
+    bench.writer.set_done(PORT, 3 << 30);
+    assert!(bench.forwards(&v4_frame()));
 }
 
 #[test]
@@ -222,6 +227,97 @@ fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), FlowTotals::default()));
     bench.writer.publish(u64::MAX);
     assert!(!bench.forwards(&v6_frame()));
+}
+
+/// A flow by its number, and the station that its packets are for.
+fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, CachedFlow) {
+    let from = format!("192.0.{}.{}", number >> 8, number & 0xff);
+    let [high, low] = number.to_be_bytes();
+    let way = CachedWay { destination: [2, 9, 9, 9, high, low], ..WAY };
+    let frame = frame_to(OWN, 0x0800, &ipv4_packet(&from, V4.1, 30));
+    (udp_key(&from, V4.1, PORT), frame, CachedFlow { action: CachedAction::Send(way), ..FLOW })
+}
+
+#[test]
+fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_not() {
+    if !can_load() {
+        return;
+    }
+    const FLOWS: u16 = 2000;
+    let mut bench = Bench::new(FLOWS.into());
+    // Each flow comes and goes thrice, so that words and numbers are used again.
+    for round in 0..3_u16 {
+        let numbers = move || (round * 500..round * 500 + FLOWS).map(numbered);
+        let slots: Vec<_> = numbers().map(|(key, _, flow)| bench.writer.insert(&key, &flow)).collect();
+        assert_eq!(slots.iter().flatten().count(), usize::from(FLOWS), "round {round}");
+        bench.writer.set_done(PORT, bench.writer.up(PORT));
+        slots.iter().flatten().for_each(|slot| bench.writer.begin(*slot, PORT, 1));
+        for (_, frame, flow) in numbers() {
+            let CachedAction::Send(way) = flow.action else { unreachable!() };
+            assert_eq!(bench.run(0, &frame), Some(forwarded(&frame, &way)));
+        }
+        for ((key, frame, _), slot) in numbers().zip(slots.into_iter().flatten()) {
+            assert_eq!(bench.writer.remove(&key, slot).packets, 1);
+            assert!(!bench.forwards(&frame));
+        }
+        assert_eq!(bench.writer.room(), usize::from(FLOWS));
+    }
+}
+
+#[test]
+fn what_a_program_reads_while_entries_change_hands_is_of_one_flow() {
+    if !can_load() {
+        return;
+    }
+    // One entry, which one flow has after the other; and one flow, which is sent here and there.
+    let mut bench = Bench::new(1);
+    let programs = bench.programs[0].try_clone().unwrap();
+    let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_over = ends.clone();
+    let reader = std::thread::spawn(move || {
+        let mut forwarded = 0;
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            for number in 0..4_u16 {
+                let (_, frame, _) = numbered(number);
+                let (verdict, out) = bpf_syscall::run_dry_through(programs.as_fd(), &frame).unwrap();
+                if verdict == REDIRECT && out[..4] == [2, 9, 9, 9] {
+                    assert_eq!(out[4..6], number.to_be_bytes(), "the way of another flow");
+                    forwarded += 1;
+                }
+            }
+        }
+        forwarded
+    });
+    let start = std::time::Instant::now();
+    for number in (0..4_u16).cycle() {
+        let (key, _, flow) = numbered(number);
+        let slot = bench.writer.insert(&key, &flow).unwrap();
+        for _ in 0..50 {
+            bench.writer.set_done(PORT, bench.writer.up(PORT));
+            bench.writer.begin(slot, PORT, 1);
+            bench.writer.renew(slot, &flow, 1);
+        }
+        bench.writer.remove(&key, slot);
+        if start.elapsed() > std::time::Duration::from_secs(2) {
+            break;
+        }
+    }
+    ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(reader.join().unwrap() > 0, "none was forwarded meanwhile");
+}
+
+#[test]
+fn a_generation_that_is_in_force_again_has_its_entries_and_a_new_one_has_none() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    bench.begin(V4.0, V4.1);
+    for generation in [5, 1, 6, 1] {
+        bench.writer.publish(generation);
+        assert_eq!(bench.forwards(&v4_frame()), generation == 1, "generation {generation}");
+        bench.writer.set_done(PORT, bench.writer.up(PORT));
+    }
 }
 
 #[test]

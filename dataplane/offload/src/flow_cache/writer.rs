@@ -1,16 +1,15 @@
 //! A worker's part of the flow cache.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
 
-use super::descriptor;
-use super::layout::{Entry, KEY_BYTES, PORTS, WORKERS, Way};
+use super::layout::{Aside, Entry, KEY_BYTES, PORTS, Table, WORKERS, Way};
 use super::policers::{PolicerPlace, Policers};
+use super::table::Words;
+use super::treatments::Treatments;
 use crate::OffloadError;
-use crate::bpf_syscall::{delete_key, insert_key};
 use crate::mapped_map::MappedMap;
 
 /// The place of a flow in the cache.
@@ -25,7 +24,7 @@ impl FlowSlot {
 }
 
 /// What the driver is to do with the packets of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CachedFlow {
     /// What becomes of them.
     pub action: CachedAction,
@@ -36,7 +35,7 @@ pub struct CachedFlow {
 }
 
 /// What becomes of packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CachedAction {
     /// They are forwarded.
     Send(CachedWay),
@@ -45,7 +44,7 @@ pub enum CachedAction {
 }
 
 /// Where packets leave, and as what.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CachedWay {
     /// The port to leave by.
     pub out: u16,
@@ -60,7 +59,7 @@ pub struct CachedWay {
 /// What the driver has done with a flow. Bytes are those of frames, without what they are padded by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTotals {
-    /// Packets that it forwarded.
+    /// Packets that it forwarded, modulo 2^32.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -71,55 +70,67 @@ pub struct FlowTotals {
 }
 
 /// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
-/// receives. Stores go to memory that it shares with the programs; only [`insert`](Self::insert) and
-/// [`remove`](Self::remove) are system calls.
+/// receives. All is stores to memory that it shares with the programs.
 ///
 /// Entries are used as long as they bear the generation that was [published](Self::publish) last.
 #[derive(Debug)]
 pub struct FlowCacheWriter {
-    keys: OwnedFd,
+    words: Words,
     entries: MappedMap,
+    asides: MappedMap,
+    treatments: Treatments,
     generations: MappedMap,
     ways: MappedMap,
     policers: Arc<Policers>,
     worker: u16,
+    /// The generations that were published last, and by which number programs know each.
+    published: [(u64, u32); 2],
+    last: u32,
     /// Slots that are free: those that were given back, and those from `fresh` to `end` that were never used.
     free: Vec<u32>,
+    begin: u32,
     fresh: u32,
     end: u32,
 }
 
 const ENTRY: usize = size_of::<Entry>();
-const GENERATION: usize = std::mem::offset_of!(Entry, generation);
-const PACKETS: usize = std::mem::offset_of!(Entry, packets);
+const VERSION: usize = std::mem::offset_of!(Entry, version);
 const BYTES: usize = std::mem::offset_of!(Entry, bytes);
-const FLOOR: usize = std::mem::offset_of!(Entry, floor);
-const OUT: usize = std::mem::offset_of!(Entry, out);
-const MTU: usize = std::mem::offset_of!(Entry, mtu);
-const LINK: usize = std::mem::offset_of!(Entry, link);
-const DROPS: usize = std::mem::offset_of!(Entry, drops);
-const POLICER: usize = std::mem::offset_of!(Entry, policer);
-const FORM: usize = std::mem::offset_of!(Entry, form);
-const DROPPED: usize = std::mem::offset_of!(Entry, dropped);
-const DROPPED_BYTES: usize = std::mem::offset_of!(Entry, dropped_bytes);
+const PACKETS: usize = std::mem::offset_of!(Entry, packets);
+const TREATMENT: usize = std::mem::offset_of!(Entry, treatment);
+const ASIDE: usize = size_of::<Aside>();
+const FLOOR: usize = std::mem::offset_of!(Aside, floor);
+const DROPPED: usize = std::mem::offset_of!(Aside, dropped);
+const DROPPED_BYTES: usize = std::mem::offset_of!(Aside, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
 const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
+/// What programs know the generation by that is no entry's, and that of entries that are not used.
+const NONE: u32 = u32::MAX;
+const UNUSED: u32 = 0;
 
 impl FlowCacheWriter {
     pub(super) fn new(
         object: &mut Ebpf,
-        capacity: u32,
+        (capacity, table): (u32, Table),
         (worker, workers): (u16, u16),
     ) -> Result<Self, OffloadError> {
-        let entries = MappedMap::new(object, "cached_flows", capacity as usize, ENTRY)?;
-        let generations = MappedMap::new(object, "generations", WORKERS, 8)?;
-        let ways = MappedMap::new(object, "ways", PORTS, size_of::<Way>())?;
         let part = |worker: u16| (u64::from(capacity) * u64::from(worker) / u64::from(workers)) as u32;
-        let (fresh, end) = (part(worker), part(worker + 1));
-        let keys = descriptor(object, "flows")?;
-        let policers = Policers::new(object)?;
-        let free = Vec::new();
-        let mut writer = Self { keys, entries, generations, ways, policers, worker, free, fresh, end };
+        let mut writer = Self {
+            words: Words::new(object, table)?,
+            entries: MappedMap::new(object, "cached_flows", capacity as usize, ENTRY)?,
+            asides: MappedMap::new(object, "asides", capacity as usize, ASIDE)?,
+            treatments: Treatments::new(object, (worker, workers))?,
+            generations: MappedMap::new(object, "generations", WORKERS, 8)?,
+            ways: MappedMap::new(object, "ways", PORTS, size_of::<Way>())?,
+            policers: Policers::new(object)?,
+            worker,
+            published: [(u64::MAX, NONE); 2],
+            last: UNUSED,
+            free: Vec::new(),
+            begin: part(worker),
+            fresh: part(worker),
+            end: part(worker + 1),
+        };
         writer.publish(u64::MAX);
         Ok(writer)
     }
@@ -131,7 +142,30 @@ impl FlowCacheWriter {
 
     /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
     pub fn publish(&mut self, generation: u64) {
-        self.generations.word64(usize::from(self.worker) * 8).store(generation, Ordering::Release);
+        let number = self.number_of(generation).unwrap_or_else(|| self.next_number());
+        if generation != u64::MAX && self.published[0].0 != generation {
+            self.published = [(generation, number), self.published[0]];
+        }
+        self.generations.word64(usize::from(self.worker) * 8).store(number.into(), Ordering::Release);
+    }
+
+    /// By which number programs know a generation: entries have no room for all of it. The two that were published last are known, as
+    /// one may be in force again when the other is over.
+    fn number_of(&self, generation: u64) -> Option<u32> {
+        if generation == u64::MAX {
+            return Some(NONE);
+        }
+        self.published.iter().find(|(known, _)| *known == generation).map(|(_, number)| *number)
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.last += 1;
+        if self.last == NONE {
+            // After so many, entries would be taken for those of another generation.
+            (self.begin..self.fresh).for_each(|slot| self.store_version(FlowSlot(slot), UNUSED));
+            self.last = UNUSED + 1;
+        }
+        self.last
     }
 
     /// A token bucket that programs take from too, full; `None` when all 1,024 are taken. A byte takes so many 65,536th parts of a tick,
@@ -140,28 +174,33 @@ impl FlowCacheWriter {
         self.policers.take(byte, depth)
     }
 
-    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, the
-    /// flow has one already, or the kernel refuses. `key` is a `FlowKey`, byte by byte.
+    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, also where too many flows
+    /// meet in the table, or the flow has one already. `key` is a `FlowKey`, byte by byte.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &CachedFlow) -> Option<FlowSlot> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None if self.fresh < self.end => {
-                self.fresh += 1;
-                self.fresh - 1
-            }
+        let slot = match self.free.last() {
+            Some(slot) => *slot,
+            None if self.fresh < self.end => self.fresh,
             None => return None,
         };
+        let treatment = self.treatments.take(flow)?;
         let at = slot as usize * ENTRY;
-        self.entries.write(at, &[0; ENTRY]);
-        self.entries.write(at + std::mem::offset_of!(Entry, worker), &self.worker.to_ne_bytes());
-        self.write(slot, flow);
-        match insert_key(&self.keys, key, &slot) {
-            Ok(()) => Some(FlowSlot(slot)),
-            Err(_) => {
-                self.free.push(slot);
-                None
-            }
+        self.change(FlowSlot(slot));
+        self.entries.write(at, key);
+        self.entries.write(at + BYTES, &[0; ENTRY - BYTES]);
+        self.entries.write(at + TREATMENT, &treatment.to_ne_bytes());
+        self.asides.write(slot as usize * ASIDE, &[0; ASIDE]);
+        self.store_version(FlowSlot(slot), UNUSED);
+        let entries = &self.entries;
+        let is_there = |number: u32| number != slot && entries.read::<KEY_BYTES>(number as usize * ENTRY) == *key;
+        if !self.words.insert(key, slot, is_there) {
+            self.treatments.give_back(treatment);
+            self.entries.write(at, &[0; KEY_BYTES]);
+            return None;
         }
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        Some(FlowSlot(slot))
     }
 
     /// Lets the entry of a flow be used as soon as none of the packets that have gone up from `port` so far is under way
@@ -169,50 +208,56 @@ impl FlowCacheWriter {
     /// flow it did not find.
     pub fn begin(&mut self, slot: FlowSlot, port: u16, generation: u64) {
         let floor = self.up(port);
-        self.entries.write(slot.index() * ENTRY + FLOOR, &floor.to_ne_bytes());
-        self.store_generation(slot, generation);
+        self.asides.write(slot.index() * ASIDE + FLOOR, &floor.to_ne_bytes());
+        self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Changes the entry of a flow, whose generation is not the published one: from now on it is of this generation.
+    /// Changes the entry of a flow, whose generation is not the published one: from now on it is of this generation; but not used where more
+    /// different things become of flows than can be told, some 64,000.
     pub fn renew(&mut self, slot: FlowSlot, flow: &CachedFlow, generation: u64) {
-        self.write(slot.0, flow);
-        self.store_generation(slot, generation);
+        let old = self.treatment(slot);
+        self.change(slot);
+        let Some(treatment) = self.treatments.take(flow) else { return };
+        self.entries.write(slot.index() * ENTRY + TREATMENT, &treatment.to_ne_bytes());
+        self.treatments.give_back(old);
+        self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
     /// Ends the use of an entry.
     pub fn stop(&mut self, slot: FlowSlot) {
-        self.store_generation(slot, 0);
+        self.change(slot);
     }
 
     /// Removes a flow. Returns what was forwarded of it.
     pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> FlowTotals {
-        self.stop(slot);
-        // It was inserted with this key; that it is gone is what is wanted.
-        let _ = delete_key(&self.keys, key);
+        self.change(slot);
+        self.words.remove(key, slot.0);
+        self.entries.write(slot.index() * ENTRY, &[0; KEY_BYTES]);
+        self.treatments.give_back(self.treatment(slot));
         self.free.push(slot.0);
         self.totals(slot)
     }
 
     /// What was forwarded of a flow since it was inserted.
     pub fn totals(&self, slot: FlowSlot) -> FlowTotals {
-        let at = slot.index() * ENTRY;
+        let (entry, aside) = (slot.index() * ENTRY, slot.index() * ASIDE);
         FlowTotals {
-            packets: self.entries.word64(at + PACKETS).load(Ordering::Relaxed),
-            bytes: self.entries.word64(at + BYTES).load(Ordering::Relaxed),
-            dropped: self.entries.word64(at + DROPPED).load(Ordering::Relaxed),
-            dropped_bytes: self.entries.word64(at + DROPPED_BYTES).load(Ordering::Relaxed),
+            packets: self.entries.word32(entry + PACKETS).load(Ordering::Relaxed).into(),
+            bytes: self.entries.word64(entry + BYTES).load(Ordering::Relaxed),
+            dropped: self.asides.word64(aside + DROPPED).load(Ordering::Relaxed),
+            dropped_bytes: self.asides.word64(aside + DROPPED_BYTES).load(Ordering::Relaxed),
         }
     }
 
-    /// Packets that went up from a port so far; counts wrap.
-    pub fn up(&self, port: u16) -> u32 {
-        way(port).map_or(0, |at| self.ways.word32(at).load(Ordering::Acquire))
+    /// Packets that went up from a port so far.
+    pub fn up(&self, port: u16) -> u64 {
+        way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
     /// Says that so many of the packets that went up from a port are sent on, or dropped.
-    pub fn set_done(&mut self, port: u16, done: u32) {
+    pub fn set_done(&mut self, port: u16, done: u64) {
         if let Some(at) = way(port) {
-            self.ways.word32(at + DONE).store(done, Ordering::Release);
+            self.ways.word64(at + DONE).store(done, Ordering::Release);
         }
     }
 
@@ -224,26 +269,21 @@ impl FlowCacheWriter {
         }
     }
 
-    fn write(&mut self, slot: u32, flow: &CachedFlow) {
-        let at = slot as usize * ENTRY;
-        let policer = flow.policer.map_or(0, |place| place + 1);
-        self.entries.write(at + POLICER, &policer.to_ne_bytes());
-        let form = flow.form.map_or(0, |place| place + 1);
-        self.entries.write(at + FORM, &form.to_ne_bytes());
-        let drops = u16::from(flow.action == CachedAction::Drop);
-        self.entries.write(at + DROPS, &drops.to_ne_bytes());
-        // What is dropped may be of any length.
-        let mtu = if let CachedAction::Send(way) = flow.action { way.mtu } else { u16::MAX };
-        self.entries.write(at + MTU, &mtu.to_ne_bytes());
-        if let CachedAction::Send(way) = flow.action {
-            self.entries.write(at + OUT, &way.out.to_ne_bytes());
-            self.entries.write(at + LINK, &way.destination);
-            self.entries.write(at + LINK + way.destination.len(), &way.source);
-        }
+    fn treatment(&self, slot: FlowSlot) -> u16 {
+        u16::from_ne_bytes(self.entries.read(slot.index() * ENTRY + TREATMENT))
     }
 
-    fn store_generation(&mut self, slot: FlowSlot, generation: u64) {
-        self.entries.word64(slot.index() * ENTRY + GENERATION).store(generation, Ordering::Release);
+    /// An entry is about to change: programs that have read a part of it don't use it.
+    fn change(&mut self, slot: FlowSlot) {
+        self.store_version(slot, UNUSED);
+        fence(Ordering::Release);
+    }
+
+    fn store_version(&self, slot: FlowSlot, number: u32) {
+        let version = self.entries.word64(slot.index() * ENTRY + VERSION);
+        let changes = version.load(Ordering::Relaxed) as u32;
+        let next = u64::from(number) << 32 | u64::from(changes.wrapping_add(1));
+        version.store(next, Ordering::Release);
     }
 }
 

@@ -3,10 +3,12 @@
 mod anchor;
 mod handback;
 mod live_run;
+mod sink;
 mod source;
 mod template;
 
 pub use handback::KernelHandback;
+pub use sink::FrameSink;
 pub use source::{Flows, FrameSource};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Flows, FrameSource};
+use super::{FrameSink, Flows, FrameSource};
 use crate::test_support::{
     Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, packet_socket, receive_all,
 };
@@ -54,6 +54,24 @@ fn every_frame_arrives_at_a_port_with_a_program() {
     });
     let counted = programs.counters().unwrap();
     assert_eq!((counted.seen, counted.fallback_dropped), (31_500 + counted.passed(), 31_500));
+}
+
+#[test]
+fn a_sink_takes_and_counts_all_that_arrives_and_ends() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let (port, peer) = (wire.port(), wire.peer());
+    let frame = frame_to(PORT, 0x0800, &ipv4_packet("10.0.0.2", "198.51.100.1", 18));
+    let sink = wire.near(|| FrameSink::dropping(port).unwrap());
+    assert!(wire.near(|| FrameSink::dropping(port)).is_err(), "one program at a device");
+    let before = sink.dropped().unwrap();
+    wire.far(|| assert_eq!(FrameSource::new(&[&frame], Flows::default()).unwrap().send(peer, 640, 64).unwrap(), 640));
+    let dropped = sink.dropped().unwrap();
+    assert!(dropped.packets - before.packets >= 640, "{before:?} {dropped:?}");
+    drop(sink);
+    assert!(wire.near(|| FrameSink::dropping(port)).is_ok());
 }
 
 #[test]

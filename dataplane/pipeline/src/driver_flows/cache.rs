@@ -41,7 +41,7 @@ pub struct DriverWay {
 /// What the driver has done with the packets of a flow. Bytes are those of frames, without what they are padded by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
-    /// Forwarded.
+    /// Forwarded; packets modulo 2^32, or more.
     pub sent: Amount,
     /// Dropped, by a filter, because a token bucket was empty, or because the form of a plugin says so.
     pub dropped: Amount,
@@ -51,7 +51,7 @@ pub struct DriverTotals {
 /// looks their flow up, and does with them what its entry says, if that is of the published generation, begun, and no packet
 /// of the flow is still under way up to the worker. All others go up.
 ///
-/// All but [`insert`](Self::insert) and [`remove`](Self::remove) are stores and loads.
+/// All of it is stores and loads.
 pub trait DriverCache: Send {
     /// Flows that there is room for still.
     fn room(&self) -> usize;
@@ -71,10 +71,10 @@ pub trait DriverCache: Send {
     fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals;
     /// What was done with a flow since it was inserted.
     fn totals(&self, slot: u32) -> DriverTotals;
-    /// Packets that went up from a port so far, modulo 2^32.
-    fn up(&self, port: PortId) -> u32;
+    /// Packets that went up from a port so far.
+    fn up(&self, port: PortId) -> u64;
     /// Says how many of these were sent on, or dropped.
-    fn set_done(&mut self, port: PortId, done: u32);
+    fn set_done(&mut self, port: PortId, done: u64);
     /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until
     /// none is under way, than go on going up.
     fn set_overloaded(&mut self, port: PortId, overloaded: bool);

@@ -9,7 +9,7 @@
 //! what numbers of routes mean, schedulers). The worker publishes it before it answers any later question of control, so
 //! when a change is reported as done no packet is treated by the old state.
 //!
-//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`]).
+//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`], [`Mark`]).
 //!
 //! *Traces.* When a trace begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so a
 //! trace sees their packets, and other flows go down again at once.
@@ -20,6 +20,7 @@
 mod budget;
 mod cache;
 mod level;
+mod mark;
 mod plan;
 mod told;
 mod way;
@@ -36,11 +37,12 @@ use millrace_plugin::Policer;
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
 
+use self::mark::{Mark, Outlet};
 use self::plan::Plan;
 use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
-use crate::ports::DeviceId;
+use crate::ports::{DeviceId, PortEntry, PortTable};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -54,7 +56,7 @@ const SETTLING: Duration = Duration::from_micros(100);
 const ROUND: Duration = Duration::from_millis(250);
 const ENTRIES_PER_TURN: usize = 128;
 /// Entries that are made in a turn.
-const INSERTS_PER_TURN: usize = 32;
+const INSERTS_PER_TURN: usize = 128;
 /// A flow that has no entry is offered with each of so many packets, and with the first 2, 4, 8, ….
 const OFFER: u32 = 256;
 /// One of so many is asked whether its flow was placed in the driver, as long as that is not there; and its first ones.
@@ -113,6 +115,7 @@ pub(crate) struct DriverFlows {
     cache: Box<dyn DriverCache>,
     ports: Vec<DriverPort>,
     ways: Vec<Way>,
+    mark: Mark,
     /// Where flows are wanted.
     placements: Placements,
     /// Entries by their numbers in the cache.
@@ -143,6 +146,7 @@ impl DriverFlows {
             cache,
             ports: Vec::new(),
             ways: Vec::new(),
+            mark: Mark::default(),
             placements: Placements::default(),
             entries: Vec::new(),
             by_flow: Vec::new(),
@@ -277,15 +281,41 @@ impl DriverFlows {
         });
     }
 
-    /// Says what the worker is done with of what came up from a port; all that it was given is sent.
+    /// Says what the worker is done with of what came up from a port once all has left that waits now: at once, if nothing does.
     fn settle(&mut self, port: PortId, device: &mut dyn Port, now: Instant) {
-        let Some(progress) = device.progress() else { return };
+        // What was read and is kept is behind no mark.
+        let Some(progress) = device.progress().filter(|progress| progress.kept == 0) else { return };
         let up = self.cache.up(port);
         let way = &mut self.ways[port.index()];
         let losses = || device.counters().drops.get(DropReason::ReceiveRingFull);
         let (done, overloaded) = (way.done(progress, up, now, losses), way.is_overloaded());
-        self.cache.set_done(port, done);
+        match self.mark.is_set() {
+            true => self.mark.will_be_done(port, done),
+            false => self.cache.set_done(port, done),
+        }
         self.cache.set_overloaded(port, overloaded);
+    }
+
+    /// All that was marked has left.
+    fn pass_mark(&mut self) {
+        let Self { mark, cache, .. } = self;
+        mark.done().for_each(|(port, done)| cache.set_done(port, done));
+        mark.clear();
+    }
+
+    /// Marks what waits now, and what is done with once it has left.
+    fn set_mark(&mut self, ports: &PortTable, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
+        for (id, entry) in ports.iter() {
+            if let Some(outlet) = outlet_of(entry, devices).filter(|outlet| outlet.waiting > 0) {
+                self.mark.behind(id, outlet, now);
+            }
+        }
+        for (id, entry) in ports.iter() {
+            let receives = self.port(id).receives;
+            if let Some(device) = device_of(entry, devices).filter(|_| receives) {
+                self.settle(id, device.as_mut(), now);
+            }
+        }
     }
 
     /// The device of a port was opened: what went up before is nobody's any more.
@@ -294,6 +324,7 @@ impl DriverFlows {
         if let Some(way) = self.ways.get_mut(port.index()) {
             *way = Way::from(base);
         }
+        self.mark.clear();
     }
 
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
@@ -448,24 +479,30 @@ impl Router {
         self.tell_driver();
         let Some(driver) = &mut self.driver else { return };
         driver.inserts = INSERTS_PER_TURN;
-        // What waits at a port that is down isn't sent, nor does anything plain go there.
-        let waits = self.ports.iter().filter(|(_, entry)| entry.settings.up).any(|(_, entry)| {
-            let device = devices.get_mut(usize::from(entry.settings.device.0)).and_then(Option::as_mut);
-            let progress = device.and_then(|device| device.progress());
-            !entry.queue.is_empty() || progress.is_some_and(|progress| progress.unsent > 0)
-        });
-        for (id, entry) in self.ports.iter() {
-            if driver.port(id).receives && waits {
-                driver.cache.set_overloaded(id, false);
-            } else if driver.port(id).receives {
-                let device = devices.get_mut(usize::from(entry.settings.device.0)).and_then(Option::as_mut);
-                if let Some(device) = device {
-                    driver.settle(id, device.as_mut(), now);
-                }
-            }
+        let ports = &self.ports;
+        if driver.mark.is_passed(|port| outlet_of(ports.get(port)?, devices)) {
+            driver.pass_mark();
+            driver.set_mark(ports, devices, now);
+        } else if driver.mark.is_stuck(now) {
+            // As long as nothing leaves, no flow that would lose packets is any nearer to going down.
+            ports.iter().for_each(|(id, _)| driver.cache.set_overloaded(id, false));
         }
         driver.begin(now);
     }
+}
+
+fn device_of<'a>(
+    entry: &PortEntry,
+    devices: &'a mut [Option<Box<dyn Port>>],
+) -> Option<&'a mut Box<dyn Port>> {
+    devices.get_mut(usize::from(entry.settings.device.0))?.as_mut()
+}
+
+/// What waits to leave by a port; nothing where that is down: what waits there isn't sent, nor does anything plain go there.
+fn outlet_of(entry: &PortEntry, devices: &mut [Option<Box<dyn Port>>]) -> Option<Outlet> {
+    let progress = device_of(entry, devices).and_then(|device| device.progress()).unwrap_or_default();
+    let waiting = entry.queue.len() as u64 + u64::from(progress.unsent);
+    entry.settings.up.then_some(Outlet { left: progress.sent, waiting })
 }
 
 /// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter or a plugin says so.

@@ -83,5 +83,20 @@ fn since(now: DriverTotals, told: DriverTotals) -> DriverTotals {
         packets: now.packets.wrapping_sub(told.packets),
         bytes: now.bytes.wrapping_sub(told.bytes),
     };
-    DriverTotals { sent: less(now.sent, told.sent), dropped: less(now.dropped, told.dropped) }
+    let mut sent = less(now.sent, told.sent);
+    // The driver has no more bits for it.
+    sent.packets &= u64::from(u32::MAX);
+    DriverTotals { sent, dropped: less(now.dropped, told.dropped) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_has_wrapped_goes_on() {
+        let totals = |packets, bytes| DriverTotals { sent: Amount { packets, bytes }, ..DriverTotals::default() };
+        let before = totals(u64::from(u32::MAX) - 1, 1 << 40);
+        assert_eq!(since(totals(3, (1 << 40) + 300), before), totals(5, 300));
+    }
 }

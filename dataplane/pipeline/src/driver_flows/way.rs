@@ -20,7 +20,7 @@ const STREAK: u8 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Way {
     /// What had gone up before the port was opened.
-    base: u32,
+    base: u64,
     /// Losses that lie behind all that has been read.
     lost: u64,
     /// Losses that were told, as many as the port counts, and how much had been read then; they are among `lost` later.
@@ -29,7 +29,7 @@ pub(super) struct Way {
     counted: u64,
     next_inquiry: Instant,
     /// What had gone up, been read and been lost at the inquiry before.
-    seen: (u32, u64, u64),
+    seen: (u64, u64, u64),
     lossy: u8,
     lossless: u8,
     overloaded: bool,
@@ -37,14 +37,14 @@ pub(super) struct Way {
 
 impl Way {
     /// The way of a port that was opened when so many packets had gone up.
-    pub fn from(base: u32) -> Self {
+    pub fn from(base: u64) -> Self {
         Self { base, ..Self::default() }
     }
 
-    /// The packets that are done with, modulo 2^32, if all that was read is. `up`: those that went up; `losses` asks how
+    /// The packets that are done with, if all that was read is. `up`: those that went up; `losses` asks how
     /// many frames were lost so far.
-    pub fn done(&mut self, progress: Progress, up: u32, now: Instant, losses: impl FnOnce() -> u64) -> u32 {
-        let done = |way: &Self| way.base.wrapping_add((progress.read + way.lost) as u32);
+    pub fn done(&mut self, progress: Progress, up: u64, now: Instant, losses: impl FnOnce() -> u64) -> u64 {
+        let done = |way: &Self| way.base.wrapping_add(progress.read).wrapping_add(way.lost);
         if done(self) == up && !self.overloaded {
             return up;
         }
@@ -61,7 +61,7 @@ impl Way {
         done(self)
     }
 
-    fn inquire(&mut self, progress: Progress, (up, done): (u32, u32), losses: u64) {
+    fn inquire(&mut self, progress: Progress, (up, done): (u64, u64), losses: u64) {
         let more = losses > self.seen.2;
         (self.lossy, self.lossless) =
             if more { (self.lossy.saturating_add(1), 0) } else { (0, self.lossless.saturating_add(1)) };
@@ -76,7 +76,8 @@ impl Way {
         let now = (up, progress.read, losses);
         // What is missing although nothing moves was lost where nobody counts.
         if progress.drained && self.told.is_none() && self.seen == now {
-            self.lost += u64::from(up.wrapping_sub(done));
+            // Or was read although nobody counted it: then this is less than nothing.
+            self.lost = self.lost.wrapping_add(up.wrapping_sub(done));
         }
         self.seen = now;
     }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     fn read(read: u64, drained: bool) -> Progress {
-        Progress { read, drained, unsent: 0 }
+        Progress { read, drained, ..Progress::default() }
     }
 
     #[test]
@@ -104,8 +105,8 @@ mod tests {
         let mut way = Way::default();
         let never = || unreachable!("nothing is missing");
         assert_eq!(way.done(read(7, true), 7, at(10), never), 7);
-        let wrapped = u64::from(u32::MAX) + 3;
-        assert_eq!(way.done(read(wrapped, true), 2, at(10), never), 2);
+        let far = u64::from(u32::MAX) + 3;
+        assert_eq!(way.done(read(far, true), far, at(10), never), far);
         assert_eq!(way.done(read(8, false), 11, at(10), || 0), 8, "three are under way");
     }
 
@@ -117,8 +118,8 @@ mod tests {
         assert_eq!(way.done(read(25, true), 30, at(12), || unreachable!()), 30);
         assert_eq!(way.done(read(100, false), 105, at(20), || unreachable!("nothing is missing")), 105);
         assert_eq!(way.done(read(100, false), 20_105, at(30), || 10_000), 105);
-        assert_eq!(way.done(read(100 + RING, false), 20_105, at(31), || unreachable!()), 105 + RING as u32);
-        let all = (101 + RING + 10_000) as u32;
+        assert_eq!(way.done(read(100 + RING, false), 20_105, at(31), || unreachable!()), 105 + RING);
+        let all = 101 + RING + 10_000;
         assert_eq!(way.done(read(101 + RING, false), 20_105, at(32), || unreachable!()), all);
     }
 
@@ -128,13 +129,14 @@ mod tests {
         let mut done = |millis, up| way.done(read(7, true), up, at(millis), || 0);
         assert_eq!([done(10, 110), done(12, 110), done(20, 110)], [107, 107, 110]);
         assert_eq!([done(30, 111), done(32, 111)], [110, 110], "it moves");
+        assert_eq!([done(40, 109), done(50, 109)], [110, 109], "more was read than was counted");
     }
 
     #[test]
     fn losses_again_and_again_are_an_overload() {
         let mut way = Way::default();
         let mut inquire = |millis, lost| {
-            let _ = way.done(read(0, false), u32::MAX, at(millis), || lost);
+            let _ = way.done(read(0, false), u64::MAX, at(millis), || lost);
             way.is_overloaded()
         };
         let seen = [(10, 1), (20, 1), (30, 2), (40, 3), (50, 3), (60, 3)].map(|(at, lost)| inquire(at, lost));

@@ -256,9 +256,10 @@ impl Port for AfXdp {
     }
 
     fn progress(&mut self) -> Option<Progress> {
-        let backlog = u32::try_from(self.backlog.len()).unwrap_or(u32::MAX);
-        let unsent = self.queues[0].1.transmit.waiting().saturating_add(backlog);
-        Some(Progress { read: self.read, drained: self.drained && backlog == 0, unsent })
+        let kept = u32::try_from(self.backlog.len()).unwrap_or(u32::MAX);
+        let unsent = self.queues[0].1.transmit.waiting();
+        let sent = self.transmitter.queued().saturating_sub(unsent.into());
+        Some(Progress { read: self.read, drained: self.drained && kept == 0, unsent, sent, kept })
     }
 
     fn counters(&mut self) -> PortCounters {

@@ -190,6 +190,11 @@ impl Transmitter {
         completed
     }
 
+    /// Packets put into the ring so far.
+    pub(super) fn queued(&self) -> u64 {
+        self.queued
+    }
+
     /// Packets that the kernel took, their bytes, and packets that still wait in the ring.
     pub(super) fn taken(&self, socket: &mut Socket) -> (u64, u64, u64) {
         let (mut held, mut held_bytes) = (0, 0);

@@ -16,8 +16,8 @@ struct State {
     generation: u64,
     slots: HashMap<FlowKey, u32>,
     entries: HashMap<u32, Entry>,
-    up: HashMap<u16, u32>,
-    done: HashMap<u16, u32>,
+    up: HashMap<u16, u64>,
+    done: HashMap<u16, u64>,
     room: u32,
     forwarded: u64,
     dropped: u64,
@@ -30,8 +30,8 @@ struct State {
 struct Entry {
     flow: DriverFlow,
     generation: u64,
-    last_up: u32,
-    floor: u32,
+    last_up: u64,
+    floor: u64,
     totals: DriverTotals,
 }
 
@@ -247,11 +247,11 @@ impl DriverCache for Driver {
         self.state(|state| state.entries[&slot].totals)
     }
 
-    fn up(&self, port: PortId) -> u32 {
+    fn up(&self, port: PortId) -> u64 {
         self.state(|state| state.up.get(&port.0).copied().unwrap_or_default())
     }
 
-    fn set_done(&mut self, port: PortId, done: u32) {
+    fn set_done(&mut self, port: PortId, done: u64) {
         self.state(|state| state.done.insert(port.0, done));
     }
 

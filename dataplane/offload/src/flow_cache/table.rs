@@ -1,0 +1,117 @@
+//! Where flows are found: the hash of bpf/flow_cache.h, and the buckets of words that name entries.
+//!
+//! A word that a removed flow leaves is not free, but left: a bucket in which no word is free has flows that lie in their second bucket, and
+//! those are looked for there only as long as none is. Words that were left are used first.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
+
+use aya::Ebpf;
+
+use super::layout::{KEY_BYTES, Table, WORDS};
+use crate::OffloadError;
+use crate::mapped_map::MappedMap;
+
+const FREE: u32 = 0;
+/// Bytes of a bucket.
+const BUCKET: usize = WORDS * 4;
+/// How far a hash is shifted for the first bucket, and for the second.
+const CHOICES: [u32; 2] = [36, 12];
+
+impl Table {
+    /// One for so many flows, with secrets of its own. Half of its words are enough.
+    pub fn new(capacity: u32) -> Self {
+        let keyed = RandomState::new();
+        let secrets = std::array::from_fn(|at| keyed.hash_one(at) as u32);
+        let buckets = (u64::from(capacity) * 2).div_ceil(WORDS as u64).next_power_of_two();
+        // All bits set are no number: they stand for what was left.
+        let numbers = (u64::from(capacity) + 2).next_power_of_two() - 1;
+        Self { mask: (buckets - 1) as u32, numbers: numbers as u32, secrets }
+    }
+
+    /// Buckets there are.
+    pub fn buckets(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// `hash_of` of bpf/flow_cache.h.
+    fn hash(&self, key: &[u8; KEY_BYTES]) -> u64 {
+        let word = |at: usize| {
+            let bytes = [key[at * 4], key[at * 4 + 1], key[at * 4 + 2], key[at * 4 + 3]];
+            u64::from(u32::from_ne_bytes(bytes).wrapping_add(self.secrets[at]))
+        };
+        let is_v6 = key[37] == 6;
+        let mut sum = (word(0) * word(4)).wrapping_add(word(8) * word(9));
+        for at in 1..if is_v6 { 4 } else { 1 } {
+            sum = sum.wrapping_add(word(at) * word(at + 4));
+        }
+        sum = (sum ^ sum >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        sum = (sum ^ sum >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        sum ^ sum >> 33
+    }
+}
+
+/// The words, as a worker writes them.
+#[derive(Debug)]
+pub(super) struct Words {
+    map: MappedMap,
+    table: Table,
+}
+
+impl Words {
+    pub fn new(object: &mut Ebpf, table: Table) -> Result<Self, OffloadError> {
+        Ok(Self { map: MappedMap::new(object, "buckets", table.buckets() as usize, BUCKET)?, table })
+    }
+
+    /// Names an entry; false where there is no room for it, or `is_there` says of another number that it is this flow's.
+    pub fn insert(&mut self, key: &[u8; KEY_BYTES], number: u32, is_there: impl Fn(u32) -> bool) -> bool {
+        let hash = self.table.hash(key);
+        let (named, left) = (self.word(hash, number + 1), self.table.numbers);
+        let found = |at: usize| self.map.word32(at).load(Ordering::Relaxed);
+        if self.places(hash).any(|at| self.number(found(at), hash).is_some_and(&is_there)) {
+            return false;
+        }
+        for bucket in 0..CHOICES.len() {
+            let places = || self.places(hash).skip(bucket * WORDS).take(WORDS);
+            let first = places().take(1).find(|at| found(*at) == FREE || found(*at) & left == left);
+            let place = first
+                .or_else(|| places().find(|at| found(*at) & left == left))
+                .or_else(|| places().find(|at| found(*at) == FREE));
+            if let Some(at) = place {
+                self.map.word32(at).store(named, Ordering::Release);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Names it no more.
+    pub fn remove(&mut self, key: &[u8; KEY_BYTES], number: u32) {
+        let hash = self.table.hash(key);
+        let named = self.word(hash, number + 1);
+        if let Some(at) =
+            self.places(hash).find(|at| self.map.word32(*at).load(Ordering::Relaxed) == named)
+        {
+            self.map.word32(at).store(self.table.numbers, Ordering::Release);
+        }
+    }
+
+    /// All places of a flow, in the order in which it is looked for.
+    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = u64::from(self.table.mask);
+        CHOICES.into_iter().flat_map(move |shift| {
+            let bucket = (hash >> shift & mask) as usize * BUCKET;
+            (0..WORDS).map(move |turn| bucket + ((hash >> 60) as usize + turn) % WORDS * 4)
+        })
+    }
+
+    fn word(&self, hash: u64, name: u32) -> u32 {
+        (hash as u32 & !self.table.numbers) | name
+    }
+
+    /// The number that a word names, if it bears the bits of this hash.
+    fn number(&self, word: u32, hash: u64) -> Option<u32> {
+        let is_of = (word ^ hash as u32) & !self.table.numbers == 0;
+        (word & self.table.numbers).checked_sub(1).filter(|_| is_of)
+    }
+}

@@ -1,0 +1,99 @@
+//! What becomes of packets, told once for all flows that have it in common.
+
+use std::collections::{HashMap, VecDeque};
+
+use aya::Ebpf;
+
+use super::layout::{TREATMENTS, Treatment};
+use super::{CachedAction, CachedFlow};
+use crate::OffloadError;
+use crate::mapped_map::MappedMap;
+
+const TREATMENT: usize = size_of::<Treatment>();
+const OUT: usize = std::mem::offset_of!(Treatment, out);
+const MTU: usize = std::mem::offset_of!(Treatment, mtu);
+const LINK: usize = std::mem::offset_of!(Treatment, link);
+const WORKER: usize = std::mem::offset_of!(Treatment, worker);
+const DROPS: usize = std::mem::offset_of!(Treatment, drops);
+const POLICER: usize = std::mem::offset_of!(Treatment, policer);
+const FORM: usize = std::mem::offset_of!(Treatment, form);
+/// So many numbers rest before one is used again: a program that has just read one still reads what that meant.
+const RESTING: usize = 1024;
+
+/// A worker's treatments.
+#[derive(Debug)]
+pub(super) struct Treatments {
+    map: MappedMap,
+    worker: u16,
+    numbers: HashMap<CachedFlow, u16>,
+    /// By its number, what each is, and how many flows have it.
+    known: Vec<Option<(CachedFlow, u32)>>,
+    /// The first number of this worker's part.
+    first: usize,
+    most: usize,
+    resting: VecDeque<u16>,
+}
+
+impl Treatments {
+    pub fn new(object: &mut Ebpf, (worker, workers): (u16, u16)) -> Result<Self, OffloadError> {
+        let map = MappedMap::new(object, "treatments", TREATMENTS, TREATMENT)?;
+        let part = |worker: u16| TREATMENTS * usize::from(worker) / usize::from(workers);
+        let (first, most) = (part(worker), part(worker + 1) - part(worker));
+        let (numbers, known, resting) = (HashMap::new(), Vec::new(), VecDeque::new());
+        Ok(Self { map, worker, numbers, known, first, most, resting })
+    }
+
+    /// The number of what becomes of a flow's packets, which one flow more has; `None` when there are too many.
+    pub fn take(&mut self, flow: &CachedFlow) -> Option<u16> {
+        if let Some(number) = self.numbers.get(flow).copied() {
+            if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
+                *flows += 1;
+            }
+            return Some(number);
+        }
+        let number = if self.known.len() < self.most {
+            self.known.push(None);
+            (self.first + self.known.len() - 1) as u16
+        } else if self.resting.len() > RESTING {
+            self.resting.pop_front()?
+        } else {
+            return None;
+        };
+        self.write(number, flow);
+        self.known[usize::from(number) - self.first] = Some((*flow, 1));
+        self.numbers.insert(*flow, number);
+        Some(number)
+    }
+
+    /// One flow less has it.
+    pub fn give_back(&mut self, number: u16) {
+        let Some(place) = self.known.get_mut(usize::from(number) - self.first) else { return };
+        let Some((flow, flows)) = place else { return };
+        *flows -= 1;
+        if *flows == 0 {
+            self.numbers.remove(flow);
+            *place = None;
+            self.resting.push_back(number);
+        }
+    }
+
+    fn write(&mut self, number: u16, flow: &CachedFlow) {
+        let at = usize::from(number) * TREATMENT;
+        self.map.write(at, &[0; TREATMENT]);
+        self.map.write(at + WORKER, &self.worker.to_ne_bytes());
+        let policer = flow.policer.map_or(0, |place| place + 1);
+        self.map.write(at + POLICER, &policer.to_ne_bytes());
+        let form = flow.form.map_or(0, |place| place + 1);
+        self.map.write(at + FORM, &form.to_ne_bytes());
+        let drops = u16::from(flow.action == CachedAction::Drop);
+        self.map.write(at + DROPS, &drops.to_ne_bytes());
+        // What is dropped may be of any length.
+        let mtu = if let CachedAction::Send(way) = flow.action { way.mtu } else { u16::MAX };
+        self.map.write(at + MTU, &mtu.to_ne_bytes());
+        if let CachedAction::Send(way) = flow.action {
+            self.map.write(at + OUT, &way.out.to_ne_bytes());
+            self.map.write(at + LINK, &way.destination);
+            self.map.write(at + LINK + way.destination.len(), &way.source);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The far end of measurements: frames that are dropped at first sight, and devices that pass on all that they receive.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::Ebpf;
+use aya::maps::xdp::XdpMapError;
+use aya::maps::{DevMap, MapError, PerCpuArray};
+
+use crate::attach::NATIVE;
+use crate::bpf_syscall::{Hook, create_link};
+use crate::flow_cache::DriverSent;
+use crate::port_programs::{map_mut, missing};
+use crate::{OffloadError, object};
+
+/// A program at a device that takes all that arrives. It is gone when this is dropped.
+#[derive(Debug)]
+pub struct FrameSink {
+    object: Ebpf,
+    _link: OwnedFd,
+}
+
+impl FrameSink {
+    /// Drops what arrives at a device of the calling thread's namespace, in its driver, and counts it: a socket buffer is never made.
+    /// A veth at whose far end this is takes redirected frames.
+    ///
+    /// # Errors
+    /// [`OffloadError`] without the privileges, or where the device has another program, or can't have one.
+    pub fn dropping(ifindex: u32) -> Result<Self, OffloadError> {
+        Self::attach(object::source()?, "millrace_sink", ifindex)
+    }
+
+    /// Sends what arrives at one device out of another, as it is: the least that a program can do to forward.
+    ///
+    /// # Errors
+    /// As [`Self::dropping`].
+    pub fn passing(ifindex: u32, to: u32) -> Result<Self, OffloadError> {
+        let mut object = object::source()?;
+        let devices = DevMap::try_from(map_mut(&mut object, "pass_to")?);
+        let set = devices.map_err(XdpMapError::from).and_then(|mut map| map.set(0, to, None, 0));
+        set.map_err(|error| OffloadError::Map { map: "pass_to", detail: object::chain(&error) })?;
+        Self::attach(object, "millrace_pass", ifindex)
+    }
+
+    fn attach(mut object: Ebpf, program: &'static str, ifindex: u32) -> Result<Self, OffloadError> {
+        let program = object::load(&mut object, program)?;
+        let link = create_link(program.as_fd(), ifindex, Hook::Xdp { flags: NATIVE });
+        let link = link.map_err(|source| OffloadError::Kernel {
+            device: ifindex.to_string(),
+            call: "attaching a program that takes all",
+            source,
+        })?;
+        Ok(Self { object, _link: link })
+    }
+
+    /// What was dropped so far.
+    ///
+    /// # Errors
+    /// [`OffloadError::Map`].
+    pub fn dropped(&self) -> Result<DriverSent, OffloadError> {
+        let failed = |error: MapError| OffloadError::Map { map: "arrived", detail: object::chain(&error) };
+        let map = self.object.map("arrived").ok_or_else(|| missing("arrived"))?;
+        let map = PerCpuArray::<_, crate::flow_cache::Sent>::try_from(map).map_err(failed)?;
+        let each = map.get(&0, 0).map_err(failed)?;
+        Ok(each.iter().fold(DriverSent::default(), |sum, one| DriverSent {
+            packets: sum.packets + one.packets,
+            bytes: sum.bytes + one.bytes,
+        }))
+    }
+}
