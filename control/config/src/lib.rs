@@ -11,6 +11,7 @@ mod change;
 mod check;
 mod difference;
 mod error;
+mod flow;
 mod nearest;
 mod normal;
 mod origin;
@@ -27,6 +28,7 @@ pub use change::{Change, Heir, Together};
 pub use check::MOST_PLACEMENTS;
 pub use difference::Difference;
 pub use error::{ConfigError, Place};
+pub use flow::one_flow;
 pub use nearest::nearest;
 pub use origin::{Origin, Step};
 pub use scheduler::{

@@ -46,12 +46,6 @@ impl Port {
 
 impl Scheduler {
     fn normalized(mut self) -> Self {
-        for own in &mut self.flow {
-            // One that can't be read is refused where the names of ports are known.
-            if let Ok(flow) = own.flow.parse::<millrace_classify::Filter>() {
-                own.flow = flow.to_string();
-            }
-        }
         self.flow.sort_by(|a, b| (&a.queue, &a.flow).cmp(&(&b.queue, &b.flow)));
         self
     }

@@ -484,7 +484,7 @@ port = [ # the inside
     fn what_a_port_gets_is_written_at_the_port() {
         let tree = "kind = \"memory\"\naddress = [\"10.2.0.1/24\"]\nreverse-path = \"loose\"\nscheduler = { node = [{ name = \"q\", \
                     kind = \"flow-queues\", rate = \"1mbit\" }], flow = [{ queue = \"q\", rate = \"64kbit\", \
-                    flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5\" }] }";
+                    flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in wan\" }] }";
         let runs = FILE.replace("kind = \"memory\"\naddress = [\"10.2.0.1/24\"]", tree);
         assert!(runs.contains("flow-queues"));
         let saved = parsed(&runs).save_into(FILE, "test.toml").unwrap();

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::flow::without_incoming;
 use crate::nearest;
 use crate::schema::{InputWeight, is_default};
 
@@ -46,7 +47,8 @@ pub struct Scheduler {
 pub struct FlowQueue {
     /// The leaf.
     pub queue: String,
-    /// A packet of the flow, as a filter without wildcards.
+    /// All of the flow: `"src A dst B proto udp sport N dport N in PORT"`, without ports where the protocol has none.
+    #[serde(deserialize_with = "flow")]
     pub flow: String,
     /// What is reserved for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +60,11 @@ pub struct FlowQueue {
     /// Bytes above which what arrives is dropped. Default: those of all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
+}
+
+/// A flow in the spelling that all are compared in.
+fn flow<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    crate::flow::one_flow(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 /// What becomes of packets that the kernel itself sends by a port that has a scheduler.
@@ -336,6 +343,14 @@ impl fmt::Display for CurveText {
 impl From<CurveText> for String {
     fn from(curve: CurveText) -> Self {
         curve.to_string()
+    }
+}
+
+impl FlowQueue {
+    /// Whether both are of one queue of a port: that knows a flow by all but the port that its packets come in by.
+    #[must_use]
+    pub fn is_queue_of(&self, queue: &str, flow: &str) -> bool {
+        self.queue == queue && without_incoming(&self.flow) == without_incoming(flow)
     }
 }
 

@@ -180,12 +180,20 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
     // Those of a queue that is gone went with it.
     let there = |own: &&FlowQueue| to.node.iter().any(|node| node.name == own.queue);
     let gone = from.flow.iter().filter(there).filter(|own| !to.flow.iter().any(|other| is(own, other)));
-    let mut commands: Vec<String> = gone.map(|own| command(own, " rate=".to_owned())).collect();
-    for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
+    let settings = |own: &FlowQueue| {
         let mut settings = object(own);
         settings.retain(|key, _| key != "queue" && key != "flow");
-        let settings = settings.iter().map(|(key, value)| format!(" {}", setting(key, value)));
-        commands.push(command(own, settings.collect()));
+        settings
+    };
+    let without = |keys: Vec<&String>| keys.into_iter().map(|key| format!(" {key}=")).collect::<String>();
+    let mut commands: Vec<String> =
+        gone.map(|own| command(own, without(settings(own).keys().collect()))).collect();
+    for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
+        let before = from.flow.iter().find(|other| is(own, other)).map(settings).unwrap_or_default();
+        let now = settings(own);
+        let gone = without(before.keys().filter(|key| !now.contains_key(*key)).collect());
+        let said: String = now.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
+        commands.push(command(own, gone + &said));
     }
     commands
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_classify::Filter;
-use millrace_config::{Bits, FlowQueue, Scheduler, SchedulerKind};
+use millrace_config::{Bits, FlowQueue, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
 use millrace_schedule::{NodeKind, Rate};
@@ -69,7 +69,7 @@ impl FlowSettings {
                     .into(),
             ));
         }
-        let (queue, flow) = (queue.to_owned(), canonical(flow));
+        let (queue, flow) = (queue.to_owned(), flow.to_owned());
         let none = FlowQueue { queue, flow, rate: None, quantum: None, threshold: None };
         let before = before.unwrap_or(&none);
         let after = FlowQueue {
@@ -211,14 +211,12 @@ impl Router {
     }
 }
 
-/// A flow as it is compared with others.
-fn canonical(flow: &str) -> String {
-    flow.parse::<Filter>().map_or_else(|_| flow.to_owned(), |filter| filter.to_string())
-}
-
-fn find_flow<'s>(scheduler: &'s Scheduler, queue: &str, flow: &str) -> Option<&'s FlowQueue> {
-    let flow = canonical(flow);
-    scheduler.flow.iter().find(|own| own.queue == queue && canonical(&own.flow) == flow)
+/// Why nothing can be said of a flow whose queue is that of another one, of which something was said.
+pub(crate) fn same_queue(other: &str) -> String {
+    format!(
+        "its queue is that of {other:?}: a queue takes what comes by any port of one source, destination, protocol and ports; \
+         name the flow as it stands there, or let it be like all others first"
+    )
 }
 
 impl Model {
@@ -249,10 +247,15 @@ impl Model {
         changes: &Map<String, Value>,
     ) -> Result<ScheduleChange, ControlError> {
         let id = self.port(port)?.id;
-        let known = self.schedulers.of(id).and_then(|scheduler| find_flow(scheduler, queue, flow));
+        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
+        let mut there = self.schedulers.of(id).into_iter().flat_map(|scheduler| &scheduler.flow);
+        let known = there.find(|own| own.is_queue_of(queue, flow));
+        if let Some(other) = known.filter(|own| own.flow != *flow) {
+            return Err(ControlError::Conflict(same_queue(&other.flow)));
+        }
         let said = FlowSettings::parse(changes)?.after(known, queue, flow)?;
         let change = self.flow_change(port, queue, flow, said.as_ref())?;
-        self.schedulers.note_flow(id, queue, &canonical(flow), said);
+        self.schedulers.note_flow(id, queue, flow, said);
         Ok(change)
     }
 
@@ -287,10 +290,8 @@ impl Model {
         before: &[FlowQueue],
         after: &[FlowQueue],
     ) -> Result<Vec<ScheduleChange>, ControlError> {
-        let is = |one: &FlowQueue, other: &FlowQueue| {
-            one.queue == other.queue && canonical(&one.flow) == canonical(&other.flow)
-        };
-        let gone = before.iter().filter(|own| !after.iter().any(|other| is(own, other)));
+        let is_left = |own: &FlowQueue| after.iter().any(|other| other.is_queue_of(&own.queue, &own.flow));
+        let gone = before.iter().filter(|own| !is_left(own));
         // One whose leaf is gone is gone with it.
         let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
         let new = after.iter().filter(|own| !before.contains(own));

@@ -6,6 +6,7 @@ use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, R
 use millrace_units::{Instant, QueueId};
 
 use crate::ControlError;
+use crate::queues::same_queue;
 use crate::schedulers::{Schedulers, default_leaf, find, find_above, link_rate, most_queues};
 
 /// Why a flow can't have a quantum of 0.
@@ -131,6 +132,10 @@ impl Schedulers {
             find(scheduler, &said.queue).map_err(|error| at_flow(error.to_string()))?;
             if said.quantum == Some(0) {
                 return Err(at_flow(NO_QUANTUM.to_owned()));
+            }
+            let mut before = scheduler.flow[..index].iter();
+            if let Some(other) = before.find(|other| other.is_queue_of(&said.queue, &said.flow)) {
+                return Err(at_flow(same_queue(&other.flow)));
             }
             let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
             // Any number that no other flow has.
@@ -278,6 +283,27 @@ mod tests {
             for text in texts {
                 assert!(error.contains(text), "{text}: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn flows_of_a_file_are_whole_and_told_apart_where_they_stand() {
+        let refused = |flows: &[&str]| {
+            let flow = |flow: &&str| format!("{{ queue = \"a\", flow = \"{flow}\", rate = \"1mbit\" }}");
+            let flows: Vec<String> = flows.iter().map(flow).collect();
+            let leaf = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"flow-queues\", rate = \"9mbit\" }]\n";
+            let text = format!("{leaf}flow = [\n{}\n]\n", flows.join(",\n"));
+            let error = Config::parse(&text, "f").map_err(ControlError::from).and_then(|config| crate::check(&config));
+            error.unwrap_err().to_string()
+        };
+        let bare = refused(&["src 10.0.0.1 dst 10.0.0.2 in wan"]);
+        for text in ["f:7:23: ", "`proto udp` or another protocol is missing", "one flow is written"] {
+            assert!(bare.contains(text), "{bare}");
+        }
+        let one = "src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060";
+        let twice = refused(&[&format!("{one} in wan"), &format!("in wan {}", one.replace("udp", "17"))]);
+        for text in ["f:8:", "its queue is that of \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\""] {
+            assert!(twice.contains(text), "{twice}");
         }
     }
 

@@ -451,3 +451,39 @@ fn a_leaf_goes_to_another_place_by_a_setting() {
         check(&Config::parse(&text, "saved").unwrap()).unwrap();
     });
 }
+
+#[test]
+fn all_spellings_of_a_flow_are_one_reservation() {
+    with_router(async |router| {
+        add(&router, "wan", json!({"name": "f", "kind": "flow-queues", "rate": "8mbit"}));
+        let set = |flow: &str, said: Value| router.set_queue("wan", "f", Some(flow), &object(said));
+        set(FLOW, json!({"rate": "6mbit"})).unwrap();
+        // The same flow once more, in other words: what it has is not in its own way.
+        let other = "in lan dport 5 sport 4 proto 17 dst 10.2.0.2/32 src 10.1.0.2";
+        set(other, json!({"rate": "7mbit"})).unwrap();
+        let shown = router.queue("wan", "f").await.unwrap().flows;
+        let shown: Vec<_> = shown.iter().map(|flow| (flow.flow.as_deref(), flow.rate)).collect();
+        assert_eq!(shown, [(Some(FLOW), Some(7_000_000))]);
+        let text = router.configuration().unwrap().text;
+        assert_eq!(text.matches("[[port.scheduler.flow]]").count(), 1, "{text}");
+        assert!(text.contains(FLOW), "{text}");
+        // What comes by another port waits in the same queue: nothing else can be said of it.
+        let by_wan = FLOW.replace("in lan", "in wan");
+        for said in [json!({"rate": "1mbit"}), json!({"rate": null})] {
+            let refused = set(&by_wan, said).unwrap_err();
+            assert!(matches!(refused, ControlError::Conflict(_)), "{refused}");
+            assert!(refused.to_string().contains(FLOW), "{refused}");
+        }
+        for (less, missing) in [
+            (FLOW.replace(" in lan", ""), "`in PORT` is missing"),
+            (FLOW.replace("proto udp", ""), "`proto udp`"),
+            (FLOW.replace(" sport 4 dport 5", ""), "`sport NUMBER`, `dport NUMBER` is missing"),
+        ] {
+            let refused = set(&less, json!({"rate": "1mbit"})).unwrap_err().to_string();
+            assert!(refused.contains(missing), "{refused}");
+        }
+        assert_eq!(router.configuration().unwrap().text, text);
+        set(other, json!({"rate": null})).unwrap();
+        assert!(!router.configuration().unwrap().text.contains("flow]]"));
+    });
+}
