@@ -52,6 +52,20 @@ pub(crate) fn command(
     Ok(command)
 }
 
+/// The real-time priority of threads that are preferred, of 1 to 99.
+const PRIORITY: i32 = 50;
+
+/// Gives a thread real-time priority, or the usual one.
+pub(crate) fn prefer(thread: i32, is_preferred: bool) -> Result<(), BenchError> {
+    let (policy, priority) = if is_preferred { (libc::SCHED_FIFO, PRIORITY) } else { (libc::SCHED_OTHER, 0) };
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the kernel reads the parameters while the call lasts.
+    match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(BenchError::system("give a thread a priority")(std::io::Error::last_os_error())),
+    }
+}
+
 /// Binds a thread (0: the calling one) to a processor, which it shares with hardly anyone.
 pub(crate) fn dedicate(thread: Pid, processor: Processor) -> Result<(), BenchError> {
     let name = format!("bind a thread to processor {processor}");

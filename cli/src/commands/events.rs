@@ -84,7 +84,9 @@ fn audit_line(entry: &Value) -> String {
     let request = entry.get("request").filter(|request| !request.is_null());
     let request = request.map(|request| format!(" {request}")).unwrap_or_default();
     let why = entry["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-    let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{why}");
+    let revision = entry["revision"].as_u64().map(|number| format!(" (revision {number})"));
+    let revision = revision.unwrap_or_default();
+    let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{revision}{why}");
     // What was asked for may be anything; a terminal must not act upon it.
     line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

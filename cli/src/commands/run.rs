@@ -11,6 +11,7 @@ use std::path::Path;
 
 use millrace_api::{Entrances, Listener, Remote};
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
+use millrace_confine::Privileges;
 use millrace_controller::{Overrides, Router, StartOptions};
 use tokio::sync::oneshot;
 
@@ -32,7 +33,16 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let Boot { config, source } = boot(arguments)?;
     let overrides = overrides(arguments);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_start(|| {
+            // Threads beside control read and write files.
+            if let Err(error) = Privileges::Files.leave_to_thread() {
+                tracing::warn!("a thread for files keeps its privileges: {error}");
+            }
+        })
+        .build()
+        .map_err(Failure::new)?;
     if arguments.dry_run {
         let mut config = config;
         overrides.put_into(&mut config);

@@ -7,10 +7,10 @@ use axum::Json;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use millrace_controller::{AuditEntry, ControlError, Outcome, Written};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::control::Control;
@@ -51,6 +51,24 @@ pub(crate) async fn audit<C: Control>(
     let failed = |error: String| ControlError::system("read the audit log", error);
     let lines = read.map_err(|error| failed(error.to_string()))?;
     Ok(Json(lines.map_err(|error| failed(error.to_string()))?))
+}
+
+/// The answer to a change of the configuration, with the revision that it led to: the line of the log names that.
+pub(crate) struct Led<T>(pub Option<u64>, pub T);
+
+/// The revision that a change led to.
+#[derive(Clone, Copy, Debug)]
+struct LedTo(u64);
+
+impl<T: Serialize> IntoResponse for Led<T> {
+    fn into_response(self) -> Response {
+        let Self(revision, answer) = self;
+        let mut response = Json(answer).into_response();
+        if let Some(revision) = revision {
+            response.extensions_mut().insert(LedTo(revision));
+        }
+        response
+    }
 }
 
 /// Carries out a request, and notes what would change something.
@@ -104,13 +122,20 @@ impl<C: Control> Asked<C> {
         self.is_answered = true;
         let status = response.status();
         let why = response.extensions().get::<Detail>().map(|Detail(text)| text.clone());
-        self.note(outcome(status), Some(status.as_u16()), why)
+        let revision = response.extensions().get::<LedTo>().map(|LedTo(revision)| *revision);
+        self.note(outcome(status), Some(status.as_u16()), why, revision)
     }
 
-    fn note(&self, outcome: Outcome, status: Option<u16>, why: Option<String>) -> Written {
+    fn note(
+        &self,
+        outcome: Outcome,
+        status: Option<u16>,
+        why: Option<String>,
+        revision: Option<u64>,
+    ) -> Written {
         let request = self.arguments.clone().or_else(|| self.noted.0.get().map(|body| brief(body)));
         let entry = self.principal.entry(self.operation.clone(), outcome);
-        self.control.note(AuditEntry { request, status, why, ..entry })
+        self.control.note(AuditEntry { request, status, why, revision, ..entry })
     }
 }
 
@@ -118,7 +143,7 @@ impl<C: Control> Drop for Asked<C> {
     fn drop(&mut self) {
         if !self.is_answered {
             let why = "the client went before it was answered".to_owned();
-            drop(self.note(Outcome::Abandoned, None, Some(why)));
+            drop(self.note(Outcome::Abandoned, None, Some(why), None));
         }
     }
 }

@@ -7,6 +7,7 @@ use millrace_controller::{Apply, Keep, RollBack, Save};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Led;
 use crate::control::Control;
 use crate::extract::{Body, Name};
 use crate::principal::Principal;
@@ -31,14 +32,15 @@ pub(crate) async fn apply<C: Control>(
     Extension(principal): Extension<Principal>,
     condition: Condition,
     Body(mut order): Body<Apply>,
-) -> Answer<impl Serialize> {
+) -> Result<Led<impl Serialize>, Problem> {
     if condition.is_there() {
         let running = served.control.configuration()?;
         condition.check_this(&running)?;
         // It is looked at again when all is ready to be changed.
         order.only_if = Some(running.text);
     }
-    Ok(Json(served.control.apply(order, principal.who).await?))
+    let applied = served.control.apply(order, principal.who).await?;
+    Ok(Led(applied.runs, applied))
 }
 
 fn unnamed() -> String {
@@ -74,8 +76,9 @@ pub(crate) async fn keep<C: Control>(
     State(served): State<Served<C>>,
     Extension(principal): Extension<Principal>,
     Body(order): Body<Keep>,
-) -> Answer<impl Serialize> {
-    Ok(Json(served.control.keep(order, principal.who).await?))
+) -> Result<Led<impl Serialize>, Problem> {
+    let kept = served.control.keep(order, principal.who).await?;
+    Ok(Led(Some(kept.number), kept))
 }
 
 /// A file with what runs in it.
@@ -92,9 +95,9 @@ pub(crate) struct Confirmed {
     revision: u64,
 }
 
-pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Answer<Confirmed> {
+pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Result<Led<Confirmed>, Problem> {
     let revision = served.control.confirm().await?;
-    Ok(Json(Confirmed { revision }))
+    Ok(Led(Some(revision), Confirmed { revision }))
 }
 
 /// Where to go back to, and why.
@@ -110,10 +113,11 @@ pub(crate) async fn roll_back<C: Control>(
     State(served): State<Served<C>>,
     Extension(principal): Extension<Principal>,
     Body(order): Body<Return>,
-) -> Answer<impl Serialize> {
+) -> Result<Led<impl Serialize>, Problem> {
     let Return { revision, comment, confirm } = order;
     let order = RollBack { comment, confirm };
-    Ok(Json(served.control.roll_back(revision, order, principal.who).await?))
+    let returned = served.control.roll_back(revision, order, principal.who).await?;
+    Ok(Led(returned.runs, returned))
 }
 
 pub(crate) async fn revision<C: Control>(

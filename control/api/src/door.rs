@@ -102,14 +102,22 @@ impl Door {
     async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
         let principal = match caller {
             Caller::Local { uid, pid, known } => {
-                self.limits.request(Key::User(*uid), Instant::now())?;
+                if let Err(problem) = self.limits.request(Key::User(*uid), Instant::now()) {
+                    let who = known.get().cloned().unwrap_or_else(|| Principal::user(*uid, *pid));
+                    self.refused(Key::User(*uid), &who, head, &problem).await;
+                    return Err(problem);
+                }
                 self.local(*uid, *pid, known).await?
             }
             Caller::Remote { address, holder, stranger } => {
                 let found = self.remote(address.ip(), head).await?;
                 stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
-                self.limits.request(Key::Token(found.name().to_owned()), Instant::now())?;
                 let principal = Principal::token(found.name(), found.role(), address.ip());
+                let key = Key::Token(found.name().to_owned());
+                if let Err(problem) = self.limits.request(key.clone(), Instant::now()) {
+                    self.refused(key, &principal, head, &problem).await;
+                    return Err(problem);
+                }
                 *holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 principal
             }
@@ -210,6 +218,8 @@ fn forbidden(principal: &Principal, needed: Role) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -218,6 +228,41 @@ mod tests {
         assert_eq!(bearer("bearer  abc "), Some("abc"));
         assert_eq!(bearer("Basic abc"), None);
         assert_eq!(bearer("abc"), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_because_too_many_came_is_noted_as_often_as_other_refusals() {
+        let (hop, mut asked) = Hop::new();
+        let (tokens, limits) = (Tokens::default(), Limits::default());
+        let door = Door { hop, tokens, limits };
+        let caller = Arc::new(Caller::Local { uid: Some(7), pid: Some(1), known: OnceLock::new() });
+        let mut refused = 0;
+        while refused < 100 {
+            let mut request = Request::new(axum::body::Body::empty());
+            *request.method_mut() = Method::DELETE;
+            *request.uri_mut() = "/counters".parse().unwrap();
+            request.extensions_mut().insert(caller.clone());
+            let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
+            while door.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
+            let answer = door.clone().pass(request, &needs);
+            // Who is let in, as the bucket has filled meanwhile, waits for control.
+            let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
+            assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+            refused += 1;
+        }
+        drop(door);
+        let mut noted = Vec::new();
+        while let Some(message) = asked.recv().await {
+            if let crate::hop::Message::Note(entry) = message {
+                noted.push(entry);
+            }
+        }
+        let first = &noted[0];
+        assert_eq!(
+            (&*first.operation, first.status, first.who.uid),
+            ("DELETE /counters", Some(429), Some(7))
+        );
+        assert!((1..=40).contains(&noted.len()), "{}", noted.len());
     }
 
     #[test]

@@ -23,6 +23,12 @@ impl Principal {
         Self { who: Who { uid: None, name: "unknown".to_owned() }, role: None, pid: None, from: Some(from) }
     }
 
+    /// A process of this machine of whose user nobody has been asked yet.
+    pub fn user(uid: Option<u32>, pid: Option<i32>) -> Self {
+        let name = uid.map_or_else(|| "unknown".to_owned(), |uid| format!("uid {uid}"));
+        Self { who: Who { uid, name }, role: None, pid, from: None }
+    }
+
     /// Who has a token.
     pub fn token(name: &str, role: Role, from: IpAddr) -> Self {
         let who = Who { uid: None, name: format!("token {name}") };
@@ -42,6 +48,7 @@ impl Principal {
             outcome,
             status: None,
             why: None,
+            revision: None,
         }
     }
 }

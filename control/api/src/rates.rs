@@ -180,7 +180,7 @@ mod tests {
         let port = PortCountersView {
             name: "lan".into(),
             rx_packets: packets,
-            rx_bytes: 100 * packets,
+            rx_bytes: packets.wrapping_mul(100),
             tx_packets: 0,
             tx_bytes: 0,
             dropped: 0,
@@ -194,5 +194,15 @@ mod tests {
         assert_eq!((rates.ports[0].rx_rate, rates.ports[0].rx_bits), (100.0, 80_000.0));
         let cleared = RatesView::between(&counters(1.0, 100), &counters(1.5, 10));
         assert_eq!(cleared.ports[0].rx_rate, 20.0);
+        // A counter that has come to its end begins anew: no rate is below nothing.
+        let before = CountersView {
+            ports: vec![PortCountersView {
+                rx_bytes: u64::MAX - 9,
+                ..counters(1.0, u64::MAX - 9).ports[0].clone()
+            }],
+            ..counters(1.0, 0)
+        };
+        let after = RatesView::between(&before, &counters(2.0, 5));
+        assert_eq!((after.ports[0].rx_rate, after.ports[0].rx_bits), (5.0, 4000.0));
     }
 }

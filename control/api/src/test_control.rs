@@ -387,7 +387,8 @@ impl Control for TestControl {
         }
         let (origin, confirm) = (order.origin.clone().unwrap_or_default(), order.confirm);
         self.applied.lock().unwrap().push((order, who));
-        Ok(AppliedView { revision: Some(1), changes: vec!["route add".into()], confirm, origin })
+        let changes = vec!["route add".into()];
+        Ok(AppliedView { revision: Some(1), changes, confirm, origin, runs: Some(1) })
     }
 
     async fn difference(&self, text: Option<(&str, &str)>) -> Controlled<DifferenceView> {

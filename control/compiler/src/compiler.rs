@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use millrace_confine::Privileges;
 use millrace_plugin::Manifest;
 use millrace_plugin::wasm::{ModuleError, Sandbox, Tier, WasmPlugin, inspect};
 
@@ -188,7 +189,13 @@ impl Compiler {
         upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
     ) {
         let (compiler, plugin) = (self.clone(), plugin.clone());
-        let work = move || upgraded(&plugin, compiler.upgrade(&plugin, &wasm));
+        let work = move || {
+            // Nothing of the network: a thread that keeps what it has compiles all the same.
+            if let Err(error) = Privileges::Files.leave_to_thread() {
+                tracing::warn!("the thread that compiles plugins keeps its privileges: {error}");
+            }
+            upgraded(&plugin, compiler.upgrade(&plugin, &wasm));
+        };
         if let Err(error) = std::thread::Builder::new().name("plugin-compiler".to_owned()).spawn(work) {
             tracing::warn!("a plugin keeps its baseline code: no thread to compile it: {error}");
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millrace_config::Api;
+use millrace_confine::Privileges;
 use millrace_store::{AuditEntry, AuditLimits, AuditLog, AuditTrouble, Outcome, Who, Written};
 use millrace_telemetry::EventKind;
 use serde_json::{Value, json};
@@ -38,8 +39,10 @@ pub(crate) fn open(
         events.note(EventKind::AuditFailed, &file, text, json!({"file": file, "lost": lost}));
     };
     let limits = AuditLimits { bytes: settings.audit_size, files: settings.audit_files };
-    AuditLog::open(directory, limits, tell)
-        .map_err(|error| ControlError::system("write the audit log", error))
+    // The thread that writes needs files, and nothing else.
+    let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
+    let failed = |error: String| ControlError::system("write the audit log", error);
+    opened.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
 }
 
 impl Router {
@@ -70,16 +73,16 @@ impl Router {
         }
     }
 
-    /// Notes what the router did by itself, or a plugin.
+    /// Notes what the router did by itself, or a plugin, with the revision that it led to.
     pub(crate) fn note_own(
         &self,
         who: Who,
         operation: &str,
         request: Option<Value>,
-        result: Result<(), &ControlError>,
+        result: Result<Option<u64>, &ControlError>,
     ) {
         let outcome = match result {
-            Ok(()) => Outcome::Done,
+            Ok(_) => Outcome::Done,
             Err(ControlError::System(_)) => Outcome::Failed,
             Err(_) => Outcome::Refused,
         };
@@ -94,6 +97,7 @@ impl Router {
             request,
             outcome,
             status: None,
+            revision: result.ok().flatten(),
             why: result.err().map(ToString::to_string),
         }));
     }

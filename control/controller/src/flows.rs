@@ -22,8 +22,8 @@ use crate::router::Router;
 use crate::show;
 use crate::view::{FlowView, FlowsView};
 
-/// Records that the worker looks at between two batches.
-const AT_ONCE: u32 = 4096;
+/// Records that the worker looks at between two batches, at most: it stops where it has found many flows.
+const AT_ONCE: u32 = 2048;
 /// Flows that are shown, unless said otherwise.
 const LIMIT: usize = 100;
 /// Most flows that are shown.

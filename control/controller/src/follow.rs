@@ -26,6 +26,8 @@ use crate::start::complete;
 
 /// Requests of plugins that may wait.
 const MOST_REQUESTS: usize = 256;
+/// Neighbours that workers are told of at once: more would make packets wait.
+const NEIGHBOURS_TOGETHER: usize = 64;
 /// How often the kernel is told which neighbours are in use.
 const REFRESH: Duration = Duration::from_secs(1);
 /// How often all counters are looked at for what nobody tells.
@@ -201,7 +203,8 @@ impl Inner {
             return Ok(());
         }
         self.note_neighbours(&neighbours);
-        self.workers.tell(|| Command::SetNeighbours(neighbours.clone()))
+        let mut pieces = neighbours.chunks(NEIGHBOURS_TOGETHER);
+        pieces.try_for_each(|piece| self.workers.tell(|| Command::SetNeighbours(piece.to_vec())))
     }
 
     /// Tells the worker of ports whose settings changed; opens devices that came back.

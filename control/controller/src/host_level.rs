@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millrace_confine::Privileges;
 use millrace_pipeline::thread::{Wake, now};
 use millrace_plugin::{
     BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, Limits, PluginChange, Remains,
@@ -174,10 +175,13 @@ impl HostLevel {
         if self.running.is_none() {
             let (commands, received) = sync_channel(MOST_WAITING);
             let (said, limits) = (self.said.clone(), self.limits);
-            let thread = std::thread::Builder::new()
-                .name("host-level".to_owned())
-                .spawn(move || run(&received, &said, limits))
-                .map_err(|error| ControlError::system("start the thread of the host level", error))?;
+            let begin = || {
+                let thread = std::thread::Builder::new().name("host-level".to_owned());
+                thread.spawn(move || run(&received, &said, limits))
+            };
+            let failed = |error: String| ControlError::system("start the thread of the host level", error);
+            let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
+            let thread = begun.map_err(|error| failed(error.to_string()))?;
             self.running = Some(Running { commands, thread });
         }
         self.running.as_ref().ok_or_else(gone)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_config::Config;
+use millrace_confine::Privileges;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 
 use crate::ControlError;
@@ -69,8 +70,12 @@ impl Loader {
         if let Some(compiler) = &state.compiler {
             return Ok(compiler.clone());
         }
-        let made = Sandbox::new(state.sandbox);
-        let sandbox = made.map_err(|error| ControlError::system("make the sandbox of plugins", error))?;
+        let settings = state.sandbox;
+        // It has a thread of its own, which does nothing but count.
+        let made = Privileges::Files.apart(|| Sandbox::new(settings));
+        let failed = |error: String| ControlError::system("make the sandbox of plugins", error);
+        let sandbox = made.map_err(|error| failed(error.to_string()))?;
+        let sandbox = sandbox.map_err(|error| failed(error.to_string()))?;
         let compiler = Compiler::new(sandbox, state.compiling.clone());
         Ok(state.compiler.insert(compiler).clone())
     }

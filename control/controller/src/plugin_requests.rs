@@ -117,7 +117,7 @@ impl Router {
                 Who::instance(&instance),
                 "a plugin's request",
                 Some(asked),
-                result.as_ref().copied(),
+                result.as_ref().map(|()| None),
             );
             match result {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),

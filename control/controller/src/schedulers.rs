@@ -16,6 +16,8 @@ use crate::scheduler_tree::{Part, Unplanned};
 use crate::view::SchedulerView;
 use crate::worker_handle::WorkerHandle;
 
+/// Changes of a scheduler that a worker makes between two batches: more would make packets wait.
+const CHANGES_TOGETHER: usize = 64;
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
 const LATENESS: u64 = 200_000;
 /// Bytes of a full packet on the wire.
@@ -353,11 +355,38 @@ pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     LinkRate { rate, slack: slack as u32 }
 }
 
+/// Changes in pieces of [`CHANGES_TOGETHER`], or more where leaves stand apart meanwhile: no packet sees a leaf that does.
+fn pieces(changes: Vec<ScheduleChange>) -> Vec<Vec<ScheduleChange>> {
+    let mut pieces: Vec<Vec<ScheduleChange>> = vec![Vec::new()];
+    let mut apart = 0_usize;
+    for change in changes {
+        if apart == 0 && pieces.last().is_some_and(|piece| piece.len() >= CHANGES_TOGETHER) {
+            pieces.push(Vec::new());
+        }
+        match &change {
+            ScheduleChange::Apart(_) => apart += 1,
+            ScheduleChange::Move { .. } => apart = apart.saturating_sub(1),
+            _ => {}
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(change);
+        }
+    }
+    pieces
+}
+
 impl Inner {
-    /// Has the worker that has a port's device change the port's scheduler.
+    /// Has the worker that has a port's device change the port's scheduler: many changes in pieces, between which packets go on.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
-        let changed = self.owner_of(port)?.ask(|reply| Command::Schedule(port, changes, reply))?;
-        changed.map_err(|error| self.model.schedulers.refusal(error))
+        let owner = self.owner_of(port)?;
+        // A worker that does not answer is told all of it nevertheless.
+        let told = pieces(changes)
+            .into_iter()
+            .map(|piece| owner.begin(|reply| Command::Schedule(port, piece, reply)));
+        for answer in told.collect::<Result<Vec<_>, _>>()? {
+            WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;
+        }
+        Ok(())
     }
 
     /// The worker that has a port's device.
@@ -575,6 +604,22 @@ mod tests {
         assert_eq!(changes[4], ScheduleChange::Default(QueueId(2)));
         assert_eq!(schedulers.queue("voice"), Ok(QueueId(2)));
         assert!(schedulers.queue("voic").unwrap_err().to_string().contains("did you mean \"voice\""));
+    }
+
+    #[test]
+    fn many_changes_go_in_pieces_between_which_no_leaf_stands_apart() {
+        let (link, apart) = (link(&Scheduler::default()), ScheduleChange::Apart(QueueId(3)));
+        let moved =
+            ScheduleChange::Move { node: QueueId(3), parent: None, share: millrace_schedule::Share::Only };
+        let mut changes = vec![link.clone(); 60];
+        changes.extend([apart.clone(), apart]);
+        changes.extend(vec![link.clone(); 30]);
+        changes.extend([moved.clone(), moved]);
+        changes.extend(vec![link; 70]);
+        let pieces = pieces(changes.clone());
+        assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [94, 64, 6]);
+        assert_eq!(pieces.concat(), changes);
+        assert_eq!(super::pieces(Vec::new()), [Vec::new()], "what is asked is answered");
     }
 
     #[test]

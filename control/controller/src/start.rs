@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use millrace_config::{Config, PollMode};
+use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
 use millrace_host::{
@@ -86,68 +87,15 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     memory.damages().for_each(|damage| tracing::error!("{damage}"));
     let loader = Loader::new(&config);
     let mut model = Model::remembering(&config, memory, &loader)?;
-    let has_kernel = model.ports.iter().any(PortPlan::is_kernel);
-    let mut mirrored = None;
-    if has_kernel {
-        let (mirror, mut changes) = start_mirror().await?;
-        let first = changes.recv().await.unwrap_or_default();
-        let links = claim_links(kernel_links(&model, &mirror.state())?)?;
-        check_policy(
-            &links.iter().map(|claimed| claimed.link.ifindex).collect::<Vec<_>>(),
-            options.ignore_kernel_policy || config.router.ignore_kernel_policy,
-        )?;
-        complete(&mut model, &mirror.state());
-        mirrored = Some((mirror, changes, first, links));
-    }
+    let ignores_policy = options.ignore_kernel_policy || config.router.ignore_kernel_policy;
+    let mirrored = match model.ports.iter().any(PortPlan::is_kernel) {
+        true => Some(mirrored(&mut model, ignores_policy).await?),
+        false => None,
+    };
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
-    let route_table = RouteTable::new()?;
-    let (workers, threads) = start_workers(&config, &route_table, &control_wake)?;
-    let limits = model.options.instances;
-    let mut inner = Inner {
-        tables: GateTables::default(),
-        route_table,
-        mode: mode_name(config.router.mode),
-        on_death: model
-            .ports
-            .iter()
-            .filter(|plan| plan.is_kernel())
-            .map(|plan| (plan.id, config.on_death(&plan.config)))
-            .collect(),
-        model,
-        workers,
-        threads,
-        kernel: HashMap::new(),
-        forms: Default::default(),
-        flow_cache: make_cache(has_kernel, config.router.driver_flows, config.router.workers),
-        hosts: HashMap::new(),
-        capabilities: HashMap::new(),
-        mirror: None,
-        changes: None,
-        actions: None,
-        installed: BTreeMap::new(),
-        rates: Rate::since(thread::now()),
-        node_rates: Rate::since(thread::now()),
-        started: thread::now(),
-        captures: 0,
-        traces: 0,
-        tracing: None,
-        share_offset: HashMap::new(),
-        share_gone: HashMap::new(),
-        requests: VecDeque::new(),
-        host_level: HostLevel::new(control_wake.clone(), limits),
-        previous_plugins: HashMap::new(),
-        loader: loader.clone(),
-        names: Names::default(),
-        watchdog: None,
-        overrides: options.overrides,
-        base,
-        store: Store::open(state.as_deref()),
-        applying: None,
-        waiting: None,
-        events: Events::default(),
-        observed: Observed::default(),
-    };
+    let (overrides, store) = (options.overrides, Store::open(state.as_deref()));
+    let mut inner = begun(&config, model, loader.clone(), &control_wake, (base, overrides, store))?;
     let audit = crate::audit::open(state.as_deref(), &config.api, &inner.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
@@ -179,6 +127,70 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
             Err(error)
         }
     }
+}
+
+/// A mirror of the kernel that is complete, with the devices that are claimed; what the model's ports are is taken from it.
+async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, ControlError> {
+    let (mirror, mut changes) = start_mirror().await?;
+    let first = changes.recv().await.unwrap_or_default();
+    let links = claim_links(kernel_links(model, &mirror.state())?)?;
+    let devices: Vec<u32> = links.iter().map(|claimed| claimed.link.ifindex).collect();
+    check_policy(&devices, ignores_policy)?;
+    complete(model, &mirror.state());
+    Ok((mirror, changes, first, links))
+}
+
+/// What a router has before any device is opened: its workers are there, and know nothing yet.
+fn begun(
+    config: &Config,
+    model: Model,
+    loader: Loader,
+    control_wake: &Wake,
+    (base, overrides, store): (Base, Overrides, Store),
+) -> Result<Inner, ControlError> {
+    let route_table = RouteTable::new()?;
+    let (workers, threads) = start_workers(config, &route_table, control_wake)?;
+    let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
+    let router = &config.router;
+    Ok(Inner {
+        tables: GateTables::default(),
+        route_table,
+        mode: mode_name(router.mode),
+        on_death: kernel_ports().map(|plan| (plan.id, config.on_death(&plan.config))).collect(),
+        flow_cache: make_cache(kernel_ports().next().is_some(), router.driver_flows, router.workers),
+        host_level: HostLevel::new(control_wake.clone(), model.options.instances),
+        model,
+        workers,
+        threads,
+        kernel: HashMap::new(),
+        forms: Default::default(),
+        hosts: HashMap::new(),
+        capabilities: HashMap::new(),
+        mirror: None,
+        changes: None,
+        actions: None,
+        installed: BTreeMap::new(),
+        rates: Rate::since(thread::now()),
+        node_rates: Rate::since(thread::now()),
+        started: thread::now(),
+        captures: 0,
+        traces: 0,
+        tracing: None,
+        share_offset: HashMap::new(),
+        share_gone: HashMap::new(),
+        requests: VecDeque::new(),
+        previous_plugins: HashMap::new(),
+        loader,
+        names: Names::default(),
+        watchdog: None,
+        overrides,
+        base,
+        store,
+        applying: None,
+        waiting: None,
+        events: Events::default(),
+        observed: Observed::default(),
+    })
 }
 
 /// What the router is started with, as a revision.
@@ -245,6 +257,34 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         Some((mirror, changes, first, links)) => (links, Some((mirror, changes, first))),
         None => (Vec::new(), None),
     };
+    open_kernel_devices(inner, links)?;
+    inner.set_host_path()?;
+    inner.set_witness()?;
+    inner.begin_driver_flows()?;
+    if !inner.model.placements.is_empty() {
+        inner.tell_placements()?;
+    }
+    open_own_devices(inner)?;
+    for plan in inner.model.ports.clone() {
+        inner.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
+    }
+    for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
+        inner.workers.tell_each(commands)?;
+    }
+    inner.begin_forms()?;
+    inner.begin_slow_halves()?;
+    for (port, changes) in inner.model.begin_schedulers()? {
+        inner.schedule(port, changes)?;
+    }
+    inner.change_routes(own_routes(&inner.model))?;
+    match mirrored {
+        Some((mirror, changes, first)) => take_over(inner, mirror, changes, first),
+        None => Ok(()),
+    }
+}
+
+/// Attaches the programs of kernel devices, and has the workers open them. No packet comes from there yet.
+fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), ControlError> {
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
@@ -266,12 +306,11 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
     }
-    inner.set_host_path()?;
-    inner.set_witness()?;
-    inner.begin_driver_flows()?;
-    if !inner.model.placements.is_empty() {
-        inner.tell_placements()?;
-    }
+    Ok(())
+}
+
+/// Has the workers open the devices of ports without a kernel.
+fn open_own_devices(inner: &mut Inner) -> Result<(), ControlError> {
     for plan in inner.model.ports.clone() {
         if !plan.is_kernel() && plan.config.vlan.is_none() {
             let capabilities = open_own(&plan, &mut inner.workers)?;
@@ -281,19 +320,16 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
             inner.capabilities.insert(plan.settings.device, capabilities);
         }
     }
-    for plan in inner.model.ports.clone() {
-        inner.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
-    }
-    for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
-        inner.workers.tell_each(commands)?;
-    }
-    inner.begin_forms()?;
-    inner.begin_slow_halves()?;
-    for (port, changes) in inner.model.begin_schedulers()? {
-        inner.schedule(port, changes)?;
-    }
-    inner.change_routes(own_routes(&inner.model))?;
-    let Some((mirror, changes, first)) = mirrored else { return Ok(()) };
+    Ok(())
+}
+
+/// Has packets of kernel devices come, once workers know what the kernel knows.
+fn take_over(
+    inner: &mut Inner,
+    mirror: Mirror,
+    changes: Changes,
+    first: Vec<millrace_host::HostChange>,
+) -> Result<(), ControlError> {
     inner.mirror = Some(mirror);
     inner.changes = Some(changes);
     inner.actions =
@@ -531,7 +567,12 @@ fn start_worker(
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
     let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
-    let body = move || match make_worker(making) {
+    let make = move || {
+        let confined = Privileges::Devices.leave_to_thread();
+        confined.map_err(|error| ControlError::System(error.to_string()))?;
+        make_worker(making)
+    };
+    let body = move || match make() {
         Ok((mut worker, link)) => {
             if sender.send(Ok((link, gettid()))).is_ok() {
                 thread::run(&mut worker, mode, &worker_wake, &control);

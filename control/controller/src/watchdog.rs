@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use millrace_confine::Privileges;
 use millrace_plugin::{Calling, Pulse};
 use millrace_repository::{Held, Quarantine};
 use millrace_units::InstanceId;
@@ -115,8 +116,10 @@ impl Watchdog {
     pub fn start(watch: Watch) -> Result<Self, ControlError> {
         let (stop, stopped) = channel();
         let body = move || watch.go_on(&stopped);
-        let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(body);
-        thread.map_err(|error| ControlError::system("start the watchdog's thread", error))?;
+        let begin = || std::thread::Builder::new().name("watchdog".to_owned()).spawn(body);
+        let failed = |error: String| ControlError::system("start the watchdog's thread", error);
+        let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
+        begun.map_err(|error| failed(error.to_string()))?;
         Ok(Self { _stop: stop })
     }
 }

@@ -65,6 +65,9 @@ pub struct AuditEntry {
     pub status: Option<u16>,
     /// Why it was not done.
     pub why: Option<String>,
+    /// The revision of the configuration that it led to; none where it made none.
+    #[serde(default)]
+    pub revision: Option<u64>,
 }
 
 impl AuditEntry {
@@ -229,6 +232,7 @@ mod tests {
             outcome: Outcome::Done,
             status: Some(200),
             why: None,
+            revision: None,
         }
     }
 
@@ -304,7 +308,8 @@ mod tests {
         assert!(!log.flush(Duration::from_millis(50)));
         let reading = std::thread::spawn(move || {
             let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
-            while !text.ends_with(b"the end\",\"outcome\":\"done\",\"status\":200,\"why\":null}\n") {
+            let end = b"the end\",\"outcome\":\"done\",\"status\":200,\"why\":null,\"revision\":null}\n";
+            while !text.ends_with(end) {
                 let read = reader.read(&mut piece).unwrap();
                 text.extend_from_slice(&piece[..read]);
             }

@@ -147,5 +147,6 @@ fn gap(lost: u64, time: String) -> AuditEntry {
         outcome: Outcome::Failed,
         status: None,
         why: Some(format!("{lost} lines are lost: the disk took them too slowly")),
+        revision: None,
     }
 }

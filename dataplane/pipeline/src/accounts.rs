@@ -40,8 +40,12 @@ pub(crate) struct RouteAccounts {
 
 impl Default for RouteAccounts {
     fn default() -> Self {
-        // Nothing is moved when there are more of them, which packets would have to wait for.
-        Self { queued: Vec::with_capacity(ROUTES as usize), behind: Vec::with_capacity(ROUTES as usize) }
+        let (mut queued, mut behind) = (Vec::new(), Vec::new());
+        // Nothing is moved when there are more of them, which packets would have to wait for. What there is no memory for now is asked
+        // for when it is needed.
+        let _ = queued.try_reserve_exact(ROUTES as usize);
+        let _ = behind.try_reserve_exact(ROUTES as usize);
+        Self { queued, behind }
     }
 }
 

@@ -139,6 +139,11 @@ impl Classifier {
         self.is_piece = true;
     }
 
+    /// Records may have come since a batch was looked up.
+    pub fn note_growth(&mut self) {
+        self.grown = true;
+    }
+
     /// That was the last piece.
     pub fn end_pieces(&mut self) {
         self.is_piece = false;
@@ -229,7 +234,7 @@ impl Router {
     }
 
     /// Finds path and route of those packets that the express way has left, whose flows it has looked up.
-    fn classify_left(&mut self, work: &mut Work, now: Instant) {
+    pub(crate) fn classify_left(&mut self, work: &mut Work, now: Instant) {
         let left = std::mem::take(&mut work.left);
         left.iter().for_each(|index| work.complete(usize::from(*index)));
         self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));

@@ -151,7 +151,7 @@ pub enum Command {
 pub struct FlowScan {
     /// Where the part before ended; 0 at first.
     pub from: u32,
-    /// How many records are looked at, whether they are of such flows or not.
+    /// How many records are looked at, at most, whether they are of such flows or not.
     pub records: u32,
     /// The flows: those of which some packet may match.
     pub filter: CompiledFilter,
@@ -287,6 +287,31 @@ pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 
 /// The routes of which packets wait, and where to go on asking.
 pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
+
+/// Routes or neighbours that are changed before the next command is taken up without a batch between.
+const FEW: usize = 4;
+
+impl Command {
+    /// Whether it takes no more than a few microseconds, so that others may follow before the next batch. All others are bounded too: none
+    /// takes longer than packets may wait.
+    pub(crate) fn is_small(&self) -> bool {
+        match self {
+            Self::SetRoutes(routes, _) | Self::ForgetRoutes(routes, _) => routes.len() <= FEW,
+            Self::RoutesChanged(changes) => changes.len() <= FEW,
+            Self::SetNeighbours(changes) => changes.len() <= FEW,
+            Self::Plugins(changes) => changes.len() <= FEW,
+            Self::SetTable(..)
+            | Self::FindLeaf(..)
+            | Self::SetHostOutput(..)
+            | Self::SetDriverPort(..)
+            | Self::EndShadow(_)
+            | Self::StopCapture(_)
+            | Self::StopTrace(_)
+            | Self::Stop => true,
+            _ => false,
+        }
+    }
+}
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

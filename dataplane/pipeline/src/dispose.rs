@@ -91,6 +91,15 @@ impl Router {
         self.gates.plugins_mut().end_of_batch();
     }
 
+    /// Counts the finished frames of a batch that were put into the queue of a port.
+    pub(crate) fn count_leaving(&mut self, work: &Work, port: PortId) {
+        let Some(out) = self.ports.get_mut(port) else { return };
+        for (route, amount) in work.leaving.amounts() {
+            out.queue_bytes += amount.bytes;
+            self.route_accounts.queued(route, amount);
+        }
+    }
+
     /// Puts so many finished frames at the beginning of a batch, all by one port, into the queue of that port.
     fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
         let run = packets.by_ref().take(count);
@@ -494,6 +503,9 @@ impl Router {
             entry.queue_bytes = left.bytes;
             totals.transmitted += sent;
             totals.dropped += beyond.packets;
+        }
+        if let Some(tracer) = trace {
+            tracer.looked();
         }
         if !self.queue_drops.is_empty() {
             self.drop_queued();

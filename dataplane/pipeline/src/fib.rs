@@ -18,7 +18,10 @@ pub struct Fib {
 impl Fib {
     /// What control stores is found from now on.
     pub fn new(prefixes: FibReader) -> Self {
-        Self { prefixes, routes: Vec::with_capacity(ROUTES as usize) }
+        let mut routes = Vec::new();
+        // What there is no memory for now is asked for when it is needed.
+        let _ = routes.try_reserve_exact(ROUTES as usize);
+        Self { prefixes, routes }
     }
 
     /// Says what a number means, and returns what it meant in `route`. Control does so before a prefix gets the number. Returns

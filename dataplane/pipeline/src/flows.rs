@@ -13,19 +13,28 @@ use crate::router::Router;
 use crate::snapshot::FlowCounts;
 
 /// Most records that are looked at in one round of the worker.
-const RECORDS: u32 = 8192;
+const RECORDS: u32 = 2048;
+/// Most flows that are described in one round: each takes as long as the look at dozens of records.
+const FOUND: usize = 64;
 
 impl Router {
     /// A part of the flow table.
     pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
-        let report = |(index, record)| self.report(index, record, now);
-        FlowPage { flows: self.found(scan).map(report).collect(), next: self.next_part(scan) }
+        let (mut flows, mut next) = (Vec::new(), self.next_part(scan));
+        for (index, record) in self.found(scan) {
+            if flows.len() == FOUND {
+                next = Some(index.slot());
+                break;
+            }
+            flows.push(self.report(index, record, now));
+        }
+        FlowPage { flows, next }
     }
 
     /// Forgets the flows in a part of the table.
     pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
         let page = self.scan_flows(scan, now);
-        let found: Vec<FlowIndex> = self.found(scan).map(|(index, _)| index).collect();
+        let found: Vec<FlowIndex> = self.found(scan).map(|(index, _)| index).take(page.flows.len()).collect();
         for index in found {
             self.classifier.flows.remove(index);
         }

@@ -271,7 +271,7 @@ impl Router {
     }
 
     /// The stages from the first gate to the queue.
-    fn travel(&mut self, work: &mut Work, now: Instant) {
+    pub(crate) fn travel(&mut self, work: &mut Work, now: Instant) {
         self.travel_from(work, Position::Early, 0, now);
     }
 
@@ -681,16 +681,16 @@ impl Router {
     pub(crate) fn clear_counters(&mut self) {
         // What is held stays held: it will be counted where it ends, so it counts as received.
         let Totals { handed, taken, .. } = self.totals;
-        self.totals = Totals {
-            received: (self.held() + handed).wrapping_sub(taken),
-            handed,
-            taken,
-            ..Totals::default()
-        };
+        self.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
         self.ether_types.clear();
         self.gates.plugins_mut().clear_instances();
         self.ports.unassigned = millrace_packet::DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
+    }
+
+    /// Packets inside the router, and those that it has handed over and has not been given by others.
+    pub(crate) fn carried(&self) -> u64 {
+        (self.held() + self.totals.handed).wrapping_sub(self.totals.taken)
     }
 
     /// Packets inside the router.

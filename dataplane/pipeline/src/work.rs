@@ -69,7 +69,7 @@ impl Varying {
 }
 
 /// A bit for each packet of a batch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bits([u64; BATCH_SIZE / 64]);
 
 impl Bits {
@@ -80,6 +80,17 @@ impl Bits {
             rest => (1 << rest) - 1,
         };
         Self(std::array::from_fn(word))
+    }
+
+    /// Those of so many packets from one on, as those of a batch that begins with it.
+    pub fn from(self, first: usize, count: usize) -> Self {
+        let (words, bits) = (first / 64, first % 64);
+        let word = |at: usize| self.0.get(at + words).copied().unwrap_or_default();
+        let Self(most) = Self::of(count);
+        Self(std::array::from_fn(|at| {
+            let above = if bits == 0 { 0 } else { word(at + 1) << (64 - bits) };
+            (word(at) >> bits | above) & most[at]
+        }))
     }
 
     /// Whether no bit is set.

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_millis(5);
 /// How soon a worker looks again whether others have taken what it handed over, and whether a full device has room.
 const RETRY: Duration = Duration::from_micros(200);
-/// Commands taken up between two batches.
+/// Commands taken up between two batches, if all but the last are [small](Command::is_small).
 const COMMANDS_PER_TURN: usize = 16;
 
 /// Control's end of a worker's rings.
@@ -260,8 +260,13 @@ impl Worker {
             && let Ok(command) = self.commands.pop()
         {
             self.router.prepare_driver(&command);
+            let is_small = command.is_small();
             self.carry_out(command, now);
             count += 1;
+            if !is_small {
+                // One alone takes as long as packets may wait.
+                break;
+            }
         }
         self.router.tell_driver();
         if count > 0 {
@@ -352,8 +357,7 @@ impl Worker {
 
     fn clear_counters(&mut self) {
         // What is on the way between workers counts as carried by who handed it over, until somebody takes it.
-        let totals = self.router.snapshot(Instant::ZERO).totals;
-        let before = (totals.held + totals.handed).wrapping_sub(totals.taken);
+        let before = self.router.carried();
         self.router.clear_counters();
         self.longest_change = Duration::ZERO;
         self.closed = PortCounters::default();
@@ -395,4 +399,74 @@ pub(crate) fn since_cleared<K: PartialEq>(
         now.subtract(before);
     }
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc::sync_channel;
+
+    use millrace_classify::{Filter, FlowAnswer};
+    use millrace_forward::SharedFib;
+    use millrace_packet::FlowKey;
+    use millrace_units::PortId;
+
+    use super::*;
+    use crate::command::{FlowScan, RouteChange};
+    use crate::host_path::NoHost;
+
+    fn worker() -> (Worker, WorkerLink, SharedFib) {
+        let fib = SharedFib::new().unwrap();
+        let pool = Pool::new(64).unwrap();
+        let (worker, link) = Worker::new(pool, fib.reader(), Box::new(NoHost), 1).unwrap();
+        (worker, link, fib)
+    }
+
+    #[test]
+    fn packets_wait_for_one_large_command_or_a_few_small_ones() {
+        let (mut worker, mut link, _fib) = worker();
+        let changes = |count| {
+            let change = RouteChange { prefix: "10.0.0.0/8".parse().unwrap(), own: false };
+            Command::RoutesChanged(vec![change; count])
+        };
+        for count in [64, 64, 1, 1, 64, 1] {
+            link.commands.push(changes(count)).unwrap();
+        }
+        let taken: Vec<usize> = (0..5).map(|_| worker.turn(Instant::ZERO).commands).collect();
+        assert_eq!(taken, [1, 1, 3, 1, 0]);
+        (0..20).for_each(|_| link.commands.push(changes(1)).unwrap());
+        let taken: Vec<usize> = (0..3).map(|_| worker.turn(Instant::ZERO).commands).collect();
+        assert_eq!(taken, [16, 4, 0]);
+    }
+
+    #[test]
+    fn flows_are_listed_and_forgotten_some_at_a_time_and_none_is_left_out() {
+        let (mut worker, mut link, _fib) = worker();
+        let flows = &mut worker.router.classifier.flows;
+        for number in 0..300_u32 {
+            let (source, target) = (Ipv4Addr::from_bits(number), Ipv4Addr::LOCALHOST);
+            let key = FlowKey::v4(source, target, 17, (1, 2), PortId(1));
+            let hash = flows.hash(&key);
+            flows.insert(&key, hash, 0, FlowAnswer::default(), Instant::ZERO).unwrap();
+        }
+        let filter = Filter::any().compile(|_| None).unwrap();
+        for forgets in [false, true] {
+            let (mut found, mut from, mut pages) = (BTreeSet::new(), Some(0), 0);
+            while let Some(start) = from {
+                let (reply, answer) = sync_channel(1);
+                let scan = FlowScan { from: start, records: u32::MAX, filter };
+                let command =
+                    if forgets { Command::FlushFlows(scan, reply) } else { Command::ScanFlows(scan, reply) };
+                link.commands.push(command).unwrap();
+                worker.turn(Instant::ZERO);
+                let page = answer.try_recv().unwrap();
+                assert!(page.flows.len() <= 64);
+                found.extend(page.flows.iter().map(|flow| flow.key.source()));
+                (from, pages) = (page.next, pages + 1);
+            }
+            assert_eq!((found.len(), pages), (300, 5), "{forgets}");
+        }
+        assert!(worker.router.classifier.flows.is_empty());
+    }
 }

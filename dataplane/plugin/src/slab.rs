@@ -49,6 +49,16 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Without values, with room for so many: what was never used takes no memory, and nothing is moved while there are no more.
+    pub fn with_room(slots: usize) -> Self {
+        let mut slab = Self::default();
+        // What there is no memory for now is asked for when it is needed.
+        let _ = slab.slots.try_reserve_exact(slots);
+        slab
+    }
+}
+
+impl<T> Slab<T> {
     /// Puts a value into a slot and returns what was there.
     pub fn put(&mut self, slot: u32, value: T) -> Option<T> {
         let index = slot as usize;

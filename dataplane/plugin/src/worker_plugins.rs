@@ -19,6 +19,9 @@ use crate::{
     Remains, Terms,
 };
 
+/// Bindings of which none is moved when others come: packets would have to wait for that.
+const BINDINGS: usize = 1 << 16;
+
 /// A gate with its filter table.
 #[derive(Debug)]
 pub struct WorkerGate<T> {
@@ -209,7 +212,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Self {
             gates: Vec::new(),
             instances: Instances::default(),
-            bindings: Slab::default(),
+            bindings: Slab::with_room(BINDINGS),
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),

@@ -87,6 +87,13 @@ impl Batch {
         self.packets.extend(other.packets.drain(from..).take(room));
     }
 
+    /// Takes the first packet out of another batch, if there is one and room for it.
+    #[inline]
+    pub fn take_front(&mut self, other: &mut Self) {
+        let room = self.room().min(1);
+        self.packets.extend(other.drain_front(room));
+    }
+
     /// Takes the last packet out.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {

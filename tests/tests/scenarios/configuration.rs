@@ -373,15 +373,27 @@ fn what_is_saved_runs_again_after_a_sudden_death_and_stays_in_the_file() {
 /// The calls by which a revision comes to the disk.
 const CALLS: &str = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,unlink,mkdir";
 
-/// Lets a router apply a file and die at the call of that number, before it does anything. Returns whether it came so far.
-fn die_at(line: &Line, router: &mut Millrace, file: &str, call: usize, state: &Path) -> bool {
+/// The calls by which the kernel is told of routes, and clients are answered.
+const TELLING: &str = "sendto,sendmsg";
+
+/// Lets a router apply a file and die at the call of that number, of these, before it does anything; of those with files, where the
+/// files are those of `state`. Returns whether it came so far.
+fn die_at(
+    line: &Line,
+    router: &mut Millrace,
+    file: &str,
+    (calls, call): (&str, usize),
+    state: &Path,
+) -> bool {
     let pid = router.pid().to_string();
-    let inject = format!("inject={CALLS}:signal=KILL:when={call}");
-    let trace = format!("trace={CALLS}");
+    let inject = format!("inject={calls}:signal=KILL:when={call}");
+    let trace = format!("trace={calls}");
     let mut arguments = vec!["-f", "-p", &pid, "-e", &trace, "-e", &inject];
     let paths = ["", "revisions.redb", "revisions.new"].map(|name| state.join(name));
     let paths = paths.map(|path| path.display().to_string().trim_end_matches('/').to_owned());
-    paths.iter().for_each(|path| arguments.extend(["-P", path]));
+    if calls == CALLS {
+        paths.iter().for_each(|path| arguments.extend(["-P", path]));
+    }
     let tracer = Background::start(&line.r, "strace", &arguments, line.file("strace.log"));
     eventually("the router is watched", Duration::from_secs(5), || {
         tracer.log().contains("attached").then_some(())
@@ -404,7 +416,7 @@ fn a_router_that_dies_at_any_call_of_an_apply_starts_from_the_old_or_the_new_rev
     };
     let old = file(&line, "old.toml", &text("10.8.0.0/16"));
     let new = file(&line, "new.toml", &text("10.9.0.0/16"));
-    for (known, least) in [(false, 5), (true, 5)] {
+    for (known, calls, least) in [(false, CALLS, 5), (true, CALLS, 5), (true, TELLING, 2)] {
         let (mut call, mut ends) = (1, [0, 0]);
         loop {
             let _ = fs::remove_dir_all(&state);
@@ -416,7 +428,7 @@ fn a_router_that_dies_at_any_call_of_an_apply_starts_from_the_old_or_the_new_rev
                 // What a single command has made comes to the disk with the new one.
                 router.ask(&["filter", "add", "proto udp dport 99", "--action", "drop"]);
             }
-            if !die_at(&line, &mut router, &new, call, &state) {
+            if !die_at(&line, &mut router, &new, (calls, call), &state) {
                 break;
             }
             router.wait_for_end();
@@ -433,6 +445,52 @@ fn a_router_that_dies_at_any_call_of_an_apply_starts_from_the_old_or_the_new_rev
         assert!(call > least, "only {call} calls were tried");
         assert!(ends[0] > 0, "it never died early enough to be what it was: {ends:?} of {call}");
     }
+}
+
+#[test]
+fn a_command_that_dies_at_any_call_of_saving_leaves_the_old_file_or_the_new_one() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let line = Line::new();
+    let text = format!("{BASE}[plugins]\nstate = \"{}\"\n", line.file("state").display());
+    let (router, path) = start(&line, &text);
+    router.ask(&["filter", "add", "proto tcp dport 8080", "--action", "drop"]);
+    let old = fs::read_to_string(&path).unwrap();
+    let new = router.ask(&["save", "-"]);
+    assert!(old != new && new.contains("8080"));
+    let calls = "openat,write,fchmod,fchown,fsync,rename";
+    let (mut ends, mut call) = ([0, 0], 1);
+    loop {
+        fs::write(&path, &old).unwrap();
+        let beside = format!("{path}.new");
+        let folder = Path::new(&path).parent().unwrap().display().to_string();
+        let client = router.client();
+        let mut saving = line.r.command("strace");
+        saving.args([
+            "-f",
+            "-o",
+            &line.file("strace.log").display().to_string(),
+            "-e",
+            &format!("trace={calls}"),
+        ]);
+        saving.args(["-e", &format!("inject={calls}:signal=KILL:when={call}")]);
+        [&path, &beside, &folder].into_iter().for_each(|watched| _ = saving.args(["-P", watched]));
+        let saved = saving.arg(client.get_program()).args(client.get_args()).arg("save").output().unwrap();
+        let now = fs::read_to_string(&path).unwrap();
+        assert!(now == old || now == new, "after call {call}: {now}");
+        if saved.status.success() {
+            assert_eq!(now, new);
+            break;
+        }
+        ends[usize::from(now == new)] += 1;
+        call += 1;
+    }
+    assert!(
+        ends[0] >= 5 && ends[1] >= 1,
+        "{ends:?} of {call}: {}",
+        fs::read_to_string(line.file("strace.log")).unwrap()
+    );
+    // What a command has left beside is in nobody's way.
+    assert!(router.ask(&["diff", &path]).contains("is what runs"));
 }
 
 /// A file system with hardly any room, which goes with the test.

@@ -50,4 +50,5 @@ mod shared_objects;
 mod shell;
 mod shutdown;
 mod support;
+mod troubles;
 mod workers;

@@ -10,11 +10,12 @@ use crate::plugin_files::build;
 use crate::support::{router, to};
 
 const FAST: &str = include_str!("../../../examples/plugins/gatekeeper-c/gatekeeper.c");
-const SLOW: &str = include_str!("../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
+/// The slow half's source.
+pub const SLOW: &str = include_str!("../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Builds both halves into one folder; the name of the fast one's file.
-fn halves(line: &Line, name: &str, slow: &str) -> String {
+pub fn halves(line: &Line, name: &str, slow: &str) -> String {
     let fast = build(line, name, |_| FAST.to_owned());
     let built = build(line, &format!("{name}-slow"), |_| slow.to_owned());
     fs::copy(built, fast.with_file_name("gatekeeper-slow.wasm")).unwrap();

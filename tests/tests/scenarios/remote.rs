@@ -9,6 +9,8 @@ use std::time::Duration;
 use millrace_testkit::{Background, Ground, Line, Millrace, binary, eventually, repository};
 use serde_json::Value;
 
+use crate::plugin_halves::{SLOW, halves};
+
 /// How long it may take until somebody is let go.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The roles, from the least on.
@@ -270,31 +272,88 @@ fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it
     assert!(pings.wait(PATIENCE).is_some_and(|status| status.success()), "{}", pings.log());
     router.ask(&["show", "ports"]);
 
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
-    let mut seen = BTreeMap::new();
-    for task in tasks {
-        let status =
-            std::fs::read_to_string(task.expect("a thread").path().join("status")).unwrap_or_default();
-        let value = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key));
-            line.unwrap_or_default().trim().to_owned()
-        };
-        let given_away = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"]
-            .iter()
-            .all(|set| value(set).trim_matches('0').is_empty());
-        seen.insert(value("Name:"), (given_away, value("NoNewPrivs:"), value("Seccomp:")));
+    for thread in threads(router).iter().filter(|thread| thread.name.starts_with("api-")) {
+        assert!(thread.is_confined && thread.capabilities == 0, "{thread:?}");
     }
-    for name in ["api-local", "api-remote"] {
-        assert_eq!(seen.get(name), Some(&(true, "1".into(), "2".into())), "{name}: {seen:?}");
-    }
-    assert!(
-        seen.iter().any(|(name, (given_away, ..))| name.starts_with("worker") && !given_away),
-        "{seen:?}"
-    );
     let threads = router.json(&["show", "status"])["interface"]["threads"].clone();
     let all = threads.as_array().expect("threads");
     assert!(all.len() == 2 && all.iter().all(|thread| thread["confined"] == true), "{threads}");
     router.assert_conservation();
+}
+
+/// A thread of a router.
+#[derive(Debug)]
+struct Thread {
+    name: String,
+    /// Capabilities that it has or could get, a bit each.
+    capabilities: u64,
+    /// Whether it gets no more by starting programs, and its system calls are filtered.
+    is_confined: bool,
+}
+
+/// All threads of a router.
+fn threads(router: &Millrace) -> Vec<Thread> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
+    // One that has ended meanwhile has no status.
+    let statuses =
+        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let thread = |status: String| {
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_else(|| panic!("no {key} in {status}")).trim().to_owned()
+        };
+        let set = |key| u64::from_str_radix(&value(key), 16).expect("a set of capabilities");
+        Thread {
+            name: value("Name:"),
+            capabilities: ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].map(set).iter().fold(0, |a, b| a | b),
+            is_confined: value("NoNewPrivs:") == "1" && value("Seccomp:") == "2",
+        }
+    };
+    statuses.map(thread).collect()
+}
+
+/// Numbers of capabilities (capability(7)).
+const NET_ADMIN: u64 = 1 << 12;
+/// `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_IPC_LOCK`, `CAP_SYS_ADMIN`.
+const OF_DEVICES: u64 = NET_ADMIN | 1 << 13 | 1 << 14 | 1 << 21;
+/// `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`, `CAP_FOWNER`, `CAP_FSETID`, `CAP_KILL`, `CAP_SETGID`, `CAP_SETUID`.
+const OF_FILES: u64 = 0xff;
+
+#[test]
+fn the_networks_privileges_are_those_of_control_and_of_workers_and_no_other_thread_has_them() {
+    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let served = Served::start();
+    let router = &served.router;
+    // So that every kind of thread is there: for files, for plugins, and for slow halves.
+    let module = halves(&served.line, "gatekeeper", SLOW);
+    router.ask(&["plugin", "load", &module]);
+    router.ask(&["instance", "create", "gatekeeper", "g"]);
+    router.ask(&["history"]);
+    let seen = threads(router);
+    for thread in &seen {
+        let allowed = match &*thread.name {
+            "millrace" => u64::MAX,
+            name if name.starts_with("worker-") => OF_DEVICES | OF_FILES,
+            name if name.starts_with("api-") => 0,
+            _ => OF_FILES,
+        };
+        assert_eq!(thread.capabilities & !allowed, 0, "{thread:?} of {seen:#?}");
+    }
+    for (name, bits) in [("millrace", NET_ADMIN), ("worker-0", OF_DEVICES)] {
+        let thread = seen.iter().find(|thread| thread.name == name);
+        assert!(thread.is_some_and(|thread| thread.capabilities & bits == bits), "{name}: {seen:#?}");
+    }
+    let others =
+        ["api-local", "api-remote", "audit", "host-level", "plugin-ticker", "tokio-rt-worker", "watchdog"];
+    for name in others {
+        assert!(seen.iter().any(|thread| thread.name == name), "{name}: {seen:#?}");
+    }
+    // What is left suffices: devices come back, and what is changed is kept.
+    served.line.r.ip("link set r2 down");
+    served.line.r.ip("link set r2 up");
+    let text = served.line.file("router.toml").display().to_string();
+    router.ask(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]);
+    router.ask(&["save", &text]);
 }
 
 /// A module of WebAssembly with nothing in it.

@@ -101,7 +101,7 @@ impl Router {
     }
 
     fn note_applied(&self, view: &AppliedView, who: &Who) {
-        let AppliedView { revision: Some(revision), changes, confirm, origin } = view else { return };
+        let AppliedView { revision: Some(revision), changes, confirm, origin, .. } = view else { return };
         let wait = confirm.map(|seconds| format!(", to be confirmed within {seconds} s")).unwrap_or_default();
         let text = format!("{who} applied {origin} as revision {revision}: {} changes{wait}", changes.len());
         let details = json!({
@@ -176,6 +176,7 @@ impl Router {
             changes: commands(&changes),
             confirm: order.confirm,
             origin: origin.to_owned(),
+            runs: Some(revision.number),
         })
     }
 

@@ -62,7 +62,9 @@ impl Router {
                 tracing::warn!(revision, "was not confirmed in time: going back");
                 let result = router.withdraw().await;
                 let operation = format!("going back from revision {revision}, which was not confirmed");
-                router.note_own(Who::router(), &operation, None, result.as_ref().map(|_| ()));
+                let runs = router.lock().base.revision.filter(|_| result.is_ok());
+                let done = result.as_ref().map(|_| runs);
+                router.note_own(Who::router(), &operation, None, done);
                 match result {
                     Ok(_) => return,
                     Err(error) => tracing::error!(revision, "could not go back, and tries again: {error}"),

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::apply::Apply;
+use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
 use crate::view::{AppliedView, ConfigurationView, RevisionTextView, RevisionView};
@@ -84,8 +85,14 @@ impl Router {
             let (_, changes) = withdrawn?;
             tracing::info!(%who, revision, "went back before it was confirmed");
             if number.is_none() {
-                let origin = self.lock().base.draft.origin.clone();
-                return Ok(AppliedView { revision: None, changes, confirm: None, origin });
+                let Base { draft, revision: runs } = self.lock().base.clone();
+                return Ok(AppliedView {
+                    revision: None,
+                    changes,
+                    confirm: None,
+                    origin: draft.origin,
+                    runs,
+                });
             }
         }
         let number = match number {

@@ -41,12 +41,15 @@ pub struct AppliedView {
     pub confirm: Option<u64>,
     /// Where it came from.
     pub origin: String,
+    /// The revision that runs now, also where that is one from before; none where nothing changed. The audit log tells it.
+    #[serde(skip)]
+    pub runs: Option<u64>,
 }
 
 impl AppliedView {
     /// Nothing was to be changed.
     pub fn nothing(origin: &str) -> Self {
-        Self { revision: None, changes: Vec::new(), confirm: None, origin: origin.to_owned() }
+        Self { revision: None, changes: Vec::new(), confirm: None, origin: origin.to_owned(), runs: None }
     }
 }
 

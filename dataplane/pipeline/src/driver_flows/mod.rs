@@ -350,17 +350,20 @@ impl Router {
     /// what it is about to change, if the change log will not know.
     pub(crate) fn prepare_driver(&mut self, command: &Command) {
         let Some(driver) = &mut self.driver else { return };
-        if matches!(
-            command,
-            Command::SetRoutes(..)
-                | Command::Schedule(..)
-                | Command::FlushFlows(..)
-                | Command::Succeed(..)
-                | Command::RemoveDevice(..)
-                | Command::StartTrace(..)
-                | Command::SetDriverForm(..)
-                | Command::Shadow(..)
-        ) {
+        // Without routes it is a question alone.
+        let changes_routes = matches!(command, Command::SetRoutes(routes, _) if !routes.is_empty());
+        if changes_routes
+            || matches!(
+                command,
+                Command::Schedule(..)
+                    | Command::FlushFlows(..)
+                    | Command::Succeed(..)
+                    | Command::RemoveDevice(..)
+                    | Command::StartTrace(..)
+                    | Command::SetDriverForm(..)
+                    | Command::Shadow(..)
+            )
+        {
             driver.other_change();
         }
         self.tell_driver();

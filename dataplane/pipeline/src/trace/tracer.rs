@@ -1,13 +1,14 @@
 //! Who chooses packets for a trace at a worker, and the ring to control.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millrace_classify::{Candidate, CompiledFilter};
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
@@ -23,6 +24,9 @@ const LONGEST: usize = 64;
 const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
 /// Bits of a mark that say which packet of the worker it is; those above say which worker.
 const NUMBER: u32 = 12;
+/// Places in a queue.
+const NOWHERE: Range<usize> = usize::MAX..0;
+const ANYWHERE: Range<usize> = 0..usize::MAX;
 /// Most packets of a trace.
 pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
 
@@ -97,6 +101,8 @@ pub(crate) struct Tracer {
     number: u16,
     /// Marked packets that are inside.
     live: u32,
+    /// Where marked packets may stand in a queue whose packets are about to leave.
+    places: Range<usize>,
     /// The packet that was dropped last.
     pub dropped: u16,
     /// The counter when the last event was written.
@@ -125,6 +131,7 @@ impl Tracer {
             random: 0x9e37_79b9 ^ worker as u32,
             number: first,
             live: 0,
+            places: NOWHERE,
             dropped: 0,
             last: None,
             room: Some(<(Box<Work>, Box<Work>)>::default()),
@@ -171,6 +178,14 @@ impl Tracer {
         }
         self.skip = if self.sink.order.every > 1 { self.gap() } else { 0 };
         Some(skip)
+    }
+
+    /// Whether none of so many packets that come next is looked at; they are skipped then.
+    #[inline]
+    pub fn passes(&mut self, count: usize) -> bool {
+        let passes = self.skip as usize >= count;
+        self.skip -= if passes { count as u32 } else { 0 };
+        passes
     }
 
     /// How many packets are skipped before the next one: between 0 and twice the average, so that no pattern of what comes
@@ -229,12 +244,27 @@ impl Tracer {
     pub fn look_for(&mut self, queue: &VecDeque<Packet>) {
         let leaving = &mut self.sink.leaving;
         leaving.clear();
-        for (place, packet) in queue.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
-            if leaving.len() == LEAVING {
-                return;
-            }
-            leaving.push((place as u64, packet.trace, packet.len() as u32, Head::of(packet)));
+        let end = self.places.end.min(queue.len());
+        let start = self.places.start.min(end);
+        let marked = queue.range(start..end).enumerate().filter(|(_, packet)| packet.trace != 0);
+        for (place, packet) in marked.take(LEAVING) {
+            leaving.push(((start + place) as u64, packet.trace, packet.len() as u32, Head::of(packet)));
         }
+    }
+
+    /// All queues have sent what they could. What is still inside may come to stand anywhere.
+    pub fn looked(&mut self) {
+        self.places = if self.live > 0 { ANYWHERE } else { NOWHERE };
+    }
+
+    /// A marked packet is put into a queue.
+    fn note_place(&mut self, leaf: Option<QueueId>, before: u32) {
+        let place = before as usize;
+        self.places = match leaf {
+            None => self.places.start.min(place)..self.places.end.max(place + 1),
+            // A scheduler says when it comes to the queue that leaves.
+            Some(_) => ANYWHERE,
+        };
     }
 
     /// Of the queue that was looked at last, so many packets were given to the device of a port, and so many are left; those
@@ -256,6 +286,11 @@ impl Tracer {
 
     /// Writes down what happened to a packet.
     pub fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        match step {
+            TraceStep::Queued { leaf, before, .. } => self.note_place(leaf, before),
+            TraceStep::Fragmented(_) => self.places = ANYWHERE,
+            _ => {}
+        }
         let counter = cycles();
         let spent = counter.zip(self.last).map(|(counter, last)| counter.saturating_sub(last));
         let event = TraceEvent { mark, worker: self.worker, at: now, counter, cycles: spent, step };
@@ -298,6 +333,9 @@ mod tests {
             packet
         };
         let queue: VecDeque<Packet> = (1..=QUEUE_LIMIT as u16).map(marked).collect();
+        // They have come there in turns before.
+        (0..QUEUE_LIMIT).for_each(|_| tracer.enter());
+        tracer.looked();
         tracer.look_for(&queue);
         tracer.left(PortId(1), 1000, 500, DropReason::QueueFull, Instant::ZERO);
         let ends: Vec<(u16, bool)> = std::iter::from_fn(|| source.next_event())
@@ -308,6 +346,48 @@ mod tests {
             .chain((1501..=QUEUE_LIMIT as u16).map(|mark| (mark, false)))
             .collect();
         assert_eq!(ends, expected, "those that are left have none yet");
+    }
+
+    #[test]
+    fn packets_that_came_to_a_queue_in_this_turn_are_looked_for_where_they_were_put() {
+        let pool = Pool::new(64).unwrap();
+        let (sink, mut source) = trace(1, order(1, MOST_TRACED));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        let mut queue: VecDeque<Packet> = (0..20).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        let mut put = |tracer: &mut Tracer, place: u32, mark| {
+            queue[place as usize].trace = mark;
+            tracer.enter();
+            tracer.write(
+                mark,
+                TraceStep::Queued { port: PortId(1), leaf: None, before: place },
+                Instant::ZERO,
+            );
+        };
+        put(&mut tracer, 4, 1);
+        put(&mut tracer, 9, 2);
+        assert_eq!(tracer.places, 4..10);
+        tracer.look_for(&queue);
+        tracer.left(PortId(1), 6, 14, DropReason::QueueFull, Instant::ZERO);
+        tracer.looked();
+        // The device took six: what is left stands elsewhere now.
+        queue.drain(..6);
+        tracer.look_for(&queue);
+        tracer.left(PortId(1), 14, 0, DropReason::QueueFull, Instant::ZERO);
+        tracer.looked();
+        assert_eq!((tracer.has_live(), &tracer.places), (false, &NOWHERE));
+        let ends: Vec<u16> = std::iter::from_fn(|| source.next_event())
+            .filter(|event| matches!(event.step, TraceStep::End(TraceEnd::Sent(..))))
+            .map(|event| event.mark)
+            .collect();
+        assert_eq!(ends, [1, 2]);
+        for step in [
+            TraceStep::Queued { port: PortId(1), leaf: Some(QueueId(3)), before: 7 },
+            TraceStep::Fragmented(2),
+        ] {
+            tracer.looked();
+            tracer.write(3, step, Instant::ZERO);
+            assert_eq!(tracer.places, ANYWHERE, "a scheduler or the fragments' number says where");
+        }
     }
 
     #[test]

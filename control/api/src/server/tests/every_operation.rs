@@ -173,3 +173,57 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
     }
     server.control.shutdown().await.unwrap();
 }
+
+/// All lines of the audit log.
+async fn lines(server: &Server<Router>) -> Vec<Value> {
+    let (_, lines) = server.ask("GET", "/audit?last=10000", "").await;
+    lines.as_array().cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn every_change_stands_in_the_audit_log_once_with_what_came_of_it_and_the_revision_that_it_led_to() {
+    let server = server().await;
+    let mut led = Vec::new();
+    for change in CHANGES.iter().chain(OTHERS) {
+        let before = lines(&server).await.len();
+        let (status, answer) = ask(&server, change).await;
+        let noted = lines(&server).await.split_off(before);
+        let (method, whole) = change.0.split_once(' ').unwrap();
+        if ["/lookup", "/configuration/diff", "/configuration/save"].contains(&whole) {
+            assert_eq!(noted, Vec::<Value>::new(), "{change:?} changes nothing");
+            continue;
+        }
+        let [line] = &noted[..] else { panic!("{change:?}: {noted:?}") };
+        let outcome = if status.is_success() { "done" } else { "refused" };
+        assert_eq!(
+            (&line["status"], &line["outcome"]),
+            (&json!(status.as_u16()), &json!(outcome)),
+            "{change:?}"
+        );
+        assert!(line["operation"].as_str().unwrap().starts_with(&format!("{method} ")), "{line}");
+        let makes_one = status.is_success() && (whole.starts_with("/configuration") || whole == "/revisions");
+        let told = [&answer["revision"], &answer["number"]].into_iter().find(|number| number.is_u64());
+        let revision = told.filter(|_| makes_one).unwrap_or(&Value::Null);
+        assert_eq!(line["revision"], *revision, "{change:?}: {answer}");
+        led.extend(revision.as_u64().map(|_| change.0));
+    }
+    assert_eq!(led, ["POST /configuration", "POST /revisions", "POST /configuration/rollback"]);
+    server.control.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_the_revision_that_is_confirmed_or_gone_back_to() {
+    let server = server().await;
+    let text = CONFIG.replace("dport 25", "dport 26");
+    let order = |confirm| json!({"text": text, "confirm": confirm}).to_string();
+    let last = async || lines(&server).await.pop().unwrap();
+    assert_eq!(server.ask("POST", "/configuration", order(Some(3600))).await.0, StatusCode::OK);
+    let waiting = last().await["revision"].clone();
+    assert_eq!(server.ask("POST", "/configuration/rollback", "{}").await.0, StatusCode::OK);
+    assert_ne!(last().await["revision"], waiting, "what ran before runs");
+    assert_eq!(server.ask("POST", "/configuration", order(Some(3600))).await.0, StatusCode::OK);
+    let waiting = last().await["revision"].clone();
+    assert_eq!(server.ask("POST", "/configuration/confirm", "").await.0, StatusCode::OK);
+    assert_eq!(last().await["revision"], waiting);
+    server.control.shutdown().await.unwrap();
+}
