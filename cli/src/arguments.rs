@@ -5,6 +5,8 @@ mod configuration;
 mod connection;
 mod gate;
 mod instance;
+#[cfg(test)]
+mod names;
 mod place;
 mod plugin;
 mod run;
@@ -26,7 +28,7 @@ pub use connection::Connection;
 pub use gate::{Bind, Gate, GateAction, Unbind};
 pub use instance::{Control, Instance, InstanceAction};
 pub use place::{Place, PlaceAction};
-pub use plugin::{PluginAction, PluginArguments, PluginTest};
+pub use plugin::{PluginAction, PluginArguments, PluginTest, PluginUpgrade};
 pub use run::{Check, Doctor, Driver, Mode, OnDeath, Run};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
@@ -39,6 +41,9 @@ pub use traffic::{
 /// Where clients find the daemon unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 
+/// What help calls the options that all commands have.
+const COMMON: &str = "Common options";
+
 /// A software router that is programmed while it forwards: bind plugins to flows, keep every promise.
 #[derive(Debug, Parser)]
 #[command(name = "millrace", version, max_term_width = 110, propagate_version = true)]
@@ -47,7 +52,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub connection: Connection,
     /// Print JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub json: bool,
     /// What to do.
     #[command(subcommand)]
@@ -89,7 +94,7 @@ pub enum Command {
     Check(Check),
     /// Make of what runs what a file says: all of it, or nothing.
     #[command(
-        after_help = "Only what differs is changed, and other flows lose no packet. When a step can't be made, those before it are undone.\n\nExample:\n  millrace apply router.toml --comment 'new branch office'\n  millrace apply router.toml --confirm 60s && millrace confirm"
+        after_help = "Only what differs is changed, and other flows lose no packet. When a step can't be made, those before it are undone.\n\nExample:\n  millrace apply router.toml --comment 'new branch office'\n  millrace apply router.toml --confirm 60s && millrace confirm\n  millrace apply router.toml --if-revision 12"
     )]
     Apply(Apply),
     /// Say what a file would change, in the words of the commands; exit with 1 where that is something, with 2 where it can't be told.
@@ -164,9 +169,10 @@ pub enum Command {
     )]
     Scheduler(Scheduler),
     /// Show queues of ports and of flows, and change them.
+    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue set wan voice threshold=32768")]
     Queue(Queue),
     /// List, show and forget the flows that the router knows.
-    #[command(after_help = "Example:\n  millrace flow list --by rate --limit 10")]
+    #[command(after_help = "Example:\n  millrace flow list --order rate --limit 10")]
     Flow(Flow),
     /// Say at which level flows are treated: in the driver, or at a worker; show where each is, and why.
     #[command(
@@ -244,6 +250,11 @@ Example:
     /// Print counters and gauges for Prometheus, as OpenMetrics text.
     #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
     Metrics,
+    /// Print the tag of a resource, which stays while nobody changes it: for --if-match.
+    #[command(
+        after_help = "Resources that have one: router, configuration, instances/NAME, gates/NAME, filters/ID, plugins/NAME, schedulers/PORT, queues/PORT/QUEUE.\n\nExample:\n  millrace tag instances/web\n  millrace instance set web ports=80 --if-match \"$(millrace tag instances/web)\""
+    )]
+    Tag(Tag),
     /// Set all counters to zero.
     #[command(after_help = "Example:\n  millrace clear")]
     Clear,
@@ -273,6 +284,13 @@ Example:
     /// Compile a plugin: the router starts itself so.
     #[command(hide = true)]
     CompilePlugin(CompilePlugin),
+}
+
+/// Arguments of `tag`.
+#[derive(Debug, Args)]
+pub struct Tag {
+    /// The resource, as `show interface` lists them.
+    pub resource: String,
 }
 
 /// Arguments of `shell`.

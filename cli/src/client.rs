@@ -39,6 +39,16 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
     if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
 
+/// What is sent: settings have underscores there, where commands and files have hyphens.
+fn in_json(body: &Value) -> Value {
+    match body {
+        Value::Object(keys) => {
+            keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// What most resources are.
 const JSON: &str = "application/json";
 
@@ -72,6 +82,8 @@ pub struct Client {
     place: Place,
     /// How long it waits for a daemon that is starting.
     patience: Duration,
+    /// The tag that what is changed has to have.
+    if_match: Option<String>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -87,7 +99,7 @@ impl Client {
         };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        Ok(Self { place, patience: PATIENCE, runtime })
+        Ok(Self { place, patience: PATIENCE, if_match: connection.if_match.clone(), runtime })
     }
 
     /// A client that waits for no daemon that isn't there.
@@ -109,6 +121,18 @@ impl Client {
     /// Why it could not be read, as the daemon says.
     pub fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::GET, path, None)
+    }
+
+    /// The tag of a resource, in quotation marks, if it has one.
+    ///
+    /// # Errors
+    /// Why it could not be read, as the daemon says.
+    pub fn tag(&self, path: &str) -> Result<Option<String>, Failure> {
+        self.runtime.block_on(async {
+            let response = self.request(Method::GET, path, None, JSON).await?;
+            let tag = response.headers().get("etag").and_then(|tag| tag.to_str().ok());
+            Ok(tag.map(str::to_owned))
+        })
     }
 
     /// Sends `body` to a resource; returns the answer, `null` if it is empty.
@@ -191,8 +215,12 @@ impl Client {
             .await
             .map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
-        let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(in_json(body).to_string()));
+        let condition = self.if_match.as_ref().filter(|_| method != Method::GET);
         let mut request = Request::builder().method(method).uri(path);
+        if let Some(tag) = condition {
+            request = request.header("if-match", tag);
+        }
         if let Place::Elsewhere(remote) = &self.place {
             request = request.header("authorization", remote.authorization());
         }
@@ -211,15 +239,12 @@ impl Client {
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let detail =
-            problem["detail"].as_str().map_or_else(|| format!("the router answers {status}"), str::to_owned);
-        let entry = |error: &Value| {
-            let number = usize::try_from(error["entry"].as_u64()?).ok()?;
-            Some((number, error["detail"].as_str()?.to_owned()))
-        };
-        let entries = rows(&problem["errors"]).iter().filter_map(entry).collect();
+        let detail = problem["detail"]
+            .as_str()
+            .map_or_else(|| format!("the router answers {status}"), millrace_config::in_file);
+        let errors = rows(&problem["errors"]).to_vec();
         let wrong = problem["wrong"].as_u64().unwrap_or_default() as usize;
-        Err(Failure { wrong, entries, ..Failure::new(detail) })
+        Err(Failure { wrong, errors, ..Failure::new(detail) })
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, Failure> {

@@ -32,7 +32,7 @@ const PORTS: Names = named("/ports", "/name", "/device");
 const INSTANCES: Names = named("/instances", "/name", "/plugin");
 const GATES: Names = named("/gates", "/name", "/position");
 const PLUGINS: Names = named("/plugins", "/name", "/version");
-const FILTERS: Names = named("/filters", "/id", "/filter");
+const FILTERS: Names = named("/filters", "/id", "/match");
 const QUEUES: Names = named("/queues", "/name", "/port");
 const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "/kind") };
 const TOKENS: Names = named("/tokens", "/name", "/role");
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(values(&["sched"]), ["scheduler"]);
         assert!(values(&["filter", ""]).contains(&"explain".to_owned()));
         assert!(values(&["trace", "--"]).contains(&"--every".to_owned()));
-        assert!(values(&["flow", "list", "--by", ""]).contains(&"rate".to_owned()));
+        assert!(values(&["flow", "list", "--order", ""]).contains(&"rate".to_owned()));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             names.of(&answer).iter().map(|one| one.get_value().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(names(PORTS, json!([{"name": "lan", "device": "eth1"}, {"name": "wan"}])), ["lan", "wan"]);
-        assert_eq!(names(FILTERS, json!([{"id": 7, "filter": "proto udp"}])), ["7"]);
+        assert_eq!(names(FILTERS, json!([{"id": 7, "match": "proto udp"}])), ["7"]);
         assert_eq!(
             names(NODES, json!([{"port": "wan", "nodes": [{"name": "voice"}, {"name": "rest"}]}])),
             ["voice", "rest"]

@@ -2,7 +2,7 @@
 //!
 //! The one binary: the daemon (`run`), its client (all commands that speak to a running router), and what works
 //! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage. Why it failed
-//! stands on standard error: one line, with `--json` one of JSON.
+//! stands on standard error: one line, or one for each thing that is wrong with a file; with `--json` one of JSON.
 
 mod arguments;
 mod client;
@@ -37,7 +37,7 @@ fn fail(failure: &Failure, json: bool) -> ExitCode {
     if json {
         eprintln!("{}", failure.json());
     } else {
-        eprintln!("millrace: {}", failure.message);
+        failure.message.lines().for_each(|line| eprintln!("millrace: {line}"));
     }
     ExitCode::from(failure.code)
 }

@@ -2,35 +2,36 @@
 
 use std::io::IsTerminal as _;
 
+use millrace_config::{ConfigError, ConfigErrors, Place};
+use millrace_controller::ControlError;
 use serde_json::{Value, json};
 
 /// Why a command failed: what to say, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// One line: what, where, what would be right.
+    /// What, where, what would be right: a line, or one for each thing that is wrong with a configuration.
     pub message: String,
     /// 1 failed, 2 wrong usage.
     pub code: u8,
-    /// How many entries of a list are wrong that was sent.
+    /// How many entries are wrong of a list that was sent, or things in a configuration.
     pub wrong: usize,
-    /// The first of them: their numbers, from 0, and what is wrong.
-    pub entries: Vec<(usize, String)>,
+    /// The first of them: `detail` is what is wrong, beside where, `entry` from 0, or `file`, `line` and `column`.
+    pub errors: Vec<Value>,
 }
 
 impl Failure {
     /// A failure.
     pub fn new(message: impl ToString) -> Self {
-        Self { message: message.to_string(), code: 1, wrong: 0, entries: Vec::new() }
+        Self { message: message.to_string(), code: 1, wrong: 0, errors: Vec::new() }
     }
 
-    /// The failure as programs read it: `{error, code}`, and for a list that was refused `wrong`, how many of its entries are,
-    /// and `errors`, the first of them.
+    /// The failure as programs read it: `{error, code}`, and where several things are wrong `wrong`, how many, and `errors`, the
+    /// first of them.
     pub fn json(&self) -> Value {
         let mut value = json!({"error": self.message, "code": self.code});
         if self.wrong > 0 {
-            let entry = |(entry, detail): &(usize, String)| json!({"entry": entry, "detail": detail});
             value["wrong"] = self.wrong.into();
-            value["errors"] = self.entries.iter().map(entry).collect();
+            value["errors"] = self.errors.clone().into();
         }
         value
     }
@@ -38,6 +39,26 @@ impl Failure {
     /// A wrong usage.
     pub fn usage(message: impl ToString) -> Self {
         Self { code: 2, ..Self::new(message) }
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(wrong: ConfigErrors) -> Self {
+        let error = |ConfigError { place: Place { origin, line, column }, problem }: &ConfigError| {
+            let place = (*line > 0).then_some((line, column)).unzip();
+            json!({"file": origin, "line": place.0, "column": place.1, "detail": problem})
+        };
+        let errors = wrong.errors().iter().map(error).collect();
+        Self { wrong: wrong.wrong(), errors, ..Self::new(wrong) }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Config(wrong) => wrong.into(),
+            other => Self::new(other),
+        }
     }
 }
 
@@ -156,9 +177,22 @@ mod tests {
     #[test]
     fn failures_are_json_for_programs() {
         assert_eq!(Failure::new("no").json(), json!({"error": "no", "code": 1}));
-        let list = Failure { wrong: 3, entries: vec![(7, "twice".to_owned())], ..Failure::usage("no") };
         let errors = json!([{"entry": 7, "detail": "twice"}]);
+        let told = errors.as_array().cloned().unwrap_or_default();
+        let list = Failure { wrong: 3, errors: told, ..Failure::usage("no") };
         assert_eq!(list.json(), json!({"error": "no", "code": 2, "wrong": 3, "errors": errors}));
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_file_is_a_list_for_programs() {
+        let wrong = millrace_config::Config::parse("[router]\nworkers = 0\nframes = 1\n", "f").unwrap_err();
+        let json = Failure::from(wrong).json();
+        assert_eq!(
+            (&json["wrong"], &json["errors"][0]["line"], &json["errors"][1]["line"]),
+            (&json!(2), &json!(2), &json!(3))
+        );
+        assert_eq!((&json["errors"][1]["file"], &json["errors"][1]["column"]), (&json!("f"), &json!(10)));
+        assert!(json["error"].as_str().unwrap().starts_with("f:2:11: router.workers = 0"), "{json}");
     }
 
     #[test]

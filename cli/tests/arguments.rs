@@ -184,7 +184,7 @@ fn wrong_usage_is_exit_code_2() {
         &["route", "add", "via", "10.2.0.2"],
         &["route", "add", "10.9.0.0/16", "metric", "5"],
         &["route", "lookup"],
-        &["flow", "list", "--by", "size"],
+        &["flow", "list", "--order", "size"],
         &["flow", "show"],
         &["control", "s1", "read", "no-equals-sign"],
         &["capture", "lan"],

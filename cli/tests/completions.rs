@@ -41,7 +41,7 @@ fn bash_completes_commands_options_and_values() {
         let found = |words: &[&str]| found(&script, function, words);
         assert_eq!(found(&["sched"]), ["scheduler"], "{arguments:?}");
         assert_eq!(found(&["trace", "--ev"]), ["--every"], "{arguments:?}");
-        assert_eq!(found(&["flow", "list", "--by", "ra"]), ["rate"], "{arguments:?}");
+        assert_eq!(found(&["flow", "list", "--order", "ra"]), ["rate"], "{arguments:?}");
         let below = found(&["filter", ""]);
         let all = ["add", "remove", "list", "explain", "check"];
         assert!(all.iter().all(|one| below.iter().any(|found| found == one)), "{arguments:?}: {below:?}");

@@ -13,6 +13,9 @@ pub struct Apply {
     /// Go back by itself after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub confirm: Option<Duration>,
+    /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
+    #[arg(long, value_name = "NUMBER")]
+    pub if_revision: Option<u64>,
     /// Why, for the history.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
@@ -55,6 +58,9 @@ pub struct Rollback {
     /// Return after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub confirm: Option<Duration>,
+    /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
+    #[arg(long, value_name = "NUMBER")]
+    pub if_revision: Option<u64>,
     /// Why, for the history.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,

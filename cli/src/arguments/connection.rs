@@ -6,26 +6,29 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches as _};
 
-use super::DEFAULT_SOCKET;
+use super::{COMMON, DEFAULT_SOCKET};
 
 /// Which router is asked, and how.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
     /// The daemon's Unix socket.
-    #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH")]
+    #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH", help_heading = COMMON)]
     pub socket: PathBuf,
     /// A router elsewhere, instead of the socket: https://HOST:PORT.
-    #[arg(long, global = true, env = "MILLRACE_SERVER", value_name = "URL", hide_env_values = true)]
+    #[arg(long, global = true, env = "MILLRACE_SERVER", value_name = "URL", hide_env_values = true, help_heading = COMMON)]
     pub server: Option<String>,
     /// The file with the token for --server; a token itself may stand in MILLRACE_TOKEN.
-    #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true)]
+    #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub token_file: Option<PathBuf>,
     /// The file with certificates, in PEM, that the router's has to come from; without it, those that this machine trusts.
-    #[arg(long, global = true, env = "MILLRACE_CA", value_name = "FILE", hide_env_values = true)]
+    #[arg(long, global = true, env = "MILLRACE_CA", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub ca: Option<PathBuf>,
     /// The SHA-256 fingerprint of the router's certificate, which then may be anyone's, as `show status` tells it.
-    #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true)]
+    #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true, help_heading = COMMON)]
     pub fingerprint: Option<String>,
+    /// Change only where what is changed still has this tag, as `millrace tag` prints it; where it has another, nothing is changed.
+    #[arg(long, global = true, value_name = "TAG", help_heading = COMMON)]
+    pub if_match: Option<String>,
 }
 
 impl Connection {
@@ -68,7 +71,7 @@ impl Connection {
 
     /// The same as arguments of a command.
     pub fn arguments(&self) -> Vec<OsString> {
-        let Self { socket, server, token_file, ca, fingerprint } = self;
+        let Self { socket, server, token_file, ca, fingerprint, if_match: _ } = self;
         let mut arguments = vec!["--socket".into(), socket.into()];
         let mut add = |option: &str, value: Option<OsString>| {
             arguments.extend(value.into_iter().flat_map(|value| [option.into(), value]));

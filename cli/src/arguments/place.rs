@@ -11,7 +11,7 @@ pub struct Place {
     pub action: Option<PlaceAction>,
     /// Which flows: a filter, or the name of an instance.
     #[arg(value_name = "FLOW|INSTANCE", required = true)]
-    pub what: Option<String>,
+    pub flow: Option<String>,
     /// Where they are to be treated.
     #[arg(required = true)]
     pub level: Option<PlaceLevel>,

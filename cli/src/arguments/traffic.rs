@@ -253,7 +253,7 @@ pub struct Flow {
 pub enum FlowAction {
     /// List the flows that matter most.
     #[command(
-        after_help = "Example:\n  millrace flow list --by rate --limit 10\n  millrace flow list 'proto udp in lan'"
+        after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'"
     )]
     List {
         /// Which flows.
@@ -261,7 +261,7 @@ pub enum FlowAction {
         flows: Flows,
         /// Which come first.
         #[arg(long, default_value = "bytes", value_name = "ORDER")]
-        by: FlowOrder,
+        order: FlowOrder,
         /// How many.
         #[arg(long, default_value_t = 20)]
         limit: usize,

@@ -16,7 +16,18 @@ use crate::output::Failure;
 pub fn read(file: &Path) -> Result<Config, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
-    Config::parse(&text, &file.display().to_string()).map_err(Failure::new)
+    Ok(Config::parse(&text, &file.display().to_string())?)
+}
+
+/// Reads a configuration file, and looks whether a router can be made of it.
+fn checked(file: &Path) -> Result<Config, Failure> {
+    let config = read(file)?;
+    millrace_controller::check(&config).map_err(|error| match error {
+        // It names the file itself.
+        ControlError::Config(wrong) => Failure::from(wrong),
+        error => Failure::new(format!("{}: {error}", file.display())),
+    })?;
+    Ok(config)
 }
 
 /// Checks a configuration, or prints the schema.
@@ -26,11 +37,10 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
-    let config = read(file)?;
-    millrace_controller::check(&config).map_err(|error| match error {
-        // It names the file itself.
-        ControlError::Config(error) => Failure::new(error),
-        error => Failure::new(format!("{}: {error}", file.display())),
+    let config = checked(file).inspect_err(|failure| {
+        if json && failure.wrong > 0 {
+            println!("{:#}", json!({"valid": false, "wrong": failure.wrong, "errors": failure.errors}));
+        }
     })?;
     let (ports, routes) = (config.port.len(), config.route.len());
     let (bindings, filters) = (config.bind.len(), config.filter.len());

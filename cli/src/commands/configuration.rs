@@ -62,6 +62,7 @@ pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> 
         "origin": origin(client, &apply.file),
         "comment": apply.comment,
         "confirm": seconds(apply.confirm),
+        "if_revision": apply.if_revision,
     });
     applied(&client.send_and_watch(Method::POST, "/configuration", &body)?, json);
     Ok(())
@@ -150,6 +151,10 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
         return Ok(());
     }
     let mut value = client.get("/revisions")?;
+    if json {
+        print(&value, COLUMNS, true);
+        return Ok(());
+    }
     let pending = client.get("/status")?["pending"].clone();
     for revision in value.as_array_mut().into_iter().flatten() {
         revision["shown"] = utc(revision["time"].as_u64().unwrap_or(0)).into();
@@ -163,18 +168,23 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
         };
         revision["shown_state"] = shown;
     }
-    if !json && rows(&value).is_empty() {
+    if rows(&value).is_empty() {
         println!("nothing was applied yet");
         return Ok(());
     }
-    print(&value, COLUMNS, json);
+    print(&value, COLUMNS, false);
     Ok(())
 }
 
 /// Goes back to a revision.
 pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
-    let Rollback { number, confirm, comment } = rollback;
-    let body = json!({"revision": number, "comment": comment, "confirm": seconds(*confirm)});
+    let Rollback { number, confirm, if_revision, comment } = rollback;
+    let body = json!({
+        "revision": number,
+        "comment": comment,
+        "confirm": seconds(*confirm),
+        "if_revision": if_revision,
+    });
     applied(&client.send_and_watch(Method::POST, "/configuration/rollback", &body)?, json);
     Ok(())
 }

@@ -14,7 +14,7 @@ const COLUMNS: &[Column] = &[
     ("id", "id"),
     ("gate", "gate"),
     ("priority", "priority"),
-    ("filter", "filter"),
+    ("match", "match"),
     ("action", "action"),
     ("packets", "packets"),
     ("bytes", "bytes"),
@@ -33,19 +33,19 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             done(&value, &format!("{} filters added", plain(&value["added"])), json);
         }
         FilterAction::Add { filter, action, gate, priority, from: None } => {
-            let body = json!({"filter": filter, "action": action, "gate": gate, "priority": priority});
+            let body = json!({"match": filter, "action": action, "gate": gate, "priority": priority});
             let value = client.send(Method::POST, "/filters", Some(&body))?;
-            let [id, gate, action, filter] = ["id", "gate", "action", "filter"].map(|key| plain(&value[key]));
+            let [id, gate, action, filter] = ["id", "gate", "action", "match"].map(|key| plain(&value[key]));
             done(&value, &format!("filter {id} added at gate {gate}: {action} for {filter}"), json);
         }
         FilterAction::Remove { which, action, gate } => {
             let body = match action {
-                Some(action) => json!({"filter": which.join(" "), "action": action, "gate": gate}),
+                Some(action) => json!({"match": which.join(" "), "action": action, "gate": gate}),
                 None => json!({"ids": ids(which)?}),
             };
             let value = client.send(Method::DELETE, "/filters", Some(&body))?;
             let line = |gone: &Value| {
-                let [id, action, filter] = ["id", "action", "filter"].map(|key| plain(&gone[key]));
+                let [id, action, filter] = ["id", "action", "match"].map(|key| plain(&gone[key]));
                 format!("filter {id} removed: {action} for {filter}")
             };
             let lines: Vec<String> = rows(&value).iter().map(line).collect();
@@ -112,13 +112,13 @@ fn entry(line: &str) -> Result<Value, String> {
         return Err(format!("{FORM}; * is all packets"));
     }
     let priority: i32 = priority;
-    Ok(json!({"filter": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
+    Ok(json!({"match": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
 }
 
 /// A filter as a line that [`entry`] reads.
 fn line(filter: &Value) -> String {
     let [matches, action, gate, priority] =
-        ["filter", "action", "gate", "priority"].map(|key| plain(&filter[key]));
+        ["match", "action", "gate", "priority"].map(|key| plain(&filter[key]));
     format!("{matches} action {action} gate {gate} priority {priority}")
 }
 
@@ -135,7 +135,7 @@ fn explain(value: &Value, json: bool) {
         for candidate in rows(&gate["candidates"]) {
             let mark = if candidate["chosen"] == true { "*" } else { " " };
             let [id, filter, action, priority, outcome] =
-                ["id", "filter", "action", "priority", "outcome"].map(|key| plain(&candidate[key]));
+                ["id", "match", "action", "priority", "outcome"].map(|key| plain(&candidate[key]));
             println!("{mark} {id:>4}  {action} for {filter}, priority {priority}: {outcome}");
         }
         if gate["left_out"] != 0 {
@@ -146,8 +146,7 @@ fn explain(value: &Value, json: bool) {
 
 /// A filter as the findings of `check` speak of it.
 fn named(filter: &Value) -> String {
-    let [id, filter, action, priority] =
-        ["id", "filter", "action", "priority"].map(|key| plain(&filter[key]));
+    let [id, filter, action, priority] = ["id", "match", "action", "priority"].map(|key| plain(&filter[key]));
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
@@ -220,7 +219,7 @@ mod tests {
             ("proto tcp dport 25", "port wan via 10.2.0.77", "firewall", -5),
             ("src 10.1.0.0/16", "instance gate", "monitor", 7),
         ] {
-            let entry_of = json!({"filter": filter, "action": action, "gate": gate, "priority": priority});
+            let entry_of = json!({"match": filter, "action": action, "gate": gate, "priority": priority});
             assert_eq!(entry(&line(&entry_of)).unwrap(), entry_of);
         }
         let short = entry("proto udp action copy-to probe").unwrap();
@@ -232,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_comes_before_a_filter_is_one_other_or_several() {
-        let one = |id: u64| json!({"id": id, "filter": "proto udp", "action": "drop", "priority": 2});
+        let one = |id: u64| json!({"id": id, "match": "proto udp", "action": "drop", "priority": 2});
         let named = |id| format!("filter {id} (drop for proto udp, priority 2)");
         assert_eq!(before(&[one(7)]), format!("{} comes before it", named(7)));
         let several = before(&[one(7), one(8)]);

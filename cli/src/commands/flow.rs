@@ -14,9 +14,9 @@ const SHOWN: usize = 100;
 /// Lists, shows and forgets flows.
 pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Failure> {
     match action {
-        FlowAction::List { flows, by, limit } => {
-            let value = ask(client, flows.filter(), *by, *limit)?;
-            list(&value, *by, json);
+        FlowAction::List { flows, order, limit } => {
+            let value = ask(client, flows.filter(), *order, *limit)?;
+            list(&value, *order, json);
         }
         FlowAction::Show { flows } => {
             let flow = flows.filter().ok_or_else(|| {
@@ -44,8 +44,8 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn ask(client: &Client, filter: Option<&str>, by: FlowOrder, limit: usize) -> Result<Value, Failure> {
-    client.get(&path(filter, &format!("order={}&limit={limit}", by.name())))
+fn ask(client: &Client, filter: Option<&str>, order: FlowOrder, limit: usize) -> Result<Value, Failure> {
+    client.get(&path(filter, &format!("order={}&limit={limit}", order.name())))
 }
 
 fn path(filter: Option<&str>, more: &str) -> String {
@@ -53,13 +53,13 @@ fn path(filter: Option<&str>, more: &str) -> String {
     format!("/flows?{filter}{more}").trim_end_matches(['&', '?']).to_owned()
 }
 
-fn list(value: &Value, by: FlowOrder, json: bool) {
+fn list(value: &Value, order: FlowOrder, json: bool) {
     if json {
         println!("{value:#}");
         return;
     }
     let mut columns: Vec<Column> = vec![("flow", "flow"), ("packets", "packets"), ("bytes", "bytes")];
-    if matches!(by, FlowOrder::Rate) {
+    if matches!(order, FlowOrder::Rate) {
         columns.extend([("packets/s", "packet_rate"), ("bits/s", "bit_rate")]);
     }
     columns.extend([

@@ -71,8 +71,11 @@ impl Lines {
             if failure.wrong == 0 {
                 return failure;
             }
-            let at = |(entry, problem): &(usize, String)| Some((*lines.lines.get(*entry)?, problem.clone()));
-            let wrong: Vec<_> = failure.entries.iter().filter_map(at).collect();
+            let at = |error: &Value| {
+                let entry = usize::try_from(error["entry"].as_u64()?).ok()?;
+                Some((*lines.lines.get(entry)?, error["detail"].as_str()?.to_owned()))
+            };
+            let wrong: Vec<_> = failure.errors.iter().filter_map(at).collect();
             lines.refused(&wrong, failure.wrong, json)
         })
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod capture;
 mod check;
+mod columns;
 mod configuration;
 mod doctor;
 mod drops;
@@ -24,6 +25,7 @@ mod router;
 mod run;
 mod scheduler;
 mod shell;
+mod tag;
 mod token;
 mod top;
 mod trace;
@@ -81,6 +83,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
         Command::Token(asked) => token::token(&remote()?, &asked.action, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
+        Command::Tag(tag) => tag::tag(&remote()?, &tag.resource, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
         Command::Shell(shell) => return shell::shell(&shell, &arguments.connection, json),
         Command::Completions(asked) => manual::completions(&asked)?,

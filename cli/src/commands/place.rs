@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows, table};
 
 const PLACEMENTS: &[Column] = &[
-    ("flows", "what"),
+    ("flows", "flow"),
     ("wanted", "level"),
     ("in the driver", "driver"),
     ("at a worker", "worker"),
@@ -25,7 +25,7 @@ const FLOWS: &[Column] = &[
 
 /// Places flows, and shows where they are.
 pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {
-    match (&place.action, &place.what, place.level) {
+    match (&place.action, &place.flow, place.level) {
         (Some(PlaceAction::Show { flow, limit }), ..) => {
             let filter =
                 flow.as_deref().map_or_else(String::new, |flow| format!("filter={}&", segment(flow)));
@@ -36,8 +36,8 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
                 print!("{}", table(rows(&value["flows"]), FLOWS));
             }
         }
-        (None, Some(what), Some(level)) => {
-            let body = json!({"what": what, "level": level.name()});
+        (None, Some(flow), Some(level)) => {
+            let body = json!({"flow": flow, "level": level.name()});
             let value = client.send(Method::PUT, "/placements", Some(&body))?;
             done(&value, &placed(&value), json);
         }
@@ -55,13 +55,13 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
 
 /// What was placed, in a line.
 fn placed(value: &Value) -> String {
-    let [what, level] = ["what", "level"].map(|key| plain(&value[key]));
+    let [flow, level] = ["flow", "level"].map(|key| plain(&value[key]));
     let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
     let why = match value["why_worker"].as_object() {
         Some(why) if !why.is_empty() => format!(" ({})", plain(&value["why_worker"])),
         _ => String::new(),
     };
-    format!("{what}: {level}; now {driver} in the driver, {worker} at a worker{why}")
+    format!("{flow}: {level}; now {driver} in the driver, {worker} at a worker{why}")
 }
 
 /// All placements, and where flows are.
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_was_placed_is_said_in_a_line() {
-        let value = json!({"what": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"it was placed there": 2}});
+        let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"it was placed there": 2}});
         let line = "dport 9: worker; now 0 in the driver, 2 at a worker (it was placed there 2)";
         assert_eq!(placed(&value), line);
     }

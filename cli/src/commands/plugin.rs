@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::inspect::inspect;
 use super::remote::{done, segment, show};
 use super::workbench;
-use crate::arguments::{Noun, PluginAction};
+use crate::arguments::{Noun, PluginAction, PluginUpgrade};
 use crate::client::Client;
 use crate::output::{Failure, plain, rows};
 
@@ -31,19 +31,7 @@ pub fn plugin(
             );
             done(&json!({"name": name, "folder": folder, "files": files}), &text, json);
         }
-        PluginAction::Build { dir, home } => {
-            let mut tell = |progress: Progress<'_>| match progress {
-                Progress::Step(line) => eprintln!("{line}"),
-                Progress::Output(line) => eprintln!("  {line}"),
-            };
-            let built = millrace_kit::build(dir, *home, &mut tell).map_err(Failure::new)?;
-            Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
-                let file = built.file.display();
-                Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
-            })?;
-            let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
-            done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
-        }
+        PluginAction::Build { dir, home } => build(dir, *home, json)?,
         PluginAction::Inspect { what, public_key } => inspect(remote, what, public_key, json)?,
         PluginAction::Manual { name } => {
             let page = millrace_controller::manual_page(name).map_err(Failure::new)?;
@@ -51,46 +39,18 @@ pub fn plugin(
         }
         PluginAction::Test(test) => workbench::test(test, json)?,
         PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
-        PluginAction::Keygen { out } => {
-            let made = millrace_repository::generate(out).map_err(Failure::new)?;
-            let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
-            let text = format!(
-                "{secret} is the secret key {}: keep it to yourself\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
-                key.id()
-            );
-            let value = json!({"secret": made.secret, "public": made.public, "key": key.to_string(), "id": key.id().to_string()});
-            done(&value, &text, json);
-        }
-        PluginAction::Sign { file, key } => {
-            let signed = millrace_repository::sign_file(file, key).map_err(Failure::new)?;
-            let (beside, id) = (signed.signature.display(), signed.key.id());
-            let text = format!("{beside} is written, with the key {id}, for: {}", signed.claims);
-            let value = json!({"signature": signed.signature, "id": id.to_string(), "claims": signed.claims.to_string()});
-            done(&value, &text, json);
-        }
+        PluginAction::Keygen { out } => keygen(out, json)?,
+        PluginAction::Sign { file, key } => sign(file, key, json)?,
         PluginAction::Load { file, allow_downgrade } => {
             let path = file.canonicalize();
             let path = path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            let body = json!({"path": path, "allow_downgrade": allow_downgrade});
+            let body = json!({"file": path, "allow_downgrade": allow_downgrade});
             let value = remote()?.send(Method::POST, "/plugins", Some(&body))?;
             let [name, version, signature, home] =
                 ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
             done(&value, &format!("plugin {name} {version} is loaded, {signature}; {home}"), json);
         }
-        PluginAction::Upgrade(upgrade) => {
-            let path = upgrade.file.canonicalize();
-            let path = path.map_err(|error| Failure::new(format!("{}: {error}", upgrade.file.display())))?;
-            let body = json!({
-                "path": path,
-                "shadow": upgrade.shadow,
-                "accept_differences": upgrade.accept_differences,
-                "without_state": upgrade.without_state,
-                "allow_downgrade": upgrade.allow_downgrade,
-            });
-            let place = format!("/plugins/{}", segment(&upgrade.name));
-            let value = remote()?.send(Method::PUT, &place, Some(&body))?;
-            done(&value, &upgraded(&value), json);
-        }
+        PluginAction::Upgrade(upgrade) => upgrade_by(&remote()?, upgrade, json)?,
         PluginAction::Rollback { name } => {
             let place = format!("/plugins/{}/rollback", segment(name));
             let value = remote()?.send(Method::POST, &place, None)?;
@@ -102,6 +62,63 @@ pub fn plugin(
         }
         PluginAction::List => show(&remote()?, Noun::Plugins, json)?,
     }
+    Ok(())
+}
+
+/// Builds a plugin.
+fn build(dir: &Path, home: millrace_kit::Home, json: bool) -> Result<(), Failure> {
+    let mut tell = |progress: Progress<'_>| match progress {
+        Progress::Step(line) => eprintln!("{line}"),
+        Progress::Output(line) => eprintln!("  {line}"),
+    };
+    let built = millrace_kit::build(dir, home, &mut tell).map_err(Failure::new)?;
+    Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
+        let file = built.file.display();
+        Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
+    })?;
+    let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
+    done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
+    Ok(())
+}
+
+/// Makes a pair of keys.
+fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
+    let made = millrace_repository::generate(out).map_err(Failure::new)?;
+    let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
+    let text = format!(
+        "{secret} is the secret key {}: keep it to yourself\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
+        key.id()
+    );
+    let value = json!({"secret": made.secret, "public": made.public, "key": key.to_string(), "id": key.id().to_string()});
+    done(&value, &text, json);
+    Ok(())
+}
+
+/// Signs a plugin.
+fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
+    let signed = millrace_repository::sign_file(file, key).map_err(Failure::new)?;
+    let (beside, id) = (signed.signature.display(), signed.key.id());
+    let text = format!("{beside} is written, with the key {id}, for: {}", signed.claims);
+    let value =
+        json!({"signature": signed.signature, "id": id.to_string(), "claims": signed.claims.to_string()});
+    done(&value, &text, json);
+    Ok(())
+}
+
+/// Puts another version in the place of a plugin.
+fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
+    let path = upgrade.file.canonicalize();
+    let path = path.map_err(|error| Failure::new(format!("{}: {error}", upgrade.file.display())))?;
+    let body = json!({
+        "file": path,
+        "shadow": upgrade.shadow,
+        "accept_differences": upgrade.accept_differences,
+        "without_state": upgrade.without_state,
+        "allow_downgrade": upgrade.allow_downgrade,
+    });
+    let place = format!("/plugins/{}", segment(&upgrade.name));
+    let value = client.send(Method::PUT, &place, Some(&body))?;
+    done(&value, &upgraded(&value), json);
     Ok(())
 }
 

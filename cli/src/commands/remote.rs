@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::Client;
+use crate::commands::columns::columns;
 use crate::commands::hardware;
 use crate::output::{Column, Failure, lines, plain, rows, table};
 
@@ -57,6 +58,14 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     print(value, columns(noun), json);
 }
 
+/// Settings as a file and commands write them: with hyphens where JSON has underscores.
+pub(super) fn as_in_file(settings: Value) -> Value {
+    match settings {
+        Value::Object(keys) => keys.into_iter().map(|(key, value)| (key.replace('_', "-"), value)).collect(),
+        other => other,
+    }
+}
+
 /// Bindings of a row that are shown; of others only how many there are.
 const MOST_BINDINGS: usize = 3;
 
@@ -70,92 +79,6 @@ fn name_bindings(row: &mut Value, what: &str) {
         lines.push(format!("and {} more", bindings.len() - MOST_BINDINGS).into());
     }
     *bindings = lines;
-}
-
-/// The columns of a noun's table; none where its object is shown line by line.
-pub fn columns(noun: Noun) -> &'static [Column] {
-    match noun {
-        Noun::Ports => &[
-            ("port", "name"),
-            ("device", "device"),
-            ("driver", "driver"),
-            ("mode", "mode"),
-            ("state", "state"),
-            ("mtu", "mtu"),
-            ("rx", "rx_packets"),
-            ("tx", "tx_packets"),
-            ("rx/s", "rx_rate"),
-            ("tx/s", "tx_rate"),
-            ("rx b/s", "rx_bits"),
-            ("tx b/s", "tx_bits"),
-            ("by driver", "driver_packets"),
-            ("to host", "to_host"),
-            ("drops", "drops"),
-        ],
-        Noun::Routes => &[
-            ("to", "to"),
-            ("kind", "kind"),
-            ("next hops", "next_hops"),
-            ("source", "source"),
-            ("protocol", "protocol"),
-            ("queued", "queued_packets"),
-            ("sent", "sent_packets"),
-            ("sent bytes", "sent_bytes"),
-            ("lost", "lost_packets"),
-            ("waiting", "waiting_packets"),
-        ],
-        Noun::Neighbours => &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")],
-        Noun::Instances => &[
-            ("instance", "name"),
-            ("plugin", "plugin"),
-            ("settings", "settings"),
-            ("health", "health"),
-            ("last fault", "last_fault"),
-            ("counters", "counters"),
-            ("bindings", "bindings"),
-        ],
-        Noun::Gates => &[
-            ("gate", "name"),
-            ("position", "position"),
-            ("table", "table"),
-            ("why another", "moved"),
-            ("bytes", "memory"),
-            ("links", "links"),
-            ("bindings", "bindings"),
-        ],
-        Noun::Plugins => &[
-            ("plugin", "name"),
-            ("version", "version"),
-            ("signature", "signature"),
-            ("positions", "positions"),
-            ("summary", "summary"),
-        ],
-        Noun::Quarantine => &[
-            ("instance", "instance"),
-            ("plugin", "plugin"),
-            ("since", "since"),
-            ("here", "is_here"),
-            ("why", "why"),
-        ],
-        Noun::Drops => &[
-            ("packets", "packets"),
-            ("per second", "rate"),
-            ("reason", "reason"),
-            ("meaning", "meaning"),
-            ("ports", "ports"),
-        ],
-        Noun::Bindings => &[
-            ("id", "id"),
-            ("gate", "gate"),
-            ("filter", "filter"),
-            ("action", "action"),
-            ("priority", "priority"),
-            ("packets", "packets"),
-            ("drops", "drops"),
-        ],
-        Noun::Interface => &[("path", "path"), ("methods", "methods"), ("summary", "summary")],
-        Noun::Hardware | Noun::Summary | Noun::Status | Noun::Configuration | Noun::Openapi => &[],
-    }
 }
 
 /// Prints the metrics.

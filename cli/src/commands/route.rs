@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::columns::columns;
 use super::lists::Lines;
-use super::remote::{columns, done, print, segment};
+use super::remote::{done, print, segment};
 use super::watch;
 use crate::arguments::{Noun, RouteAction};
 use crate::client::Client;

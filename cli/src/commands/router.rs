@@ -3,7 +3,8 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::remote::{changes, columns, done, print};
+use super::columns::columns;
+use super::remote::{as_in_file, changes, done, print};
 use crate::arguments::{NeighbourAction, Noun, RouterAction};
 use crate::client::Client;
 use crate::output::{Failure, plain};
@@ -11,7 +12,10 @@ use crate::output::{Failure, plain};
 /// Shows and changes what holds for the whole router.
 pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), Failure> {
     match action {
-        RouterAction::Show => print(&client.get("/router")?, &[], json),
+        RouterAction::Show => {
+            let settings = client.get("/router")?;
+            print(&if json { settings } else { as_in_file(settings) }, &[], json);
+        }
         RouterAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);
             let value = client.send(Method::PATCH, "/router", Some(&body))?;

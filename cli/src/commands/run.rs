@@ -60,7 +60,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
 }
 
 async fn dry_run(config: &Config, json: bool) -> Result<(), Failure> {
-    let plan = millrace_controller::plan(config).await.map_err(Failure::new)?;
+    let plan = millrace_controller::plan(config).await.map_err(Failure::from)?;
     if json {
         println!("{:#}", serde_json::to_value(&plan).map_err(Failure::new)?);
     } else {
@@ -114,7 +114,7 @@ async fn daemon(
     let local = Listener::bind(socket).map_err(Failure::new)?;
     let entrances = entrances(local, &config, &options.overrides)?;
     let router = tokio::select! {
-        started = millrace_controller::start(config, options) => started.map_err(Failure::new)?,
+        started = millrace_controller::start(config, options) => started.map_err(Failure::from)?,
         signal = signals.first() => {
             tracing::info!("stopped by {signal} before it forwarded");
             return Ok(());

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use axum::response::Response;
 use millrace_controller::{CaptureAt, CaptureRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use crate::control::{Control, Recording};
 use crate::extract::Arguments;
+use crate::following::{Ending, Source, as_file};
 use crate::frames::bytes_of_first;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -23,8 +20,6 @@ use crate::server::Served;
 const POLL: Duration = Duration::from_millis(20);
 /// Whole frames, unless the client wants less.
 const DEFAULT_SNAP: u32 = 65_535;
-/// What captures are.
-pub(crate) const PCAPNG: &str = "application/x-pcapng";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -66,26 +61,25 @@ pub(crate) async fn capture<C: Control>(
     };
     let place = served.limits.streams.enter(&principal)?;
     let recording = served.control.capture(&request)?;
-    let running = Running { recording, left: wanted.count, ending: served.ending, ended: false };
-    let pieces = stream::unfold((running, place), |(mut running, place)| async move {
-        running.next().await.map(|bytes| (Ok::<_, std::convert::Infallible>(bytes), (running, place)))
-    });
-    Ok(([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(pieces)).into_response())
+    let running = Running { recording, left: wanted.count, ending: Ending(served.ending), ended: false };
+    Ok(as_file(running, place, Ok))
 }
 
 struct Running<R: Recording> {
     recording: R,
     left: Option<u64>,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
     ended: bool,
 }
 
-impl<R: Recording> Running<R> {
+impl<R: Recording> Source for Running<R> {
+    type Piece = Vec<u8>;
+
     /// The next piece that is not empty; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.ended {
             let (mut bytes, frames, over) = self.recording.take();
-            self.ended = over || *self.ending.borrow();
+            self.ended = over || self.ending.has_come();
             if let Some(left) = &mut self.left {
                 if frames >= *left {
                     bytes.truncate(bytes_of_first(*left, &bytes));
@@ -94,18 +88,13 @@ impl<R: Recording> Running<R> {
                 *left = left.saturating_sub(frames);
             }
             if !bytes.is_empty() {
-                return Some(Bytes::from(bytes));
+                return Some(bytes);
             }
             if !self.ended {
-                self.pause().await;
+                self.ending.pause(POLL).await;
             }
         }
         None
-    }
-
-    async fn pause(&mut self) {
-        // Whichever comes first; a closed channel means that the server is gone, and this with it.
-        let _ = tokio::time::timeout(POLL, self.ending.wait_for(|ending| *ending)).await;
     }
 }
 

@@ -107,6 +107,7 @@ pub(crate) struct Return {
     revision: Option<u64>,
     comment: Option<String>,
     confirm: Option<u64>,
+    if_revision: Option<u64>,
 }
 
 pub(crate) async fn roll_back<C: Control>(
@@ -114,8 +115,8 @@ pub(crate) async fn roll_back<C: Control>(
     Extension(principal): Extension<Principal>,
     Body(order): Body<Return>,
 ) -> Result<Led<impl Serialize>, Problem> {
-    let Return { revision, comment, confirm } = order;
-    let order = RollBack { comment, confirm };
+    let Return { revision, comment, confirm, if_revision } = order;
+    let order = RollBack { comment, confirm, if_revision };
     let returned = served.control.roll_back(revision, order, principal.who).await?;
     Ok(Led(returned.runs, returned))
 }

@@ -1,26 +1,19 @@
 //! The resource `/drops/packets`: the last packets that were dropped, for each reason.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, header};
-use axum::response::sse::{Event as Message, Sse};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
 use millrace_controller::view::DroppedView;
 use millrace_controller::{DropCursor, PacketFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
-use tokio::sync::watch;
 
-use crate::capture::PCAPNG;
 use crate::control::Control;
-use crate::events::{accepts, accepts_stream};
 use crate::extract::Arguments;
+use crate::following::{Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -52,26 +45,17 @@ pub(crate) async fn packets<C: Control>(
     }
     let follow = as_stream || wanted.follow == Some(true);
     let place = served.limits.streams.enter(&principal)?;
-    let Served { control, ending, .. } = served;
+    let (control, ending) = (served.control, Ending(served.ending));
     let following = Following { control, reason: wanted.reason, cursor, ending, first: Some(last), follow };
-    let parts = stream::unfold((following, place), |(mut following, place)| async move {
-        let part = following.next().await?;
-        Some((part, (following, place)))
-    });
     if as_stream {
-        let message = |packet: DroppedView| Message::default().event("drop").data(json!(packet).to_string());
-        let messages = parts
-            .flat_map(move |part| stream::iter(part).map(move |packet| Ok::<_, Infallible>(message(packet))));
-        return Ok(Sse::new(messages).into_response());
+        let told = |packets: Vec<DroppedView>| packets.iter().map(|packet| message("drop", packet)).collect();
+        return Ok(as_events(following, place, told));
     }
     let mut file = PacketFile::new()?;
-    let pieces = parts.map(move |packets| {
-        for packet in packets {
-            file.add(&packet.raw, &packet.comment())?;
-        }
-        Ok::<_, millrace_controller::ControlError>(Bytes::from(file.take()))
-    });
-    Ok(([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(pieces)).into_response())
+    Ok(as_file(following, place, move |packets: Vec<DroppedView>| {
+        packets.iter().try_for_each(|packet| file.add(&packet.raw, &packet.comment()))?;
+        Ok(file.take())
+    }))
 }
 
 /// A client that has seen what was dropped up to here.
@@ -79,20 +63,21 @@ struct Following<C> {
     control: C,
     reason: Option<String>,
     cursor: DropCursor,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
     first: Option<Vec<DroppedView>>,
     follow: bool,
 }
 
-impl<C: Control> Following<C> {
+impl<C: Control> Source for Following<C> {
+    type Piece = Vec<DroppedView>;
+
     /// What was dropped since; `None` at the end.
     async fn next(&mut self) -> Option<Vec<DroppedView>> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        while self.follow && !*self.ending.borrow() {
-            // Whichever comes first; a closed channel means that the server is gone, and this with it.
-            let _ = tokio::time::timeout(POLL, self.ending.wait_for(|ending| *ending)).await;
+        while self.follow && !self.ending.has_come() {
+            self.ending.pause(POLL).await;
             let more = self.control.last_drops(self.reason.as_deref(), &mut self.cursor).ok()?;
             if !more.is_empty() {
                 return Some(more);

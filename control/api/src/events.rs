@@ -1,15 +1,12 @@
 //! The resource `/events`: what happened, a page at a time, or as it happens (server-sent events).
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, header};
-use axum::response::sse::{Event as Message, KeepAlive, Sse};
+use axum::http::HeaderMap;
+use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
 use millrace_controller::{ControlError, Event, EventKind, EventQuery, Events};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,12 +15,11 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::extract::Arguments;
+use crate::following::{Ending, Source, accepts_stream, as_events, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
-/// A comment is sent after so long without an event, so that both ends know that the other is there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a client is to wait before it connects again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Events that are taken out of the log at one time.
@@ -63,8 +59,8 @@ pub(crate) async fn events<C: Control>(
     let events = served.control.events();
     if accepts_stream(&headers) {
         let place = served.limits.streams.enter(&principal)?;
-        let follower = Follower::new(events.clone(), query, served.ending);
-        return Ok(stream_of(follower, place).into_response());
+        let follower = Follower::new(events.clone(), query, Ending(served.ending));
+        return Ok(as_events(follower, place, |messages| messages));
     }
     Ok(Json(events.page(&query)).into_response())
 }
@@ -80,19 +76,6 @@ fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     named.map_or(Ok(Vec::new()), |named| named.split(',').map(kind).collect())
 }
 
-/// Whether a client wants a stream of server-sent events.
-pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
-    accepts(headers, "text/event-stream")
-}
-
-/// Whether a client names a media type among those that it wants.
-pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
-    accepted
-        .flat_map(|value| value.split(','))
-        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == media))
-}
-
 /// A client that was there before says what it heard last.
 fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem> {
     let Some(heard) = headers.get("last-event-id") else { return Ok(query) };
@@ -103,25 +86,18 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-/// A stream of what a follower hears, which takes up a place as long as it goes on.
-fn stream_of<P: Send + 'static>(follower: Follower, place: P) -> impl IntoResponse {
-    let messages = stream::unfold((follower, place), |(mut follower, place)| async move {
-        follower.next().await.map(|message| (Ok::<_, Infallible>(message), (follower, place)))
-    });
-    Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-}
-
 /// A client that follows the log. It reads at its own pace: what is gone before it was read is counted and told.
 struct Follower {
     events: Events,
     newest: watch::Receiver<u64>,
     query: EventQuery,
-    ready: VecDeque<Message>,
-    ending: watch::Receiver<bool>,
+    /// What is said before.
+    greeting: Option<Message>,
+    ending: Ending,
 }
 
 impl Follower {
-    fn new(events: Events, mut query: EventQuery, ending: watch::Receiver<bool>) -> Self {
+    fn new(events: Events, mut query: EventQuery, ending: Ending) -> Self {
         let newest = events.newest();
         query.limit = Some(PORTION);
         if let Some(last) = query.last.take() {
@@ -131,41 +107,39 @@ impl Follower {
             query.since = first.or(Some(*newest.borrow()));
         }
         query.since = query.since.or(Some(*newest.borrow()));
-        let ready = VecDeque::from([Message::default().retry(RETRY).comment("events of a Millrace router")]);
-        Self { events, newest, query, ready, ending }
+        let greeting = Some(Message::default().retry(RETRY).comment("events of a Millrace router"));
+        Self { events, newest, query, greeting, ending }
     }
+}
 
-    /// The next message; `None` at the end of the router.
-    async fn next(&mut self) -> Option<Message> {
-        while self.ready.is_empty() {
+impl Source for Follower {
+    type Piece = Vec<Message>;
+
+    /// The next messages; `None` at the end of the router.
+    async fn next(&mut self) -> Option<Vec<Message>> {
+        if let Some(greeting) = self.greeting.take() {
+            return Some(vec![greeting]);
+        }
+        loop {
             // Looked at before the log is, so that nothing is missed in between.
             self.newest.mark_unchanged();
             let page = self.events.page(&self.query);
-            if page.missed > 0 {
-                self.ready.push_back(missed(page.missed));
-            }
-            self.ready.extend(page.events.iter().map(message));
-            let is_all = page.next == page.newest;
             self.query.since = Some(page.next);
-            if self.ready.is_empty() && is_all {
-                tokio::select! {
-                    changed = self.newest.changed() => changed.ok()?,
-                    _ = self.ending.wait_for(|ending| *ending) => return None,
-                }
+            // What is told in the place of events that are gone.
+            let missed = (page.missed > 0).then(|| message("missed", &json!({"missed": page.missed})));
+            let told: Vec<Message> = missed.into_iter().chain(page.events.iter().map(told)).collect();
+            if !told.is_empty() {
+                return Some(told);
+            }
+            if page.next == page.newest {
+                self.ending.or(self.newest.changed()).await?.ok()?;
             }
         }
-        self.ready.pop_front()
     }
 }
 
-fn message(event: &Event) -> Message {
-    let data = json!(event).to_string();
-    Message::default().id(event.number.to_string()).event(event.kind.name()).data(data)
-}
-
-/// What is told in the place of events that are gone.
-fn missed(count: u64) -> Message {
-    Message::default().event("missed").data(json!({"missed": count}).to_string())
+fn told(event: &Event) -> Message {
+    message(event.kind.name(), event).id(event.number.to_string())
 }
 
 #[cfg(test)]

@@ -24,11 +24,13 @@ mod elsewhere;
 mod error;
 mod events;
 mod extract;
+mod following;
 mod frames;
 mod hop;
 mod limits;
 mod listener;
 mod metrics;
+mod naming;
 mod openapi;
 mod operation;
 mod paging;
@@ -58,3 +60,8 @@ pub use error::ApiError;
 pub use listener::Listener;
 pub use remote::Remote;
 pub use server::{Entrances, Server, start};
+
+/// The description of the interface, as a router serves it at `/openapi.json`.
+pub fn description() -> serde_json::Value {
+    openapi::document(&catalogue::catalogue::<millrace_controller::Router>())
+}

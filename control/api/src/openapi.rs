@@ -64,19 +64,67 @@ fn describe(
     requests: &mut SchemaGenerator,
 ) -> Value {
     let mut parameters = operation.arguments.map_or_else(Vec::new, |describe| arguments(describe(requests)));
-    if operation.tagged && operation.method != "GET" {
-        parameters.push(json!({
-            "name": "If-Match", "in": "header", "required": false, "schema": {"type": "string"},
-            "description": "The ETag of what is to be changed: where it has another by now, nothing is changed, and the answer is 412.",
-        }));
+    parameters.extend(headers(operation));
+    let answer = answer(operation, answers);
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    let mut described = json!({
+        "operationId": operation_id(path, operation.method),
+        "summary": operation.summary,
+        "tags": [tag(path)],
+        // The role that is needed (OpenAPI 3.1, 4.8.30).
+        "security": [{"token": [operation.role]}],
+        "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
+    });
+    if operation.tagged && operation.method == "GET" {
+        described["responses"]["304"] =
+            json!({"description": "What `If-None-Match` names is what there is."});
+    }
+    if !parameters.is_empty() {
+        described["parameters"] = parameters.into();
+    }
+    if let Some(content) = operation.body {
+        let schema = match content {
+            Content::One(describe) => bare(describe(requests)),
+            Content::OneOrList(describe) => {
+                let one = bare(describe(requests));
+                json!({"anyOf": [one.clone(), {"type": "array", "items": one}]})
+            }
+        };
+        described["requestBody"] = json!({"required": true, "content": {JSON: {"schema": schema}}});
+    }
+    described
+}
+
+/// What the head of a request may say.
+fn headers(operation: &Operation) -> Vec<Value> {
+    let mut headers = Vec::new();
+    let mut add = |name: &str, schema: Value, description: &str| {
+        headers.push(
+            json!({"name": name, "in": "header", "required": false, "schema": schema, "description": description}),
+        );
+    };
+    match (operation.tagged, operation.method) {
+        (true, "GET") => add(
+            "If-None-Match",
+            json!({"type": "string"}),
+            "An ETag that was answered before: where that is still the one, the answer is 304, without a body.",
+        ),
+        (true, _) => add(
+            "If-Match",
+            json!({"type": "string"}),
+            "The ETag of what is to be changed: where it has another by now, nothing is changed, and the answer is 412.",
+        ),
+        (false, _) => {}
     }
     if operation.resumes {
-        parameters.push(json!({
-            "name": "Last-Event-ID", "in": "header", "required": false,
-            "schema": {"type": "integer", "minimum": 0},
-            "description": "Of a stream that is taken up again: the id of what was heard last.",
-        }));
+        let text = "Of a stream that is taken up again: the id of what was heard last.";
+        add("Last-Event-ID", json!({"type": "integer", "minimum": 0}), text);
     }
+    headers
+}
+
+/// What is answered when it is done.
+fn answer(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     let mut content = json!({operation.media: {"schema": (operation.answer)(answers)}});
     if operation.streams {
         content["text/event-stream"] = json!({"schema": {"type": "string"}});
@@ -94,29 +142,7 @@ fn describe(
     if !headers.is_empty() {
         answer["headers"] = headers.into();
     }
-    let problem = json!({"$ref": "#/components/responses/Problem"});
-    let mut described = json!({
-        "operationId": operation_id(path, operation.method),
-        "summary": operation.summary,
-        "tags": [tag(path)],
-        // The role that is needed (OpenAPI 3.1, 4.8.30).
-        "security": [{"token": [operation.role]}],
-        "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
-    });
-    if !parameters.is_empty() {
-        described["parameters"] = parameters.into();
-    }
-    if let Some(content) = operation.body {
-        let schema = match content {
-            Content::One(describe) => bare(describe(requests)),
-            Content::OneOrList(describe) => {
-                let one = bare(describe(requests));
-                json!({"anyOf": [one.clone(), {"type": "array", "items": one}]})
-            }
-        };
-        described["requestBody"] = json!({"required": true, "content": {JSON: {"schema": schema}}});
-    }
-    described
+    answer
 }
 
 /// A schema that stands inside a document, which says for all which dialect it is.

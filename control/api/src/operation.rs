@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::extract::{Longest, refuse_arguments};
 use crate::server::Served;
-use crate::tag::refuse_condition;
+use crate::tag::{refuse_condition, spare};
 
 /// Makes the schema of a type, with what it refers to.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
@@ -37,7 +37,7 @@ pub(crate) struct Operation {
     pub streams: bool,
     /// Whether such a stream goes on behind what `Last-Event-ID` names.
     pub resumes: bool,
-    /// Whether the answer has an `ETag`, and what changes something takes an `If-Match`.
+    /// Whether the answer has an `ETag`: what changes something takes an `If-Match`, and what reads an `If-None-Match`.
     pub tagged: bool,
     /// Whether the answer may be a part of a list, with a `Link` to the next.
     pub paged: bool,
@@ -133,7 +133,7 @@ impl Operation {
         Self { resumes: true, ..self.streams() }
     }
 
-    /// Has an `ETag`; what changes something is only done where an `If-Match` holds.
+    /// Has an `ETag`: what changes something is only done where an `If-Match` holds, what reads answers 304 where an `If-None-Match` has it.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
     }
@@ -165,9 +165,10 @@ impl<C: Clone + Send + Sync + 'static> Resource<C> {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
         };
-        let handler = match operation.tagged || operation.method == "GET" {
-            true => handler,
-            false => handler.route_layer(middleware::from_fn(refuse_condition)),
+        let handler = match (operation.method, operation.tagged) {
+            ("GET", true) => handler.route_layer(middleware::from_fn(spare)),
+            ("GET", false) | (_, true) => handler,
+            (_, false) => handler.route_layer(middleware::from_fn(refuse_condition)),
         };
         self.router = self.router.merge(handler);
         self.operations.push(operation);

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use millrace_config::{ConfigError, Place};
 use millrace_controller::{ControlError, Role};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use crate::tag;
 pub(crate) struct Problem {
     pub status: StatusCode,
     pub detail: String,
-    /// How many entries of a list are wrong.
+    /// How many entries of a list are wrong, or things in a configuration.
     wrong: usize,
     /// The first of them.
     errors: Vec<WrongEntry>,
@@ -28,12 +29,22 @@ pub(crate) struct Problem {
     challenge: Option<String>,
 }
 
-/// An entry of a list that is wrong.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+/// An entry of a list that is wrong, or something in a configuration.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct WrongEntry {
-    /// Its number, from 0.
-    entry: usize,
-    /// What is wrong.
+    /// The number of an entry, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<usize>,
+    /// Where a configuration comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The line in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    /// The column in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// What is wrong, and what would be right.
     detail: String,
 }
 
@@ -49,7 +60,7 @@ pub(crate) struct ProblemBody {
     status: u16,
     /// One sentence for people: what is wrong, where, and what would be right.
     detail: String,
-    /// How many entries of a list are wrong.
+    /// How many entries of a list are wrong, or things in a configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<usize>,
     /// The first of them, up to 100.
@@ -74,6 +85,14 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::List(list) => {
             list.errors.first().map_or(StatusCode::BAD_REQUEST, |(_, error)| status(error))
         }
+    }
+}
+
+impl WrongEntry {
+    fn of(error: &ConfigError) -> Self {
+        let ConfigError { place: Place { origin, line, column }, problem } = error;
+        let (line, column) = (*line > 0).then_some((*line, *column)).unzip();
+        Self { entry: None, file: Some(origin.clone()), line, column, detail: problem.clone() }
     }
 }
 
@@ -103,6 +122,11 @@ impl Problem {
         Self { challenge: Some(challenge), ..self }
     }
 
+    /// The same, with names of settings as JSON has them.
+    pub fn in_json(self) -> Self {
+        Self { detail: millrace_config::in_json(&self.detail), ..self }
+    }
+
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -111,11 +135,20 @@ impl Problem {
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         let mut problem = Self::new(status(&error), error.to_string());
-        if let ControlError::List(list) = error {
-            problem.wrong = list.wrong;
-            let entry =
-                |(entry, error): (usize, ControlError)| WrongEntry { entry, detail: error.to_string() };
-            problem.errors = list.errors.into_iter().map(entry).collect();
+        match error {
+            ControlError::List(list) => {
+                problem.wrong = list.wrong;
+                let entry = |(entry, error): (usize, ControlError)| {
+                    let entry = Some(entry);
+                    WrongEntry { entry, detail: error.to_string(), ..WrongEntry::default() }
+                };
+                problem.errors = list.errors.into_iter().map(entry).collect();
+            }
+            ControlError::Config(wrong) => {
+                problem.wrong = wrong.wrong();
+                problem.errors = wrong.errors().iter().map(WrongEntry::of).collect();
+            }
+            _ => {}
         }
         problem
     }

@@ -1,25 +1,20 @@
 //! The resource `/rates`: what the counters of ports grow by in a second, once, or several times a second as a stream.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
-use axum::response::sse::{Event as Message, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
 use millrace_controller::view::{CountersView, PortCountersView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::control::{Control, Controlled};
-use crate::events::accepts_stream;
 use crate::extract::Arguments;
+use crate::following::{Ending, Source, accepts_stream, as_events, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -126,15 +121,10 @@ pub(crate) async fn rates<C: Control>(
     let mut watch = Watch::new(served, hz)?;
     if accepts_stream(&headers) {
         let place = watch.served.limits.streams.enter(&principal)?;
-        let messages = stream::unfold((watch, place), |(mut watch, place)| async move {
-            let rates = watch.next().await?.ok()?;
-            let message = Message::default().event("rates").data(json!(rates).to_string());
-            Some((Ok::<_, Infallible>(message), (watch, place)))
-        });
-        return Ok(Sse::new(messages).into_response());
+        return Ok(as_events(watch, place, |rates| vec![message("rates", &rates)]));
     }
     let stopping = || Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "the router stops");
-    Ok(Json(watch.next().await.ok_or_else(stopping)??).into_response())
+    Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 
 /// A client that looks again and again.
@@ -142,7 +132,15 @@ struct Watch<C> {
     served: Served<C>,
     before: Arc<CountersView>,
     ticks: Interval,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
+}
+
+impl<C: Control> Source for Watch<C> {
+    type Piece = RatesView;
+
+    async fn next(&mut self) -> Option<RatesView> {
+        self.look().await?.ok()
+    }
 }
 
 impl<C: Control> Watch<C> {
@@ -152,16 +150,13 @@ impl<C: Control> Watch<C> {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
         // A client that reads too slowly gets fewer.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let ending = served.ending.clone();
+        let ending = Ending(served.ending.clone());
         Ok(Self { served, before, ticks, ending })
     }
 
     /// The rates since the last look; `None` when the router stops.
-    async fn next(&mut self) -> Option<Controlled<RatesView>> {
-        tokio::select! {
-            _ = self.ticks.tick() => {}
-            _ = self.ending.wait_for(|ending| *ending) => return None,
-        }
+    async fn look(&mut self) -> Option<Controlled<RatesView>> {
+        self.ending.or(self.ticks.tick()).await?;
         let now = match self.served.sampler.sample(&self.served.control) {
             Ok(now) => now,
             Err(error) => return Some(Err(error)),

@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use millrace_controller::view::{BindingView, GateView, InstanceView, PluginDetailView, RouteView};
+use millrace_controller::view::{GateView, InstanceView, PluginDetailView, RouteView};
 use millrace_controller::{
-    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldNeighbour,
+    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldNeighbour, Page,
     PageQuery, RouteQuery, RouterSettings, Upgrade,
 };
 use schemars::JsonSchema;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names, OneOrList};
+use crate::naming::{FilterView, Settings, refused};
 use crate::paging::paged;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -286,24 +287,24 @@ pub(crate) async fn unbind<C: Control>(
 pub(crate) async fn set_port<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
-    Body(changes): Body<Map<String, Value>>,
+    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.set_port(&port, &changes).await?))
+    Ok(Json(served.control.set_port(&port, &changes).await.map_err(refused)?))
 }
 
 pub(crate) async fn settings<C: Control>(
     State(served): State<Served<C>>,
-) -> Result<WithTag<RouterSettings>, Problem> {
-    Ok(WithTag(served.control.settings()?))
+) -> Result<WithTag<Settings<RouterSettings>>, Problem> {
+    Ok(WithTag(Settings(served.control.settings()?)))
 }
 
 pub(crate) async fn set_settings<C: Control>(
     State(served): State<Served<C>>,
     condition: Condition,
-    Body(changes): Body<Map<String, Value>>,
-) -> Result<WithTag<RouterSettings>, Problem> {
-    condition.check(|| Ok(served.control.settings()?))?;
-    Ok(WithTag(served.control.set_settings(&changes).await?))
+    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
+) -> Result<WithTag<Settings<RouterSettings>>, Problem> {
+    condition.check(|| Ok(Settings(served.control.settings()?)))?;
+    Ok(WithTag(Settings(served.control.set_settings(&changes).await.map_err(refused)?)))
 }
 
 pub(crate) async fn add_neighbour<C: Control>(
@@ -332,7 +333,7 @@ pub(crate) async fn replace_route<C: Control>(
 #[serde(untagged)]
 pub(crate) enum FiltersAdded {
     /// The one.
-    One(Box<BindingView>),
+    One(Box<FilterView>),
     /// Those of a list: how many, and their ids in its order.
     List { added: usize, ids: Vec<u64> },
 }
@@ -342,7 +343,7 @@ pub(crate) async fn add_filters<C: Control>(
     asked: OneOrList<NewFilter>,
 ) -> Created<FiltersAdded> {
     let added = match asked {
-        OneOrList::One(new) => FiltersAdded::One(served.control.add_filter(&new)?.into()),
+        OneOrList::One(new) => FiltersAdded::One(FilterView(served.control.add_filter(&new)?).into()),
         OneOrList::List(new) => {
             let ids = served.control.add_filters(new).await?;
             FiltersAdded::List { added: ids.len(), ids }
@@ -360,11 +361,22 @@ pub(crate) async fn bindings<C: Control>(
     Ok(paged(&uri, served.control.bindings(&query)?))
 }
 
+/// The same as filters.
+pub(crate) async fn filters<C: Control>(
+    State(served): State<Served<C>>,
+    uri: Uri,
+    Arguments(query): Arguments<PageQuery>,
+) -> Result<Response, Problem> {
+    let Page { rows, next } = served.control.bindings(&query)?;
+    Ok(paged(&uri, Page { rows: rows.into_iter().map(FilterView).collect(), next }))
+}
+
 /// Filters by their ids, or one by what it is; its priority does not count.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OldFilters {
     ids: Option<Vec<u64>>,
+    #[serde(rename = "match")]
     filter: Option<String>,
     action: Option<String>,
     gate: Option<String>,
@@ -374,7 +386,7 @@ pub(crate) async fn remove_filters<C: Control>(
     State(served): State<Served<C>>,
     Body(old): Body<OldFilters>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(match old {
+    let removed = match old {
         OldFilters { ids: Some(ids), filter: None, action: None, gate: None } => {
             served.control.remove_filters(&ids)?
         }
@@ -382,10 +394,11 @@ pub(crate) async fn remove_filters<C: Control>(
             vec![served.control.remove_filter(&NewFilter { filter, action, gate, priority: 0 })?]
         }
         _ => {
-            let problem = "give ids, or filter and action: one of the two".to_owned();
+            let problem = "give ids, or match and action: one of the two".to_owned();
             return Err(ControlError::Invalid(problem).into());
         }
-    }))
+    };
+    Ok(Json(removed.into_iter().map(FilterView).collect::<Vec<_>>()))
 }
 
 pub(crate) async fn remove_filter<C: Control>(
@@ -395,21 +408,22 @@ pub(crate) async fn remove_filter<C: Control>(
 ) -> Answer<impl Serialize> {
     let id = number(&id)?;
     condition.check(|| filter(&served, id))?;
-    Ok(Json(served.control.remove_filters(&[id])?.pop()))
+    Ok(Json(served.control.remove_filters(&[id])?.pop().map(FilterView)))
 }
 
 pub(crate) async fn find_filter<C: Control>(
     State(served): State<Served<C>>,
     Name(id): Name,
-) -> Result<WithTag<BindingView>, Problem> {
+) -> Result<WithTag<FilterView>, Problem> {
     filter(&served, number(&id)?).map(WithTag)
 }
 
-fn filter<C: Control>(served: &Served<C>, id: u64) -> Result<BindingView, Problem> {
+fn filter<C: Control>(served: &Served<C>, id: u64) -> Result<FilterView, Problem> {
     let before = id.checked_sub(1).map(|before| before.to_string());
     let query = PageQuery { limit: Some(1), cursor: before };
     let found = served.control.bindings(&query)?.rows.into_iter().find(|binding| binding.id == id);
-    Ok(found.ok_or_else(|| ControlError::NotFound(format!("no filter has the id {id}")))?)
+    let found = found.ok_or_else(|| ControlError::NotFound(format!("no filter has the id {id}")))?;
+    Ok(FilterView(found))
 }
 
 /// The id in a path.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::control::Control;
 use crate::extract::{Body, Name, Names};
+use crate::naming::{Settings, refused};
 use crate::problem::Problem;
 use crate::resources::named;
 use crate::server::Served;
@@ -22,10 +23,10 @@ pub(crate) async fn add<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
     condition: Condition,
-    Body(node): Body<SchedulerNode>,
+    Body(Settings(node)): Body<Settings<SchedulerNode>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok((StatusCode::CREATED, WithTag(served.control.add_scheduler_node(&port, &node)?)))
+    Ok((StatusCode::CREATED, WithTag(served.control.add_scheduler_node(&port, &node).map_err(refused)?)))
 }
 
 /// Changes what holds for the whole scheduler.
@@ -33,10 +34,10 @@ pub(crate) async fn set<C: Control>(
     State(served): State<Served<C>>,
     Name(port): Name,
     condition: Condition,
-    Body(changes): Body<Map<String, Value>>,
+    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler(&port, &changes)?))
+    Ok(WithTag(served.control.set_scheduler(&port, &changes).map_err(refused)?))
 }
 
 /// Changes a node.
@@ -44,10 +45,10 @@ pub(crate) async fn set_node<C: Control>(
     State(served): State<Served<C>>,
     Names([port, node]): Names,
     condition: Condition,
-    Body(changes): Body<Map<String, Value>>,
+    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes)?))
+    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes).map_err(refused)?))
 }
 
 /// Removes a node.
@@ -74,7 +75,7 @@ pub(crate) async fn queue<C: Control>(
 pub(crate) struct QueueChanges {
     flow: Option<String>,
     #[serde(flatten)]
-    changes: Map<String, Value>,
+    changes: Settings<Map<String, Value>>,
 }
 
 /// What was changed of a queue.
@@ -87,7 +88,7 @@ pub(crate) struct QueueChanged {
     /// The flow in it, if it was that.
     flow: Option<String>,
     /// What was said.
-    changes: Map<String, Value>,
+    changes: Settings<Map<String, Value>>,
 }
 
 /// Changes a queue.
@@ -105,7 +106,7 @@ pub(crate) async fn set_queue<C: Control>(
             break;
         }
     }
-    served.control.set_queue(&port, &queue, flow.as_deref(), &changes)?;
+    served.control.set_queue(&port, &queue, flow.as_deref(), &changes.0).map_err(refused)?;
     Ok(Json(QueueChanged { port, queue, flow, changes }))
 }
 

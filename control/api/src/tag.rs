@@ -138,6 +138,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     }
 }
 
+/// Answers 304 without a body where who asks has what there is already: its tag is one of `If-None-Match` (RFC 9110, 13.1.2).
+pub(crate) async fn spare(request: Request, next: Next) -> Response {
+    let known: Vec<HeaderValue> = request.headers().get_all(header::IF_NONE_MATCH).iter().cloned().collect();
+    let response = next.run(request).await;
+    let Some(tag) = response.headers().get(header::ETAG).filter(|_| response.status() == StatusCode::OK)
+    else {
+        return response;
+    };
+    // Weak or not: the same is the same.
+    let known = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    let mut known = known.map(|tag| tag.trim().trim_start_matches("W/"));
+    match known.any(|one| one == "*" || one.as_bytes() == tag.as_bytes()) {
+        true => (StatusCode::NOT_MODIFIED, [(header::ETAG, tag.clone())]).into_response(),
+        false => response,
+    }
+}
+
 /// Refuses `If-Match` where nothing has a tag: who sends it expects that it is looked at (RFC 9110, 13.1.1).
 pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::IF_MATCH) {

@@ -1,18 +1,20 @@
 //! A router without packets, for tests: it keeps what it is told and refuses what is wrong.
 
+mod directory;
+mod streams;
+mod views;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_config::Scheduler;
 use millrace_controller::view::{
     AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowStatesView, FlowTableView, FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView,
-    HeldView, InstanceView, LookupView, MapView, MemoryView, NeighbourView, PlacementView, PlacementsView,
-    PluginDetailView, PluginInterfaceView, PluginView, PortView, QueueView, QueuesView, RawFrame,
-    ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView,
-    SummaryView, TraceView, TurnsView, UpgradeView,
+    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
+    LookupView, MapView, NeighbourView, PlacementView, PlacementsView, PluginDetailView, PluginView,
+    PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
+    SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
@@ -22,30 +24,11 @@ use millrace_controller::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::control::{Control, Controlled, Recording, Tracing};
+use crate::control::{Control, Controlled};
 
-/// A directory that goes with the test.
-pub(crate) struct TestDirectory(pub PathBuf);
-
-impl TestDirectory {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("millrace-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) use directory::TestDirectory;
+pub(crate) use streams::{TestRecording, TestTrace, block};
+use views::{binding, dropped, gate, status, summary, view};
 
 #[derive(Clone, Default)]
 pub(crate) struct TestControl {
@@ -68,28 +51,6 @@ pub(crate) struct TestControl {
     pub tokens: Tokens,
 }
 
-fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -> BindingView {
-    BindingView {
-        id: 0,
-        action: format!("instance {instance}"),
-        instance: Some(instance.into()),
-        gate: gate.into(),
-        filter: filter.into(),
-        priority,
-        on_fault: Some("drop"),
-        budget: Some(10_000),
-        packet_budget: None,
-        packets: 0,
-        bytes: 0,
-        drops: 0,
-        queues: QueuesView::default(),
-    }
-}
-
-fn gate(name: String, bindings: Vec<BindingView>) -> GateView {
-    GateView { name, position: "late", table: "linear", moved: None, memory: 0, links: None, bindings }
-}
-
 impl TestControl {
     fn lock(&self) -> MutexGuard<'_, Vec<InstanceView>> {
         self.instances.lock().unwrap()
@@ -102,17 +63,6 @@ impl TestControl {
             .iter()
             .position(|one| one.name == name)
             .ok_or_else(|| ControlError::unknown("instance", name, names))
-    }
-}
-
-fn view(new: &NewRoute) -> RouteView {
-    RouteView {
-        to: new.to.clone(),
-        kind: "forward",
-        next_hops: Vec::new(),
-        source: "millrace",
-        protocol: "millrace".into(),
-        queues: None,
     }
 }
 
@@ -137,26 +87,7 @@ impl Control for TestControl {
     }
 
     fn status(&self) -> Controlled<StatusView> {
-        Ok(StatusView {
-            version: "0",
-            pid: 1,
-            uptime: 0.5,
-            mode: "adaptive",
-            workers: 1,
-            worker_cpu: vec![0.25],
-            memory: MemoryView { used: 0, frames: 1 },
-            routes: 0,
-            flows: FlowTableView::default(),
-            driver_flows: None,
-            flow_states: FlowStatesView { flows: 0, bytes: 0, refused: 0 },
-            turns: TurnsView { busy: 0, empty: 0, longest_change: 0 },
-            sleeps: 0,
-            applying: None,
-            pending: None,
-            plugin_interface: PluginInterfaceView::default(),
-            leftover_objects: None,
-            mirror: None,
-        })
+        Ok(status())
     }
 
     async fn hardware(&self) -> Controlled<HardwareView> {
@@ -165,19 +96,7 @@ impl Control for TestControl {
     }
 
     fn summary(&self) -> Controlled<SummaryView> {
-        Ok(SummaryView {
-            received: 1,
-            received_from_host: 0,
-            created: 0,
-            transmitted: 1,
-            to_host: 0,
-            consumed: 0,
-            dropped: 0,
-            held: 0,
-            imbalance: 0,
-            created_by: BTreeMap::new(),
-            dropped_by: BTreeMap::new(),
-        })
+        Ok(summary())
     }
 
     fn ports(&self) -> Controlled<Vec<PortView>> {
@@ -550,7 +469,7 @@ impl Control for TestControl {
 
     async fn place(&self, new: &NewPlacement) -> Controlled<PlacementView> {
         Ok(PlacementView {
-            what: new.what.clone(),
+            flow: new.flow.clone(),
             level: "auto",
             driver: 0,
             worker: 0,
@@ -602,86 +521,9 @@ impl Control for TestControl {
     }
 
     fn last_drops(&self, reason: Option<&str>, _cursor: &mut DropCursor) -> Controlled<Vec<DroppedView>> {
-        let view = DroppedView {
-            time: String::new(),
-            reason: "no_route",
-            worker: 0,
-            port: "lan".into(),
-            out_port: None,
-            length: 60,
-            summary: String::new(),
-            binding: None,
-            filter: None,
-            instance: None,
-            by: None,
-            frame: "00".into(),
-            raw: raw_frame(),
-        };
         match reason {
-            None | Some("no_route") => Ok(vec![view]),
+            None | Some("no_route") => Ok(vec![dropped()]),
             Some(other) => Err(ControlError::unknown("reason", other, ["no_route"])),
         }
-    }
-}
-
-/// A trace of as many packets as were asked for.
-pub(crate) struct TestTrace(u64);
-
-impl Tracing for TestTrace {
-    fn take(&mut self) -> (Vec<TraceView>, bool) {
-        let packets = (1..=std::mem::take(&mut self.0)).map(|number| TraceView {
-            number,
-            time: String::new(),
-            port: "lan".into(),
-            level: "worker 0".into(),
-            length: 60,
-            frame: "00".into(),
-            steps: Vec::new(),
-            verdict: "sent by port wan".into(),
-            reason: None,
-            cycles: None,
-            is_over: true,
-            raw: raw_frame(),
-        });
-        (packets.collect(), true)
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
-}
-
-fn raw_frame() -> RawFrame {
-    RawFrame { port: "lan".into(), at: std::time::Duration::ZERO, length: 60, bytes: vec![0; 14] }
-}
-
-/// Two frames of 16 bytes at each look, after a header of 12.
-pub(crate) struct TestRecording {
-    captures: Arc<AtomicUsize>,
-    first: bool,
-}
-
-pub(crate) fn block(kind: u32, length: u32) -> Vec<u8> {
-    let mut block = vec![0; length as usize];
-    block[..4].copy_from_slice(&kind.to_ne_bytes());
-    block[4..8].copy_from_slice(&length.to_ne_bytes());
-    block
-}
-
-impl Recording for TestRecording {
-    fn take(&mut self) -> (Vec<u8>, u64, bool) {
-        let frames = [block(6, 16), block(6, 16)].concat();
-        let header = if std::mem::take(&mut self.first) { block(0x0a0d_0d0a, 12) } else { Vec::new() };
-        ([header, frames].concat(), 2, false)
-    }
-
-    fn lost(&self) -> u64 {
-        0
-    }
-}
-
-impl Drop for TestRecording {
-    fn drop(&mut self) {
-        self.captures.fetch_sub(1, Ordering::SeqCst);
     }
 }

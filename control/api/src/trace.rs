@@ -1,26 +1,24 @@
 //! The resource `/trace`: journeys of packets, as they end.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, header};
-use axum::response::sse::{Event as Message, Sse};
+use axum::http::HeaderMap;
+use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use millrace_controller::view::TraceView;
 use millrace_controller::{PacketFile, TraceRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
-use tokio::sync::watch;
+use serde_json::{Value, json};
 
-use crate::capture::PCAPNG;
 use crate::control::{Control, Tracing};
-use crate::events::{accepts, accepts_stream};
 use crate::extract::Arguments;
+use crate::following::{
+    Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message, pieces,
+};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -54,65 +52,44 @@ pub(crate) async fn trace<C: Control>(
     let Wanted { filter, count, every, seconds } = wanted;
     let place = served.limits.streams.enter(&principal)?;
     let tracing = served.control.trace(&TraceRequest { filter, every, count, seconds })?;
-    let running = Running { tracing, ending: served.ending, over: false, told: 0 };
-    let parts = stream::unfold((running, place), |(mut running, place)| async move {
-        let part = running.next().await?;
-        Some((part, (running, place)))
-    });
+    let running = Running { tracing, ending: Ending(served.ending), over: false, told: 0 };
     if accepts_stream(&headers) {
-        let messages = parts.flat_map(|part| stream::iter(messages(part)).map(Ok::<_, Infallible>));
-        return Ok(Sse::new(messages).into_response());
+        return Ok(as_events(running, place, messages));
     }
     if accepts(&headers, PCAPNG) {
         let mut file = PacketFile::new()?;
-        let pieces = parts.map(move |part| {
-            if let Part::Packets(packets) = part {
-                for packet in packets {
-                    file.add(&packet.raw, &packet.comment())?;
-                }
-            }
-            Ok::<_, millrace_controller::ControlError>(Bytes::from(file.take()))
-        });
-        return Ok(([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(pieces)).into_response());
+        return Ok(as_file(running, place, move |part| {
+            part.packets.iter().try_for_each(|packet| file.add(&packet.raw, &packet.comment()))?;
+            Ok(file.take())
+        }));
     }
-    let packets = parts.fold(Vec::new(), |mut all, part| async move {
-        if let Part::Packets(packets) = part {
-            all.extend(packets);
-        }
-        all
-    });
-    Ok(Json(packets.await).into_response())
+    let packets: Vec<Vec<TraceView>> = pieces(running, place).map(|part| part.packets).collect().await;
+    Ok(Json(packets.concat()).into_response())
 }
 
 /// What a stream goes on with.
-enum Part {
+struct Part {
     /// Journeys that have ended.
-    Packets(Vec<TraceView>),
-    /// The end: how many there were, and how many were lost.
-    End { packets: u64, lost: u64 },
+    packets: Vec<TraceView>,
+    /// At the end: how many there were, and how many were lost.
+    end: Option<Value>,
 }
 
 fn messages(part: Part) -> Vec<Message> {
-    match part {
-        Part::Packets(packets) => {
-            let message =
-                |packet: &TraceView| Message::default().event("packet").data(json!(packet).to_string());
-            packets.iter().map(message).collect()
-        }
-        Part::End { packets, lost } => {
-            vec![Message::default().event("end").data(json!({"packets": packets, "lost": lost}).to_string())]
-        }
-    }
+    let packets = part.packets.iter().map(|packet| message("packet", packet));
+    packets.chain(part.end.map(|end| message("end", &end))).collect()
 }
 
 struct Running<T> {
     tracing: T,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
     over: bool,
     told: u64,
 }
 
-impl<T: Tracing> Running<T> {
+impl<T: Tracing> Source for Running<T> {
+    type Piece = Part;
+
     /// The journeys that have ended since; at last, the end.
     async fn next(&mut self) -> Option<Part> {
         if self.over {
@@ -121,15 +98,12 @@ impl<T: Tracing> Running<T> {
         loop {
             let (packets, over) = self.tracing.take();
             self.told += packets.len() as u64;
-            if !packets.is_empty() {
-                return Some(Part::Packets(packets));
+            self.over = over || self.ending.has_come();
+            let end = self.over.then(|| json!({"packets": self.told, "lost": self.tracing.lost()}));
+            if self.over || !packets.is_empty() {
+                return Some(Part { packets, end });
             }
-            if over || *self.ending.borrow() {
-                self.over = true;
-                return Some(Part::End { packets: self.told, lost: self.tracing.lost() });
-            }
-            // Whichever comes first; a closed channel means that the server is gone, and this with it.
-            let _ = tokio::time::timeout(POLL, self.ending.wait_for(|ending| *ending)).await;
+            self.ending.pause(POLL).await;
         }
     }
 }

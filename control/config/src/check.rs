@@ -1,5 +1,6 @@
 //! Checks across the tables of a configuration.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -7,20 +8,26 @@ use std::ops::Range;
 use millrace_plugin_abi::DEFAULT_GATES;
 
 use crate::api::Api;
-use crate::error::{ConfigError, Place};
+use crate::error::Found;
 use crate::nearest;
-use crate::origin::{Step, span};
+use crate::origin::Step;
+use crate::read::LeftOut;
 use crate::schema::{
-    Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Plugins, Port, PortKind, Route, RouteKind,
+    Bind, Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Plugins, Port, PortKind, Route,
+    RouteKind,
 };
 use crate::values::{Named, Text};
 
 struct Checker<'a> {
-    text: &'a str,
-    origin: &'a str,
+    config: &'a Config,
+    left_out: &'a LeftOut,
+    found: RefCell<&'a mut Found>,
 }
 
-type Checked = Result<(), ConfigError>;
+/// What is wrong, and where that stands.
+type Wrong = (Option<Range<usize>>, String);
+
+type Checked = Result<(), Wrong>;
 
 /// Where in the file something is wrong.
 enum At<'a> {
@@ -38,43 +45,25 @@ impl From<Option<Range<usize>>> for At<'_> {
     }
 }
 
-impl At<'_> {
-    /// It is looked for in the text only where something is wrong.
-    fn span(self, text: &str) -> Option<Range<usize>> {
-        match self {
-            Self::Span(span) => span,
-            Self::Key(table, key) => span(text, &[Step::Key(table), Step::Key(key)]),
-            Self::Entry(list, index, keys) => {
-                let steps = [Step::Key(list), Step::Entry(index)].into_iter();
-                span(text, &steps.chain(keys.iter().copied().map(Step::Key)).collect::<Vec<_>>())
-            }
-        }
-    }
-}
-
-pub(crate) fn check(config: &Config, text: &str, origin: &str) -> Checked {
-    let checker = Checker { text, origin };
-    checker.router(config)?;
-    checker.plugins(&config.plugins)?;
-    checker.api(&config.api)?;
-    checker.unique("port", config.port.iter().map(|port| &port.name))?;
-    checker.unique("instance", config.instance.iter().map(|instance| &instance.name))?;
-    checker.unique("gate", config.gate.iter().map(|gate| &gate.name))?;
-    config.plugin.iter().enumerate().try_for_each(|(index, plugin)| {
-        checker.require(plugin.file.is_absolute(), At::Entry("plugin", index, &["file"]), || {
-            format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
-        })
-    })?;
-    config.port.iter().enumerate().try_for_each(|(index, port)| checker.port(index, port))?;
-    checker.devices(config)?;
-    checker.routes(config)?;
-    let ports = || config.port.iter().map(|port| &*port.name);
-    config.neighbour.iter().try_for_each(|neighbour| checker.known("port", &neighbour.port, ports()))?;
-    config.place.iter().try_for_each(|place| checker.place(config, place))?;
-    config.gate.iter().try_for_each(|gate| checker.gate(gate))?;
-    checker.bindings(config)?;
-    config.filter.iter().try_for_each(|filter| checker.filter(config, filter))?;
-    checker.death(config)
+/// Notes what is wrong with the tables together, one thing of each entry. Nothing is said of what was left out.
+pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) {
+    let checker = Checker { config, left_out, found: RefCell::new(found) };
+    checker.router();
+    checker.plugins(&config.plugins);
+    checker.api(&config.api);
+    checker.unique("port", config.port.iter().map(|port| &port.name));
+    checker.unique("instance", config.instance.iter().map(|instance| &instance.name));
+    checker.unique("gate", config.gate.iter().map(|gate| &gate.name));
+    checker.files();
+    config.port.iter().enumerate().for_each(|(index, port)| checker.note(checker.port(index, port)));
+    checker.devices();
+    checker.routes();
+    config.neighbour.iter().for_each(|neighbour| checker.note(checker.known("port", &neighbour.port)));
+    checker.places();
+    config.gate.iter().for_each(|gate| checker.note(checker.gate(gate)));
+    config.bind.iter().for_each(|bind| checker.note(checker.binding(bind)));
+    config.filter.iter().for_each(|filter| checker.note(checker.filter(filter)));
+    checker.note(checker.death());
 }
 
 /// The names of all gates.
@@ -92,115 +81,137 @@ fn is_default(gate: &str) -> bool {
 pub const MOST_PLACEMENTS: usize = 256;
 
 impl Checker<'_> {
-    fn error<'a>(&self, at: impl Into<At<'a>>, problem: String) -> ConfigError {
-        ConfigError { place: Place::of(at.into().span(self.text), self.text, self.origin), problem }
+    /// Where that is in the file. It is looked for only where something is wrong.
+    fn span(&self, at: At<'_>) -> Option<Range<usize>> {
+        let origin = &self.config.origin;
+        match at {
+            At::Span(span) => span,
+            At::Key(table, key) => origin.span(&[Step::Key(table), Step::Key(key)]),
+            At::Entry(list, index, keys) => {
+                let steps = [Step::Key(list), Step::Entry(self.left_out.index(list, index))].into_iter();
+                origin.span(&steps.chain(keys.iter().copied().map(Step::Key)).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// Notes it, if something is wrong.
+    fn note(&self, checked: Checked) {
+        if let Err((span, problem)) = checked {
+            self.found.borrow_mut().note(span, problem);
+        }
     }
 
     fn require<'a>(&self, holds: bool, at: impl Into<At<'a>>, problem: impl FnOnce() -> String) -> Checked {
-        if holds { Ok(()) } else { Err(self.error(at, problem())) }
+        if holds { Ok(()) } else { Err((self.span(at.into()), problem())) }
     }
 
-    fn api(&self, api: &Api) -> Checked {
+    /// Notes it, if a value of a table isn't right.
+    fn value(&self, holds: bool, table: &str, key: &str, problem: impl FnOnce() -> String) {
+        self.note(self.require(holds, At::Key(table, key), problem));
+    }
+
+    fn api(&self, api: &Api) {
         for (has, lacks, there) in [
             ("certificate", "key", api.certificate.is_some() && api.key.is_none()),
             ("key", "certificate", api.key.is_some() && api.certificate.is_none()),
         ] {
-            self.require(!there, At::Key("api", has), || {
+            self.value(!there || self.left_out.is_wrong("api"), "api", has, || {
                 format!("api.{has} is said, and api.{lacks} is not: say both or none")
-            })?;
+            });
         }
         let (size, files) = (65_536..=1 << 40, 1..=100);
-        self.require(size.contains(&api.audit_size), At::Key("api", "audit-size"), || {
+        self.value(size.contains(&api.audit_size), "api", "audit-size", || {
             format!("api.audit-size {}: 65536 to 1099511627776 bytes are right", api.audit_size)
-        })?;
-        self.require(files.contains(&api.audit_files), At::Key("api", "audit-files"), || {
+        });
+        self.value(files.contains(&api.audit_files), "api", "audit-files", || {
             format!("api.audit-files {}: 1 to 100 are right", api.audit_files)
-        })?;
+        });
         let wrong = api.listen.iter().find(|address| address.port() == 0);
-        self.require(wrong.is_none(), At::Key("api", "listen"), || {
+        self.value(wrong.is_none(), "api", "listen", || {
             "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned()
-        })
+        });
     }
 
-    fn plugins(&self, plugins: &Plugins) -> Checked {
-        let limits = [
+    fn plugins(&self, plugins: &Plugins) {
+        for (key, value, range, unit) in [
             ("slice", plugins.slice, 10..=10_000, " microseconds"),
             ("memory", plugins.memory, 1..=1024, " MiB"),
             ("faults", plugins.faults, 1..=1000, ""),
             ("fault-window", plugins.fault_window, 1..=86_400, " seconds"),
-        ];
-        limits.into_iter().try_for_each(|(key, value, range, unit)| {
-            self.require(range.contains(&value), At::Key("plugins", key), || {
+        ] {
+            self.value(range.contains(&value), "plugins", key, || {
                 format!("plugins.{key} = {value}: it takes {} to {}{unit}", range.start(), range.end())
-            })
-        })
+            });
+        }
     }
 
-    fn router(&self, config: &Config) -> Checked {
-        let router = &config.router;
-        self.require((1024..=1 << 22).contains(&router.frames), At::Key("router", "frames"), || {
-            format!("router.frames = {}: it takes 1024 to 4194304", router.frames)
-        })?;
-        self.require((1..=16).contains(&router.workers), At::Key("router", "workers"), || {
-            format!("router.workers = {}: it takes 1 to 16", router.workers)
-        })?;
-        self.require(router.icmp_dscp < 64, At::Key("router", "icmp-dscp"), || {
-            format!("router.icmp-dscp = {}: it takes 0 to 63", router.icmp_dscp)
-        })?;
-        self.require((1..=256).contains(&router.new_flows), At::Key("router", "new-flows"), || {
-            format!("router.new-flows = {}: it takes 1 to 256", router.new_flows)
-        })?;
-        self.require(
-            router.flows_max == 0 || (1024..=1 << 24).contains(&router.flows_max),
-            At::Key("router", "flows-max"),
-            || {
-                format!(
-                    "router.flows-max = {}: it takes 1024 to 16777216, or 0 for no flow table",
-                    router.flows_max
-                )
-            },
-        )?;
-        self.require(router.driver_flows <= 4_194_304, At::Key("router", "driver-flows"), || {
-            format!("router.driver-flows = {}: it takes 0 to 4194304", router.driver_flows)
-        })?;
-        self.require((1..=86_400).contains(&router.flow_idle), At::Key("router", "flow-idle"), || {
-            format!("router.flow-idle = {}: it takes 1 to 86400 seconds", router.flow_idle)
-        })?;
+    fn files(&self) {
+        for (index, plugin) in self.config.plugin.iter().enumerate() {
+            let at = At::Entry("plugin", index, &["file"]);
+            self.note(self.require(plugin.file.is_absolute(), at, || {
+                format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
+            }));
+        }
+    }
+
+    fn router(&self) {
+        let router = &self.config.router;
+        for (key, value, range, beside) in [
+            ("frames", router.frames.into(), 1024..=1 << 22, ""),
+            ("workers", router.workers as u64, 1..=16, ""),
+            ("icmp-dscp", router.icmp_dscp.into(), 0..=63, ""),
+            ("new-flows", router.new_flows.into(), 1..=256, ""),
+            ("driver-flows", router.driver_flows.into(), 0..=4_194_304, ""),
+            ("flow-idle", router.flow_idle.into(), 1..=86_400, " seconds"),
+        ] {
+            self.value(range.contains(&value), "router", key, || {
+                format!("router.{key} = {value}: it takes {} to {}{beside}", range.start(), range.end())
+            });
+        }
+        let flows = router.flows_max;
+        self.value(flows == 0 || (1024..=1 << 24).contains(&flows), "router", "flows-max", || {
+            format!("router.flows-max = {flows}: it takes 1024 to 16777216, or 0 for no flow table")
+        });
         let key = if router.icmp_rate == 0 { "icmp-rate" } else { "icmp-burst" };
-        self.require(router.icmp_rate > 0 && router.icmp_burst > 0, At::Key("router", key), || {
+        self.value(router.icmp_rate > 0 && router.icmp_burst > 0, "router", key, || {
             "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
                 .into()
-        })
+        });
     }
 
-    fn unique<'a>(&self, noun: &str, names: impl Iterator<Item = &'a Named>) -> Checked {
+    fn unique<'a>(&self, noun: &str, names: impl Iterator<Item = &'a Named>) {
         let mut seen = HashSet::new();
         for name in names {
             let plain = !name.is_empty()
                 && name.len() <= 63
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c));
-            self.require(plain, Some(name.span()), || {
+            self.note(self.require(plain, Some(name.span()), || {
                 format!("{noun} name {:?}: 1 to 63 letters, digits and - _ . : make a name", &**name)
-            })?;
-            self.require(seen.insert(&**name), Some(name.span()), || {
+            }));
+            self.note(self.require(seen.insert(&**name), Some(name.span()), || {
                 format!("a second {noun} is named {:?}: names are unique", &**name)
-            })?;
+            }));
         }
-        Ok(())
     }
 
-    fn known<'a>(&self, noun: &str, name: &Named, known: impl Iterator<Item = &'a str>) -> Checked {
-        self.known_at(Some(name.span()), noun, name, known)
+    /// The names of what a noun stands for, of entries too in which something else is wrong.
+    fn names<'c>(&'c self, noun: &'c str) -> Vec<&'c str> {
+        let config = self.config;
+        let mut names: Vec<&str> = match noun {
+            "port" => config.port.iter().map(|port| &*port.name).collect(),
+            "instance" => config.instance.iter().map(|instance| &*instance.name).collect(),
+            _ => gates(config).collect(),
+        };
+        names.extend(self.left_out.names(noun));
+        names
     }
 
-    fn known_at<'a>(
-        &self,
-        span: Option<Range<usize>>,
-        noun: &str,
-        name: &str,
-        known: impl Iterator<Item = &'a str>,
-    ) -> Checked {
-        let known: Vec<&str> = known.collect();
+    fn known(&self, noun: &str, name: &Named) -> Checked {
+        self.known_at(Some(name.span()), noun, name)
+    }
+
+    fn known_at(&self, span: Option<Range<usize>>, noun: &str, name: &str) -> Checked {
+        let known = self.names(noun);
         let hint = || match (nearest(name, known.iter().copied()), known.is_empty()) {
             (Some(near), _) => format!("did you mean {near:?}?"),
             (None, true) => "there is none".to_owned(),
@@ -277,55 +288,47 @@ impl Checker<'_> {
     }
 
     /// A device is one port.
-    fn devices(&self, config: &Config) -> Checked {
+    fn devices(&self) {
         let mut seen = HashMap::new();
-        for (index, port) in config.port.iter().enumerate() {
+        for (index, port) in self.config.port.iter().enumerate() {
             // Sub-interfaces share the device of a port.
             let Some(device) = port.device.as_deref().filter(|_| port.vlan.is_none()) else { continue };
             if let Some(other) = seen.insert(device, &*port.name) {
-                return Err(self.error(
-                    At::Entry("port", index, &["device"]),
-                    format!(
-                        "ports {other:?} and {:?} name the same device: a device is one port",
-                        &*port.name
-                    ),
-                ));
+                let name = &*port.name;
+                self.note(self.require(false, At::Entry("port", index, &["device"]), || {
+                    format!("ports {other:?} and {name:?} name the same device: a device is one port")
+                }));
             }
         }
-        Ok(())
     }
 
-    fn routes(&self, config: &Config) -> Checked {
+    fn routes(&self) {
         let mut seen = HashSet::new();
-        config.route.iter().try_for_each(|route| {
-            self.route(config, route)?;
-            self.require(seen.insert(route.to.value()), route.to.span(), || {
+        for route in &self.config.route {
+            self.note(self.route(route));
+            self.note(self.require(seen.insert(route.to.value()), route.to.span(), || {
                 format!(
                     "a second route to {}: a route with several next hops is one, with a list",
                     route.to.value()
                 )
-            })
-        })
+            }));
+        }
     }
 
-    fn route(&self, config: &Config, route: &Route) -> Checked {
-        let span = || route.to.span();
-        if let Some(port) = &route.port {
-            self.known("port", port, config.port.iter().map(|port| &*port.name))?;
-        }
-        route.check().map_err(|problem| self.error(span(), problem))
+    fn route(&self, route: &Route) -> Checked {
+        route.port.as_ref().map_or(Ok(()), |port| self.known("port", port))?;
+        route.check().map_err(|problem| (route.to.span(), problem))
     }
 
     fn gate(&self, gate: &Gate) -> Checked {
         let (name, span) = (&*gate.name, Some(gate.name.span()));
         match (&gate.position, is_default(name)) {
-            (None, false) => Err(self.error(
+            (None, false) => Err((
                 span,
                 format!("gate {name:?} is none of those that are there from the start: say its position"),
             )),
             (Some(_), true) => {
-                Err(self
-                    .error(span, format!("gate {name:?} is there from the start: leave its position out")))
+                Err((span, format!("gate {name:?} is there from the start: leave its position out")))
             }
             (None, true) => self.require(gate.table != GateTable::Auto, span, || {
                 format!("gate {name:?} is there from the start: say its table, or leave it out")
@@ -334,85 +337,77 @@ impl Checker<'_> {
         }
     }
 
-    fn bindings(&self, config: &Config) -> Checked {
-        config.bind.iter().try_for_each(|bind| {
-            self.known("instance", &bind.instance, config.instance.iter().map(|instance| &*instance.name))?;
-            self.known("gate", &bind.gate, gates(config))?;
-            self.incoming(config, &bind.filter)
-        })
+    fn binding(&self, bind: &Bind) -> Checked {
+        self.known("instance", &bind.instance)?;
+        self.known("gate", &bind.gate)?;
+        self.incoming(&bind.filter)
     }
 
     /// Checks the port that a filter's packets come in by.
-    fn incoming(&self, config: &Config, filter: &Text<millrace_classify::Filter>) -> Checked {
+    fn incoming(&self, filter: &Text<millrace_classify::Filter>) -> Checked {
         let Some(port) = filter.value().incoming() else { return Ok(()) };
-        let known = config.port.iter().map(|port| &*port.name);
-        self.known_at(filter.span(), "port", port, known).map_err(|error| ConfigError {
-            problem: format!("filter {:?}: {}", filter.written(), error.problem),
-            ..error
-        })
+        let wrong = |(span, problem)| (span, format!("filter {:?}: {problem}", filter.written()));
+        self.known_at(filter.span(), "port", port).map_err(wrong)
     }
 
-    fn filter(&self, config: &Config, filter: &Filter) -> Checked {
+    fn filter(&self, filter: &Filter) -> Checked {
         self.require(!filter.r#match.written().trim().is_empty(), filter.r#match.span(), || {
             "an empty filter: write \"*\" if all packets are meant".to_owned()
         })?;
-        self.incoming(config, &filter.r#match)?;
+        self.incoming(&filter.r#match)?;
         let (span, action) = (|| filter.action.span(), filter.action.value());
-        let ports = || config.port.iter().map(|port| &*port.name);
-        action.ways().iter().try_for_each(|way| self.known_at(span(), "port", &way.port, ports()))?;
+        action.ways().iter().try_for_each(|way| self.known_at(span(), "port", &way.port))?;
         if let Some(instance) = action.instance() {
-            let known = config.instance.iter().map(|instance| &*instance.name);
-            self.known_at(span(), "instance", instance, known)?;
+            self.known_at(span(), "instance", instance)?;
         }
         match &filter.gate {
-            Some(gate) => self.known("gate", gate, gates(config)),
+            Some(gate) => self.known("gate", gate),
             None => self.require(action.default_gate().is_some(), span(), || {
                 format!(
                     "a filter with the action {:?} says its gate: there are {}",
                     filter.action.written(),
-                    gates(config).collect::<Vec<_>>().join(", ")
+                    self.names("gate").join(", ")
                 )
             }),
         }
     }
 
-    fn place(&self, config: &Config, place: &Placement) -> Checked {
-        self.require(
-            config.place.len() <= MOST_PLACEMENTS,
-            At::Entry("place", MOST_PLACEMENTS, &[]),
-            || format!("{} placements: there can be {MOST_PLACEMENTS}", config.place.len()),
-        )?;
-        self.require(!place.flow.written().trim().is_empty(), place.flow.span(), || {
-            "an empty filter: write \"*\" if all flows are meant".to_owned()
-        })?;
-        let same = config.place.iter().filter(|other| other.flow.value() == place.flow.value()).count();
-        self.require(same == 1, place.flow.span(), || {
-            format!("{:?} is placed twice: the first would count", place.flow.written())
-        })?;
-        let wrong = |error: ConfigError| ConfigError {
-            problem: format!("placement {:?}: {}", place.flow.written(), error.problem),
-            ..error
-        };
-        match place.flow.value() {
-            Placeable::Flows(filter) => {
-                let Some(port) = filter.incoming() else { return Ok(()) };
-                let known = config.port.iter().map(|port| &*port.name);
-                self.known_at(place.flow.span(), "port", port, known).map_err(wrong)
-            }
-            Placeable::Instance(name) => {
-                let known = config.instance.iter().map(|instance| &*instance.name);
-                self.known_at(place.flow.span(), "instance", name, known).map_err(wrong)
-            }
+    fn places(&self) {
+        let places = &self.config.place;
+        let beyond = At::Entry("place", MOST_PLACEMENTS, &[]);
+        self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
+            format!("{} placements: there can be {MOST_PLACEMENTS}", places.len())
+        }));
+        for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
+            self.note(self.place(place, &places[..index]));
         }
     }
 
+    fn place(&self, place: &Placement, before: &[Placement]) -> Checked {
+        let (span, written) = (|| place.flow.span(), place.flow.written());
+        self.require(!written.trim().is_empty(), span(), || {
+            "an empty filter: write \"*\" if all flows are meant".to_owned()
+        })?;
+        let same = before.iter().any(|other| other.flow.value() == place.flow.value());
+        self.require(!same, span(), || format!("{written:?} is placed twice: the first would count"))?;
+        let known = match place.flow.value() {
+            Placeable::Flows(filter) => {
+                filter.incoming().map_or(Ok(()), |port| self.known_at(span(), "port", port))
+            }
+            Placeable::Instance(name) => self.known_at(span(), "instance", name),
+        };
+        known.map_err(|(span, problem)| (span, format!("placement {written:?}: {problem}")))
+    }
+
     /// Whoever binds says what happens when the router dies, for the kernel knows nothing of it.
-    fn death(&self, config: &Config) -> Checked {
+    fn death(&self) -> Checked {
+        let config = self.config;
         let binding = config.bind.first().map(|bind| ("bindings need", Some(bind.instance.span())));
         let filter = config.filter.first().map(|filter| ("filters need", filter.r#match.span()));
         let Some((need, span)) = binding.or(filter) else { return Ok(()) };
-        match config.silent_on_death().filter(|_| config.router.on_death.is_none()) {
-            Some(port) => Err(self.error(
+        let is_said = config.router.on_death.is_some() || self.left_out.is_wrong("router");
+        match config.silent_on_death().filter(|_| !is_said) {
+            Some(port) => Err((
                 span,
                 format!(
                     "{need} a word on what happens to port {:?} when the router dies, for the kernel knows none \

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::Config;
 use crate::wording::explain_in_file;
 
 /// A place in a file.
@@ -36,7 +35,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a configuration can't be used.
+/// One thing that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ConfigError {
@@ -46,24 +45,97 @@ pub struct ConfigError {
     pub problem: String,
 }
 
-impl ConfigError {
-    pub(crate) fn from_toml(error: &toml::de::Error, text: &str, origin: &str) -> Self {
-        let said = error.message().replace('\n', " ");
-        let problem = explain_in_file(&path_of(text), &said).unwrap_or(said);
-        Self { place: Place::of(error.span(), text, origin), problem }
+/// Why a configuration can't be used: what is wrong with it, in the order of the file.
+///
+/// As a text it is a line for each thing, ten at most, and then how many more there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// The first of them, up to [`ConfigErrors::NAMED`]; never none.
+    errors: Vec<ConfigError>,
+    /// How many things are wrong.
+    wrong: usize,
+}
+
+impl ConfigErrors {
+    /// Things that are named one by one; more are counted.
+    pub const NAMED: usize = 100;
+    /// Things that the text tells.
+    const TOLD: usize = 10;
+
+    /// How many things are wrong.
+    pub fn wrong(&self) -> usize {
+        self.wrong
+    }
+
+    /// The first of them, up to [`Self::NAMED`], in the order of the file.
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.errors
+    }
+
+    /// All of several, at least one, in the order of the file; `None` where there are none.
+    pub fn of(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let (mut errors, mut wrong) = (Vec::new(), 0);
+        for one in all {
+            wrong += one.wrong;
+            errors.extend(one.errors);
+        }
+        errors.sort_by_key(|error: &ConfigError| (error.place.line, error.place.column));
+        errors.truncate(Self::NAMED);
+        (!errors.is_empty()).then_some(Self { errors, wrong })
     }
 }
 
-/// Where in what the file says the first thing is that is wrong: `port[0].mtu`, for one. It is looked for only when something is.
-fn path_of(text: &str) -> String {
-    let Ok(file) = toml::Deserializer::parse(text) else { return String::new() };
-    let path = match serde_path_to_error::deserialize::<_, Config>(file) {
-        Err(error) => error.path().to_string(),
-        Ok(_) => return String::new(),
-    };
-    // Values that know their place in the file are read as tables with keys of the reader's own.
-    let said = path.split('.').filter(|step| !step.is_empty() && !step.starts_with("$__") && *step != "?");
-    said.collect::<Vec<_>>().join(".")
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self { errors: vec![error], wrong: 1 }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().take(Self::TOLD).enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        }
+        match self.wrong.saturating_sub(Self::TOLD) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// What is found to be wrong with a text, before it is told where.
+#[derive(Debug, Default)]
+pub(crate) struct Found(Vec<(Option<Range<usize>>, String)>);
+
+impl Found {
+    /// Notes what is wrong, and where that stands.
+    pub fn note(&mut self, span: Option<Range<usize>>, problem: String) {
+        self.0.push((span, problem));
+    }
+
+    /// Notes what the reader of TOML says of the value at `path`.
+    pub fn note_toml(&mut self, error: &toml::de::Error, path: &str) {
+        let said = error.message().replace('\n', " ");
+        let problem = explain_in_file(path, &said).unwrap_or(said);
+        self.note(error.span(), problem);
+    }
+
+    /// How much it is.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of it, each with its place; `None` where there is nothing.
+    pub fn told(mut self, text: &str, origin: &str) -> Option<ConfigErrors> {
+        let wrong = self.0.len();
+        self.0.sort_by_key(|(span, _)| span.as_ref().map(|span| span.start));
+        self.0.truncate(ConfigErrors::NAMED);
+        let place = |(span, problem)| ConfigError { place: Place::of(span, text, origin), problem };
+        let errors: Vec<_> = self.0.into_iter().map(place).collect();
+        (wrong > 0).then_some(ConfigErrors { errors, wrong })
+    }
 }
 
 #[cfg(test)]
@@ -75,5 +147,20 @@ mod tests {
         let text = "a = 1\nbb = 2\n";
         assert_eq!(Place::of(Some(9..10), text, "f").to_string(), "f:2:4");
         assert_eq!(Place::of(None, text, "f").to_string(), "f");
+    }
+
+    #[test]
+    fn ten_are_told_in_the_order_of_the_file_and_the_others_counted() {
+        let mut found = Found::default();
+        (0..12).rev().for_each(|line| found.note(Some(2 * line..2 * line), format!("p{line}")));
+        let errors = found.told(&"\n\n".repeat(12), "f").unwrap();
+        let told = errors.to_string();
+        assert!(told.starts_with("f:1:1: p0\nf:3:1: p1\n"), "{told}");
+        assert!(told.ends_with("f:19:1: p9\nand 2 more"), "{told}");
+        assert_eq!((errors.wrong(), errors.errors().len()), (12, 12));
+        assert!(Found::default().told("", "f").is_none());
+        let both = ConfigErrors::of([errors.errors()[3].clone().into(), errors.errors()[1].clone().into()]);
+        assert_eq!(both.unwrap().to_string(), "f:3:1: p1\nf:7:1: p3");
+        assert_eq!(ConfigErrors::of([]), None);
     }
 }

@@ -15,19 +15,24 @@ mod flow;
 mod nearest;
 mod normal;
 mod origin;
+mod read;
 mod save;
 mod scheduler;
 mod schema;
+mod spelling;
 mod values;
 mod wording;
 mod words;
+
+use error::Found;
+use read::{LeftOut, Rest};
 
 pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
 pub use check::MOST_PLACEMENTS;
 pub use difference::Difference;
-pub use error::{ConfigError, Place};
+pub use error::{ConfigError, ConfigErrors, Place};
 pub use flow::one_flow;
 pub use nearest::nearest;
 pub use origin::{Origin, Step};
@@ -40,6 +45,7 @@ pub use schema::{
     OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind,
     ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
+pub use spelling::{in_file, in_json};
 pub use values::{Named, Text, VlanIds};
 pub use wording::explain;
 
@@ -47,13 +53,21 @@ impl Config {
     /// Reads a configuration. `origin` is the name of the file, for messages.
     ///
     /// # Errors
-    /// The first thing that is wrong, in the order of the file.
-    pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigError> {
-        let mut config: Self =
-            toml::from_str(text).map_err(|error| ConfigError::from_toml(&error, text, origin))?;
-        check::check(&config, text, origin)?;
-        config.origin = Origin::new(origin, text);
-        Ok(config)
+    /// All that is wrong, in the order of the file. What is wrong in itself hides nothing of what stands behind it; what is only
+    /// wrong together with others is told of entries that can be read.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigErrors> {
+        let mut found = Found::default();
+        let read = match toml::from_str::<Self>(text) {
+            Ok(config) => Some(Rest { config, left_out: LeftOut::default() }),
+            Err(_) => read::rest(text, &mut found),
+        };
+        let mut config = Self::default();
+        if let Some(Rest { config: rest, left_out }) = read {
+            config = rest;
+            config.origin = Origin::new(origin, text);
+            check::check(&config, &left_out, &mut found);
+        }
+        found.told(text, origin).map_or(Ok(config), Err)
     }
 
     /// The JSON Schema of the configuration.

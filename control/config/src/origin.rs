@@ -3,21 +3,38 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use toml_edit::{Document, Item};
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, ConfigErrors, Place};
 use crate::schema::Config;
 
 /// A file's name and its text; nothing, where a configuration comes from no file. It is no part of what a configuration
 /// says: any two are equal.
 #[derive(Clone, Default)]
-pub struct Origin(Option<Arc<(String, String)>>);
+pub struct Origin(Option<Arc<Known>>);
+
+/// A file's name and its text.
+struct Known {
+    name: String,
+    text: String,
+    /// The text with the places of everything in it, once somebody asks; `None` where it can't be read.
+    document: OnceLock<Option<Document<String>>>,
+}
 
 impl Origin {
-    pub(crate) fn new(origin: &str, text: &str) -> Self {
-        Self(Some(Arc::new((origin.to_owned(), text.to_owned()))))
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        Self(Some(Arc::new(Known {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            document: OnceLock::new(),
+        })))
+    }
+
+    /// Where in the text stands what these steps lead to, or as far as there is something.
+    pub(crate) fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
+        self.0.as_ref()?.span(path)
     }
 }
 
@@ -29,7 +46,7 @@ impl PartialEq for Origin {
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_ref().map_or("no file", |known| &known.0))
+        f.write_str(self.0.as_ref().map_or("no file", |known| &known.name))
     }
 }
 
@@ -38,6 +55,8 @@ impl fmt::Debug for Origin {
 pub enum Step<'a> {
     /// The value of a key.
     Key(&'a str),
+    /// A key itself, for what is wrong with its name as well as with its value.
+    Name(&'a str),
     /// An entry of a list, from 0.
     Entry(usize),
 }
@@ -45,29 +64,36 @@ pub enum Step<'a> {
 impl Config {
     /// An error about what stands where these steps lead, or as far as there is something; none, where the configuration comes
     /// from no file.
-    pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
-        let (origin, text) = &**self.origin.0.as_ref()?;
-        Some(ConfigError { place: Place::of(span(text, path), text, origin), problem: problem.to_owned() })
+    pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigErrors> {
+        let known = self.origin.0.as_ref()?;
+        let place = Place::of(known.span(path), &known.text, &known.name);
+        Some(ConfigError { place, problem: problem.to_owned() }.into())
     }
 }
 
-/// Where in a text stands what these steps lead to, or as far as there is something. The text was read before.
-pub(crate) fn span(text: &str, path: &[Step<'_>]) -> Option<Range<usize>> {
-    let document = Document::parse(text).ok()?;
-    let (mut item, mut span) = (document.as_item(), None);
-    for step in path {
-        let Some(next) = into(item, *step) else { break };
-        item = next;
-        span = item.span().or(span);
+impl Known {
+    fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
+        let document = self.document.get_or_init(|| Document::parse(self.text.clone()).ok());
+        let (mut item, mut span) = (document.as_ref()?.as_item(), None);
+        for step in path {
+            let Some((next, there)) = into(item, *step) else { break };
+            item = next;
+            span = there.or(span);
+        }
+        span
     }
-    span
 }
 
-fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<&'i Item> {
-    match step {
-        Step::Key(key) => item.get(key),
-        Step::Entry(index) => item.get(index),
-    }
+fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<(&'i Item, Option<Range<usize>>)> {
+    let next = match step {
+        Step::Key(key) => item.get(key)?,
+        Step::Entry(index) => item.get(index)?,
+        Step::Name(key) => {
+            let (name, value) = item.as_table_like()?.get_key_value(key)?;
+            return Some((value, name.span()));
+        }
+    };
+    Some((next, next.span()))
 }
 
 #[cfg(test)]
@@ -87,6 +113,7 @@ mod tests {
         // What isn't there is told at what would have it.
         assert_eq!(at(&node(0, Step::Key("under"))), "f:11:5: p");
         assert_eq!(at(&node(1, Step::Key("under"))), "f:10:8: p");
+        assert_eq!(at(&node(0, Step::Name("kind"))), "f:11:19: p");
         assert_eq!(at(&[]), "f: p");
         assert_eq!(Config::default().error_at(&[], "p"), None);
         // Tables of tables as well.

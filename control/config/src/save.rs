@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
 use crate::change::object;
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, ConfigErrors, Place};
 use crate::schema::{Config, Gate};
 use list::{List, replace_values};
 
@@ -21,7 +21,7 @@ impl Config {
     ///
     /// # Errors
     /// None that is known: what can be read can be written.
-    pub fn to_text(&self) -> Result<String, ConfigError> {
+    pub fn to_text(&self) -> Result<String, ConfigErrors> {
         self.save_into("", "what runs")
     }
 
@@ -30,9 +30,11 @@ impl Config {
     ///
     /// # Errors
     /// A text that is no configuration.
-    pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigError> {
+    pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
-        let refused = |problem: String| ConfigError { place: Place::of(None, text, origin), problem };
+        let refused = |problem: String| -> ConfigErrors {
+            ConfigError { place: Place::of(None, text, origin), problem }.into()
+        };
         let mut document: DocumentMut =
             text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
         let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());

@@ -40,7 +40,8 @@ const WRONG: &[(&str, &str, &str)] = &[
 #[test]
 fn a_wrong_value_is_told_at_the_value() {
     for (text, place, word) in WRONG {
-        let error = Config::parse(text, "f").unwrap_err();
+        let wrong = Config::parse(text, "f").unwrap_err();
+        let [error] = wrong.errors() else { panic!("{text}\n{wrong}") };
         let (told, problem) = (error.place.to_string(), &error.problem);
         assert!(told == format!("f:{place}") && problem.contains(word), "{text}\n{told}: {problem}");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_config::{Config, Step};
+use millrace_config::{Config, ConfigErrors, Step};
 
 /// Why a request was refused. The text is one sentence for people: what is wrong, where, what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,9 +10,9 @@ pub enum ControlError {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// A configuration can't be used; it is said where.
+    /// A configuration can't be used: all that is wrong with it is said, and where.
     #[error(transparent)]
-    Config(millrace_config::ConfigError),
+    Config(ConfigErrors),
     /// Something that the request names does not exist.
     #[error("{0}")]
     NotFound(String),
@@ -85,6 +85,35 @@ impl Wrong {
     }
 }
 
+/// Collects what is wrong with a configuration while it is planned.
+#[derive(Debug, Default)]
+pub(crate) struct Unplannable(Vec<ControlError>);
+
+impl Unplannable {
+    /// What something became, unless it is wrong.
+    pub fn unless<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
+        result.map_err(|error| self.0.push(error)).ok()
+    }
+
+    /// Refuses the configuration, if something is wrong with it.
+    ///
+    /// # Errors
+    /// All of it, where it is known where in a file it stands; else the first.
+    pub fn refuse(self) -> Result<(), ControlError> {
+        let (mut placed, mut others) = (Vec::new(), Vec::new());
+        for error in self.0 {
+            match error {
+                ControlError::Config(errors) => placed.push(errors),
+                other => others.push(other),
+            }
+        }
+        match others.into_iter().next() {
+            Some(other) => Err(other),
+            None => ConfigErrors::of(placed).map_or(Ok(()), |errors| Err(errors.into())),
+        }
+    }
+}
+
 impl ControlError {
     /// A route of ours is there already.
     pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
@@ -133,8 +162,8 @@ impl ControlError {
     }
 }
 
-impl From<millrace_config::ConfigError> for ControlError {
-    fn from(error: millrace_config::ConfigError) -> Self {
+impl From<ConfigErrors> for ControlError {
+    fn from(error: ConfigErrors) -> Self {
         Self::Config(error)
     }
 }

@@ -1,7 +1,7 @@
 //! What a configuration means, before any device is touched.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::{Limits, PluginChange, PluginControlUnit, Terms};
+use millrace_plugin::{Limits, PluginChange, PluginControlError, PluginControlUnit, Terms};
 use millrace_plugin_abi::Home;
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, InstanceId, PortId};
@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 
 use crate::built_in::built_in_plugins;
 use crate::crash::beginning;
+use crate::error::Unplannable;
 use crate::filters::parse_filter;
 use crate::load::Admitted;
 use crate::loader::Loader;
@@ -118,33 +119,39 @@ impl Model {
                 model.own_routes.add_address(plan.id, *net);
             }
         }
-        for PortPlan { id, config: port, settings } in &model.ports {
-            if let Some(scheduler) = &port.scheduler {
-                let planned = model.schedulers.plan(*id, &settings.name, scheduler);
-                planned.map_err(|unplanned| unplanned.placed(config, &settings.name))?;
-            }
-        }
-        for PortPlan { config: port, settings, .. } in &model.ports {
-            let flows = port.scheduler.as_ref().map_or(&[][..], |scheduler| &scheduler.flow[..]);
-            let flows = model.flow_changes(&settings.name, &[], flows);
-            let of_flows =
-                |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, &settings.name);
-            flows.map_err(of_flows)?;
-        }
+        let mut wrong = Unplannable::default();
+        model.plan_schedulers(config, &mut wrong);
         for (index, route) in config.route.iter().enumerate() {
             let at = [Step::Key("route"), Step::Entry(index), Step::Key("via")];
-            model.add_route(route).map_err(|error| error.placed(config, &at))?;
+            wrong.unless(model.add_route(route).map_err(|error| error.placed(config, &at)));
         }
         for (index, neighbour) in config.neighbour.iter().enumerate() {
             let at = [Step::Key("neighbour"), Step::Entry(index), Step::Key("address")];
-            model.known_for_good(neighbour).map_err(|error| error.placed(config, &at))?;
+            wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
             model.neighbours.push(neighbour.clone());
         }
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config, loader)?;
+        model.add_plugins(config, loader, &mut wrong)?;
+        wrong.refuse()?;
         Ok(model)
+    }
+
+    /// Plans the trees of ports. What is said of flows is looked at where the trees are right.
+    fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
+        let mut planned = Vec::new();
+        for PortPlan { id, config: port, settings } in &self.ports {
+            let Some(scheduler) = &port.scheduler else { continue };
+            let tree = self.schedulers.plan(*id, &settings.name, scheduler);
+            let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
+            planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
+        }
+        for (port, scheduler) in planned {
+            let flows = self.flow_changes(port, &[], &scheduler.flow);
+            let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
+            wrong.unless(flows.map_err(of_flows));
+        }
     }
 
     /// What workers are told of a neighbour that is known for good.
@@ -301,6 +308,16 @@ impl Model {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<Vec<PluginChange<CompiledFilter>>, ControlError> {
+        Ok(self.create_instance_as(plugin, name, settings)?)
+    }
+
+    /// The same, with the error as the plugin says it.
+    fn create_instance_as(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<Vec<PluginChange<CompiledFilter>>, PluginControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
             let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
             let create = || self.plugins.create_instance(plugin, name, settings);
@@ -314,12 +331,21 @@ impl Model {
         Ok(changes)
     }
 
-    fn add_plugins(&mut self, config: &Config, loader: &Loader) -> Result<(), ControlError> {
+    /// Loads plugins, and makes gates, instances and bindings; of what can't be made, nothing more is said where others need it.
+    fn add_plugins(
+        &mut self,
+        config: &Config,
+        loader: &Loader,
+        wrong: &mut Unplannable,
+    ) -> Result<(), ControlError> {
         for plugin in built_in_plugins() {
             self.plugins.add_plugin(plugin)?;
         }
-        for plugin in &config.plugin {
-            self.load_plugin(plugin, loader)?;
+        let mut all_loaded = true;
+        for (index, plugin) in config.plugin.iter().enumerate() {
+            let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
+            let loaded = self.load_plugin(plugin, loader).map_err(|error| error.placed(config, &at));
+            all_loaded &= wrong.unless(loaded).is_some();
         }
         for gate in &config.gate {
             if let Some(position) = &gate.position {
@@ -327,25 +353,66 @@ impl Model {
             }
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
-        for (index, instance) in config.instance.iter().enumerate() {
-            let name: &str = &instance.name;
-            let known = self.plugins.plugin_named(&instance.plugin).is_ok();
-            let key = if known { "settings" } else { "plugin" };
-            let at = [Step::Key("instance"), Step::Entry(index), Step::Key(key)];
-            let created = self.create_instance(&instance.plugin, name, instance.settings.clone());
-            created.map_err(|error| error.of(&format!("instance {name:?}")).placed(config, &at))?;
-        }
+        let missing = self.create_instances(config, all_loaded, wrong);
         for (index, bind) in config.bind.iter().enumerate() {
+            if missing.contains(&*bind.instance) {
+                continue;
+            }
             let at = [Step::Key("bind"), Step::Entry(index)];
-            self.bind_as(bind).map_err(|error| error.placed(config, &at))?;
+            wrong.unless(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
         }
         for (index, filter) in config.filter.iter().enumerate() {
             let (matches, action) = (filter.r#match.value(), filter.action.value());
+            if action.instance().is_some_and(|instance| missing.contains(instance)) {
+                continue;
+            }
             let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
             let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-            added.map_err(|error| error.placed(config, &at))?;
+            wrong.unless(added.map_err(|error| error.placed(config, &at)));
         }
         Ok(())
+    }
+
+    /// Creates the instances of a configuration. Returns the names of those that can't be. Where a plugin could not be loaded, those of
+    /// unknown plugins may be its own, so nothing is said of them.
+    fn create_instances<'c>(
+        &mut self,
+        config: &'c Config,
+        all_loaded: bool,
+        wrong: &mut Unplannable,
+    ) -> HashSet<&'c str> {
+        let mut missing = HashSet::new();
+        for (index, instance) in config.instance.iter().enumerate() {
+            let name: &str = &instance.name;
+            let names_missing = |value: &Value| {
+                let named = value.as_str().and_then(|named| named.split('/').next());
+                named.is_some_and(|named| missing.contains(named))
+            };
+            let is_known = self.plugins.plugin_named(&instance.plugin).is_ok();
+            if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
+                missing.insert(name);
+                continue;
+            }
+            let table = if is_known { "settings" } else { "plugin" };
+            let mut settings = instance.settings.clone();
+            // What is wrong with a setting hides nothing of the others.
+            while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
+                missing.insert(name);
+                let setting = error.setting().unwrap_or_default().to_owned();
+                let is_there = settings.remove(&setting).is_some();
+                // What is missing may be what was misspelt.
+                if !is_there && settings.len() < instance.settings.len() {
+                    break;
+                }
+                let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
+                let error = ControlError::from(error).of(&format!("instance {name:?}"));
+                wrong.unless::<()>(Err(error.placed(config, &at)));
+                if !is_there {
+                    break;
+                }
+            }
+        }
+        missing
     }
 }
 
@@ -377,8 +444,9 @@ pub(crate) fn terms(on_fault: OnFault, call: Option<Budget>, packet: Option<Budg
 fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     let mut plans: Vec<PortPlan> = Vec::new();
     // Sub-interfaces come last, for each shares the device of a port.
-    let (subs, mains): (Vec<_>, Vec<_>) = config.port.iter().partition(|port| port.vlan.is_some());
-    for port in mains {
+    let ports = config.port.iter().enumerate();
+    let (subs, mains): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| port.vlan.is_some());
+    for (_, port) in mains {
         let id = PortId(plans.len() as u16);
         plans.push(PortPlan {
             id,
@@ -386,15 +454,17 @@ fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
             settings: settings(port, DeviceId(id.0), Tags::NONE),
         });
     }
-    for port in subs {
+    for (index, port) in subs {
+        let wrong = |key: &str, problem: String| {
+            let at = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
+            Err(ControlError::Invalid(format!("port {:?}{problem}", &*port.name)).placed(config, &at))
+        };
         let parent =
             plans.iter().find(|plan| plan.config.vlan.is_none() && plan.config.device == port.device);
         let Some(device) = parent.map(|plan| plan.settings.device) else {
-            return Err(ControlError::Invalid(format!(
-                "port {:?} is a sub-interface of {}, which is no port: name it as a port too",
-                &*port.name,
-                port.device.as_deref().unwrap_or("nothing")
-            )));
+            let device = port.device.as_deref().unwrap_or("nothing");
+            let problem = format!(" is a sub-interface of {device}, which is no port: name it as a port too");
+            return wrong("device", problem);
         };
         let tags = match port.vlan {
             Some(VlanIds::Single(id)) => Tags::single(id),
@@ -403,10 +473,7 @@ fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
         };
         let id = PortId(plans.len() as u16);
         if plans.iter().any(|plan| plan.settings.device == device && plan.settings.tags == tags) {
-            return Err(ControlError::Invalid(format!(
-                "port {:?}: another port has VLAN {tags} of that device",
-                &*port.name
-            )));
+            return wrong("vlan", format!(": another port has VLAN {tags} of that device"));
         }
         plans.push(PortPlan { id, config: port.clone(), settings: settings(port, device, tags) });
     }
@@ -475,5 +542,69 @@ fn limits(plugins: &millrace_config::Plugins) -> Limits {
         slice: Duration::from_micros(plugins.slice.into()),
         faults: plugins.faults,
         fault_window: Duration::from_secs(plugins.fault_window.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_can_not_be_planned_is_told_at_once_and_where_it_stands() {
+        let text = r#"[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+
+[[route]]
+to = "10.9.0.0/16"
+via = "172.16.0.1"
+
+[[instance]]
+plugin = "port-filter"
+name = "web"
+settings = { prts = "80", protocol = "tpc" }
+
+[[instance]]
+plugin = "port-filtr"
+name = "other"
+
+[[instance]]
+plugin = "delay"
+name = "late"
+[instance.settings]
+ms = -1
+
+[[bind]]
+instance = "web"
+gate = "firewall"
+filter = "*"
+
+[[bind]]
+instance = "late"
+gate = "tap"
+filter = "*"
+
+[[filter]]
+match = "*"
+action = "queue voice"
+gate = "route"
+"#;
+        let refused = match crate::check(&Config::parse(text, "f").unwrap()) {
+            Err(ControlError::Config(refused)) => refused,
+            other => panic!("{other:?}"),
+        };
+        let told: Vec<String> = refused.errors().iter().map(ToString::to_string).collect();
+        for (told, expected) in told.iter().zip([
+            ("f:8:7: ", "its next hop is in no subnet of a port"),
+            ("f:13:14: ", "prts: there is no such setting; did you mean \"ports\"?"),
+            ("f:13:27: ", "protocol: \"tpc\" is not right"),
+            ("f:16:10: ", "did you mean \"port-filter\"?"),
+            ("f:23:1: ", "ms"),
+            ("f:37:10: ", "no queue is named \"voice\""),
+        ]) {
+            assert!(told.starts_with(expected.0) && told.contains(expected.1), "{expected:?} {told:#?}");
+        }
+        assert_eq!(told.len(), 6, "{told:#?}");
     }
 }

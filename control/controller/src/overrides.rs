@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use millrace_config::{Config, ConfigError, Device, OnDeath, PollMode, PortKind};
+use millrace_config::{Config, ConfigErrors, Device, OnDeath, PollMode, PortKind};
 
 /// What is said beside a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Overrides {
     ///
     /// # Errors
     /// What is wrong with the text, and where. Whether it can run isn't looked at.
-    pub(crate) fn read(&self, text: &str, origin: &str) -> Result<Config, ConfigError> {
+    pub(crate) fn read(&self, text: &str, origin: &str) -> Result<Config, ConfigErrors> {
         let mut config = Config::parse(text, origin)?;
         self.put_into(&mut config);
         Ok(config.normalized())

@@ -164,7 +164,7 @@ impl Router {
 impl Inner {
     /// What is meant: an instance, by its name or `instance NAME`, or flows.
     fn placeable(&self, new: &NewPlacement) -> Result<Placeable, ControlError> {
-        let what = new.what.trim();
+        let what = new.flow.trim();
         let named = what.strip_prefix("instance ").map(str::trim);
         let name = named.unwrap_or(what);
         match self.model.plugins.instance(name) {
@@ -259,7 +259,7 @@ impl Count {
 
     fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
         PlacementView {
-            what: placed.what.to_string(),
+            flow: placed.what.to_string(),
             level: level(placed.level),
             driver: self.driver,
             worker: self.worker,

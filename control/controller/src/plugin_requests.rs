@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn each_kind_needs_its_capability() {
         let requests = [
-            (r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#, "request-filters"),
+            (r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#, "request-filters"),
             (r#"{"unbind": {"instance": "i", "gate": "monitor", "filter": "*"}}"#, "request-filters"),
             (r#"{"remove-route": "10.9.0.0/16"}"#, "request-routes"),
             (r#"{"add-node": {"port": "wan", "node": {"name": "voice", "kind": "fifo"}}}"#, "request-queues"),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn requests_have_one_key() {
-        assert!(parse(r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#).is_ok());
+        assert!(parse(r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#).is_ok());
         assert!(parse(r#"{"remove-filters": [1, 2]}"#).is_ok());
         assert!(parse(r#"{"control": {"instance": "i", "message": "reset"}}"#).is_ok());
         assert!(parse(r#"{"reboot": {}}"#).unwrap_err().contains("no value here is named \"reboot\""));
@@ -226,7 +226,7 @@ mod tests {
                 router.0.requested.notify_one();
             };
             request(r#"{"reboot": {}}"#);
-            request(r#"{"add-filter": {"filter": "proto udp", "action": "drop"}}"#);
+            request(r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#);
             while router.bindings(&crate::PageQuery::default()).unwrap().rows.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

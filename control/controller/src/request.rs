@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct NewPlacement {
     /// Which flows: a filter, or the name of an instance.
-    pub what: String,
+    pub flow: String,
     /// Where.
     pub level: WantedLevel,
 }
@@ -55,6 +55,7 @@ pub struct NewBinding {
 #[serde(deny_unknown_fields)]
 pub struct Upgrade {
     /// The file of the new version.
+    #[serde(rename = "file")]
     pub path: String,
     /// How many packets it is to be tried out on before.
     #[serde(default)]
@@ -75,6 +76,7 @@ pub struct Upgrade {
 #[serde(deny_unknown_fields)]
 pub struct NewPlugin {
     /// Its file, on the router's machine.
+    #[serde(rename = "file")]
     pub path: String,
     /// Load it also when it is signed and older than one that was loaded before.
     #[serde(default)]
@@ -86,6 +88,7 @@ pub struct NewPlugin {
 #[serde(deny_unknown_fields)]
 pub struct NewFilter {
     /// Which packets; `*` is all.
+    #[serde(rename = "match")]
     pub filter: String,
     /// What is done with them, as in the configuration.
     pub action: String,

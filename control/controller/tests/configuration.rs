@@ -216,6 +216,42 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
 }
 
 #[test]
+fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        let only_if = async |text: &str, number| {
+            let order = Apply { text: text.to_owned(), if_revision: Some(number), ..Apply::default() };
+            router.apply(order, Who::router()).await.map(|view| view.revision)
+        };
+        let refused = only_if(&changed, 1).await.unwrap_err();
+        assert!(matches!(refused, ControlError::Changed(_)), "{refused:?}");
+        assert!(
+            refused.to_string().contains("no revision runs, but what the router was started with, base.toml")
+        );
+        apply(&router, &changed).await.unwrap();
+        let refused = only_if(BASE, 1).await.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("revision 2 runs, since 20") && refused.contains("by router, not 1"),
+            "{refused}"
+        );
+        assert_runs(&router, &changed).await;
+        assert_eq!(only_if(BASE, 2).await, Ok(Some(3)));
+        // What single commands have changed since is no revision.
+        add_filter(&router, "dport 22");
+        let ran = router.configuration().unwrap().text;
+        let refused = only_if(&changed, 3).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("revision 3 runs, but single commands have changed what runs since"),
+            "{refused}"
+        );
+        let order = RollBack { if_revision: Some(2), ..RollBack::default() };
+        let refused = router.roll_back(None, &order, Who::router()).await.unwrap_err().to_string();
+        assert!(refused.contains("revision 3 runs"), "{refused}");
+        assert_runs(&router, &ran).await;
+    });
+}
+
+#[test]
 fn what_single_commands_made_can_be_had_back_after_an_apply() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");

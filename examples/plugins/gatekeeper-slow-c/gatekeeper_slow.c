@@ -27,7 +27,7 @@ static void deny(uint16_t port) {
     denied++;
     char memory[128];
     struct millrace_text text = {memory, sizeof memory - 1, 0, false};
-    millrace_add(&text, "{\"add-filter\":{\"filter\":\"proto udp dport ");
+    millrace_add(&text, "{\"add-filter\":{\"match\":\"proto udp dport ");
     millrace_add_number(&text, port);
     millrace_add(&text, "\",\"action\":\"drop\"}}");
     memory[text.length] = 0;

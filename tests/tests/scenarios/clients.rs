@@ -15,11 +15,11 @@ for router in (Client(socket), Client(server, token=token, ca=ca), Client(server
     before = [route["to"] for route in router.get_routes()]
     assert "10.2.0.0/24" in before, before
     assert sorted(before) == sorted(route["to"] for route in router.pages("/routes", limit=1))
-    added = router.post_filters({"filter": "proto tcp dport 25", "action": "drop"})
-    assert added["filter"] == "proto tcp dport 25", added
+    added = router.post_filters({"match": "proto tcp dport 25", "action": "drop"})
+    assert added["match"] == "proto tcp dport 25", added
     assert [one["id"] for one in router.get_filters()] == [added["id"]]
     try:
-        router.post_filters([{"filter": "proto tcp dport 26", "action": "drop"}, {"filter": "nonsense", "action": "drop"}])
+        router.post_filters([{"match": "proto tcp dport 26", "action": "drop"}, {"match": "nonsense", "action": "drop"}])
         raise SystemExit("a wrong list was taken")
     except Problem as problem:
         assert problem.status == 400 and problem.errors[0]["entry"] == 1, problem.body

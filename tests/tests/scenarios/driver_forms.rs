@@ -56,7 +56,7 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     assert_eq!((&instance["level"], &instance["why_worker"]), (&"xdp".into(), &Value::Null), "{instance:#}");
     for _ in 0..MOVES {
         let placed = router.json(&["place", "stats", "worker"]);
-        assert_eq!((&placed["what"], &placed["worker"]), (&"instance stats".into(), &2.into()), "{placed:#}");
+        assert_eq!((&placed["flow"], &placed["worker"]), (&"instance stats".into(), &2.into()), "{placed:#}");
         let before = driven(&router);
         there.go_on(Duration::from_millis(60));
         // It holds when it is reported as done.
@@ -179,7 +179,7 @@ fn placed_instances_are_part_of_the_configuration() {
     assert_eq!(level(), "worker");
     router.ask(&["instance", "rename", "stats", "counts"]);
     let listed = router.json(&["place", "list"]);
-    assert_eq!(listed["placements"][0]["what"], "instance counts", "{listed:#}");
+    assert_eq!(listed["placements"][0]["flow"], "instance counts", "{listed:#}");
     router.ask(&["instance", "free", "counts"]);
     assert_eq!(router.json(&["place", "list"])["placements"], serde_json::json!([]));
     let plugin = router.json(&["plugin", "inspect", "statistics"]);

@@ -317,7 +317,7 @@ fn the_id_of_a_removed_filter_is_no_other_filters() {
     // Who still has the old listing removes nothing that it doesn't show, and all or none.
     router.try_ask(&["filter", "remove", &other, &old]).assert_refused(1, &[&old, "filter list"]);
     assert_eq!(
-        (&listed(&router, &new)["filter"], router.json(&["filter", "list"]).as_array().map(Vec::len)),
+        (&listed(&router, &new)["match"], router.json(&["filter", "list"]).as_array().map(Vec::len)),
         (&"proto udp dport 11".into(), Some(2))
     );
     router.ask(&["filter", "remove", &other, &new, &new]);
@@ -335,7 +335,8 @@ fn flows_are_listed_by_what_they_carry_and_forgotten() {
     let id = add(&router, "proto udp dport 9302", "copy-to r2", &["--priority", "3"]);
     fast.go_on(Duration::from_millis(700));
     let first = |by: &str| {
-        let flows = router.json(&["flow", "list", "--by", by, "--filter", "proto udp in r1", "--limit", "1"]);
+        let flows =
+            router.json(&["flow", "list", "--order", by, "--filter", "proto udp in r1", "--limit", "1"]);
         assert_eq!(flows["flows"].as_array().map(Vec::len), Some(1), "{flows:#}");
         (flows["flows"][0]["destination_port"].as_u64().unwrap(), flows)
     };

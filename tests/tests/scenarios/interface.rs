@@ -203,7 +203,7 @@ fn every_change_and_every_refusal_is_noted() {
     ];
     assert_eq!(noted, expected, "{lines:#}");
     assert_eq!(lines[0]["who"]["uid"], 0);
-    assert_eq!(lines[0]["request"]["filter"], "proto udp dport 53");
+    assert_eq!(lines[0]["request"]["match"], "proto udp dport 53");
     assert!(lines[0]["pid"].as_i64().is_some_and(|pid| pid > 0), "{lines:#}");
     assert!(lines[1]["why"].as_str().unwrap().contains("no instance \"nobody\""), "{lines:#}");
     // They outlive the router.

@@ -119,7 +119,7 @@ fn placements_are_part_of_the_configuration() {
     let wanted = || {
         let listed = router.json(&["place", "list"]);
         let rows = listed["placements"].as_array().into_iter().flatten();
-        rows.map(|row| format!("{} {}", row["what"], row["level"])).collect::<Vec<_>>()
+        rows.map(|row| format!("{} {}", row["flow"], row["level"])).collect::<Vec<_>>()
     };
     let both = ["\"proto udp dport 9000\" \"worker\"", "\"*\" \"xdp\""];
     assert_eq!(wanted(), both);

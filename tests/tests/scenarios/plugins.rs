@@ -320,7 +320,7 @@ fn plugins_make_packets_write_to_the_log_and_ask_for_changes() {
     ) + r#"
 void millrace_periodic(uint64_t now) {
     (void)now;
-    millrace_request("{\"add-filter\":{\"filter\":\"proto udp dport 9003\",\"action\":\"drop\"}}");
+    millrace_request("{\"add-filter\":{\"match\":\"proto udp dport 9003\",\"action\":\"drop\"}}");
     millrace_request("{\"reboot\":{}}");
     millrace_request("{\"add-route\":{\"to\":\"10.9.0.0/16\",\"via\":[\"10.2.0.2\"]}}");
 }

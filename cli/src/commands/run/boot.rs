@@ -69,7 +69,7 @@ fn none_in(known: &Config, arguments: &Run) -> String {
 fn read(path: &Path) -> Result<Boot, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("can't read {}: {error}", path.display())))?;
-    let config = Config::parse(&text, &path.display().to_string()).map_err(Failure::new)?;
+    let config = Config::parse(&text, &path.display().to_string())?;
     let origin = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     Ok(Boot { config, source: Some(Source { origin, text }) })
 }
@@ -119,7 +119,10 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
         let quoted = serde_json::Value::from(device.as_str());
         text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
     }
-    Config::parse(&text, "--port").map_err(|error| Failure::usage(format!("--port: {}", error.problem)))
+    Config::parse(&text, "--port").map_err(|wrong| {
+        let problems = wrong.errors().iter().map(|error| error.problem.as_str());
+        Failure::usage(format!("--port: {}", problems.collect::<Vec<_>>().join("; ")))
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use millrace_controller::{NodeRemoval, PageQuery, SchedulerNode};
 use serde_json::{Map, Value};
 
 use crate::control::Control;
+use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
 use crate::resources::{find, read};
@@ -28,12 +29,14 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
                 find("scheduler", C::schedulers, |one| &one.port),
             )
             .on(
-                Operation::create::<SchedulerView>(Operator, "adds a node").body::<SchedulerNode>().tagged(),
+                Operation::create::<SchedulerView>(Operator, "adds a node")
+                    .body::<Settings<SchedulerNode>>()
+                    .tagged(),
                 post(schedulers::add::<C>),
             )
             .on(
                 Operation::patch::<SchedulerView>(Operator, "changes the port's own settings")
-                    .body::<Map<String, Value>>()
+                    .body::<Settings<Map<String, Value>>>()
                     .tagged(),
                 patch(schedulers::set::<C>),
             ),
@@ -43,7 +46,7 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
                     Operator,
                     "changes settings of a node; null takes one away",
                 )
-                .body::<Map<String, Value>>()
+                .body::<Settings<Map<String, Value>>>()
                 .tagged(),
                 patch(schedulers::set_node::<C>),
             )

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{ListView, description, list};
 use crate::control::Control;
+use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
 use crate::resources::read;
@@ -37,7 +38,7 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
                     Operator,
                     "changes a port while it forwards; null is the default",
                 )
-                .body::<Map<String, Value>>(),
+                .body::<Settings<Map<String, Value>>>(),
                 patch(resources::set_port::<C>),
             ),
         Resource::new("/hardware").on(
@@ -66,13 +67,17 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
             ),
         Resource::new("/router")
             .on(
-                Operation::get::<RouterSettings>(Viewer, "settings that hold for the whole router").tagged(),
+                Operation::get::<Settings<RouterSettings>>(Viewer, "settings that hold for the whole router")
+                    .tagged(),
                 get(resources::settings::<C>),
             )
             .on(
-                Operation::patch::<RouterSettings>(Admin, "changes some of them; null is the default again")
-                    .body::<Map<String, Value>>()
-                    .tagged(),
+                Operation::patch::<Settings<RouterSettings>>(
+                    Admin,
+                    "changes some of them; null is the default again",
+                )
+                .body::<Settings<Map<String, Value>>>()
+                .tagged(),
                 patch(resources::set_settings::<C>),
             ),
     ]

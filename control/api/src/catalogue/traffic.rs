@@ -2,13 +2,12 @@
 
 use axum::routing::{delete, get, post, put};
 use millrace_controller::Role::{Operator, Viewer};
-use millrace_controller::view::{
-    BindingView, FlowsView, GateCheckView, GateExplanationView, LookupView, RouteView,
-};
+use millrace_controller::view::{FlowsView, GateCheckView, GateExplanationView, LookupView, RouteView};
 use millrace_controller::{FlowQuery, NewFilter, NewRoute, PageQuery, RouteQuery};
 
 use super::long_bodies;
 use crate::control::Control;
+use crate::naming::FilterView;
 use crate::operation::{Operation, Resource};
 use crate::{placement, resources};
 
@@ -63,10 +62,10 @@ pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/filters")
             .on(
-                Operation::get::<Vec<BindingView>>(Viewer, "all bindings, of instances and of other actions")
+                Operation::get::<Vec<FilterView>>(Viewer, "all bindings, of instances and of other actions")
                     .arguments::<PageQuery>()
                     .paged(),
-                get(resources::bindings::<C>),
+                get(resources::filters::<C>),
             )
             .on(
                 Operation::create::<resources::FiltersAdded>(Operator, "adds one, or all or none of a list")
@@ -74,7 +73,7 @@ pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
                 post(resources::add_filters::<C>),
             )
             .on(
-                Operation::delete::<Vec<BindingView>>(Operator, "removes some, all or none")
+                Operation::delete::<Vec<FilterView>>(Operator, "removes some, all or none")
                     .body::<resources::OldFilters>(),
                 delete(resources::remove_filters::<C>),
             )
@@ -95,9 +94,9 @@ pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
             get(resources::explain_filters::<C>),
         ),
         Resource::new("/filters/{id}")
-            .on(Operation::get::<BindingView>(Viewer, "a binding").tagged(), get(resources::find_filter::<C>))
+            .on(Operation::get::<FilterView>(Viewer, "a binding").tagged(), get(resources::find_filter::<C>))
             .on(
-                Operation::delete::<Option<BindingView>>(Operator, "removes it").tagged(),
+                Operation::delete::<Option<FilterView>>(Operator, "removes it").tagged(),
                 delete(resources::remove_filter::<C>),
             ),
     ]

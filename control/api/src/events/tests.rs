@@ -14,8 +14,8 @@ fn noted(events: &Events, count: u64) {
 /// What a follower is sent, as it stands on the wire, until nothing more comes.
 async fn heard(events: &Events, query: EventQuery) -> String {
     let (_end, ending) = watch::channel(false);
-    let follower = Follower::new(events.clone(), query, ending);
-    let mut body = stream_of(follower, ()).into_response().into_body().into_data_stream();
+    let follower = Follower::new(events.clone(), query, Ending(ending));
+    let mut body = as_events(follower, (), |messages| messages).into_body().into_data_stream();
     let mut text = String::new();
     while let Ok(Some(Ok(bytes))) = tokio::time::timeout(Duration::from_millis(100), body.next()).await {
         text += std::str::from_utf8(&bytes).unwrap();
@@ -48,7 +48,7 @@ async fn a_follower_hears_what_comes_after_what_it_heard() {
 async fn a_follower_hears_at_once_and_ends_with_the_router() {
     let events = Events::default();
     let (end, ending) = watch::channel(false);
-    let mut follower = Follower::new(events.clone(), EventQuery::default(), ending);
+    let mut follower = Follower::new(events.clone(), EventQuery::default(), Ending(ending));
     assert!(follower.next().await.is_some());
     let waiting = tokio::spawn(async move {
         let first = follower.next().await.is_some();
@@ -86,7 +86,8 @@ fn kinds_are_told_apart_and_wrong_ones_named() {
 
 #[test]
 fn streams_are_sent_to_those_that_accept_them() {
-    let headers = |accept: &str| HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+    let headers =
+        |accept: &str| HeaderMap::from_iter([(axum::http::header::ACCEPT, accept.parse().unwrap())]);
     assert!(accepts_stream(&headers("text/event-stream")));
     assert!(accepts_stream(&headers("application/json, text/event-stream;q=0.9")));
     assert!(!accepts_stream(&headers("*/*")));

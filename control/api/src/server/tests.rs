@@ -143,7 +143,7 @@ async fn an_instance_lives_from_post_to_delete() {
 #[tokio::test]
 async fn a_filter_lives_from_post_to_delete() {
     let server = Server::start();
-    let new = json!({"filter": "proto udp dport 53", "action": "drop", "priority": 3}).to_string();
+    let new = json!({"match": "proto udp dport 53", "action": "drop", "priority": 3}).to_string();
     let (status, filter) = server.ask("POST", "/filters", new.clone()).await;
     assert_eq!(
         (status, &filter["gate"], &filter["priority"]),
@@ -208,9 +208,9 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("POST", "/routes", r#"{"to": "10.9.0.0/16", "kind": "blackhol"}"#, 400, "blackhole"),
         ("DELETE", "/routes", r#"{"to": "10.9.0.0/16"}"#, 409, "bird's"),
         ("GET", "/routes/lookup?adress=10.0.0.1", "", 400, "did you mean \"address\""),
-        ("POST", "/filters", r#"{"filter": "*", "action": "dorp"}"#, 400, "no action"),
-        ("POST", "/filters", r#"{"filter": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
-        ("POST", "/filters", r#"{"filter": "*"}"#, 400, "lacks the key \"action\""),
+        ("POST", "/filters", r#"{"match": "*", "action": "dorp"}"#, 400, "no action"),
+        ("POST", "/filters", r#"{"match": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
+        ("POST", "/filters", r#"{"match": "*"}"#, 400, "lacks the key \"action\""),
         ("DELETE", "/filters/one", "", 400, "no id"),
         ("GET", "/filters/5", "", 404, "no filter has the id 5"),
         ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
@@ -222,7 +222,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
         ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\": there is none"),
         ("GET", "/ports/lan?x", "", 400, "\"x\": there is none"),
         ("DELETE", "/counters?ports=lan", "", 400, "\"ports\": there is none"),
-        ("POST", "/plugins", r#"{"path": "/p.wasm", "allow-downgrade": true}"#, 400, "\"allow_downgrade\""),
+        ("POST", "/plugins", r#"{"file": "/p.wasm", "allow-downgrade": true}"#, 400, "\"allow_downgrade\""),
         ("POST", "/lookup", "", 400, "no body"),
         ("POST", "/lookup", "{", 400, "EOF"),
         ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
@@ -398,10 +398,10 @@ async fn a_list_is_done_whole_or_each_wrong_entry_is_named() {
     assert!(errors[0]["detail"].as_str().unwrap().contains("did you mean \"to\"?"), "{answer}");
     assert!(server.control.routes.lock().unwrap().is_empty(), "nothing was added");
 
-    let list = json!([{"filter": "*", "action": "drop"}, {"filter": "proto udp", "action": "drop"}]);
+    let list = json!([{"match": "*", "action": "drop"}, {"match": "proto udp", "action": "drop"}]);
     let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
     assert_eq!((status, answer), (StatusCode::CREATED, json!({"added": 2, "ids": [1, 2]})));
-    let list = json!([{"filter": "*", "action": "drop"}, {"filter": "*", "action": "sing"}]);
+    let list = json!([{"match": "*", "action": "drop"}, {"match": "*", "action": "sing"}]);
     let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
     assert_eq!((status, &answer["errors"][0]["entry"]), (StatusCode::BAD_REQUEST, &json!(1)));
 }
@@ -510,6 +510,29 @@ async fn a_change_is_made_only_where_the_tag_holds() {
 }
 
 #[tokio::test]
+async fn who_has_what_there_is_is_not_sent_it_again() {
+    let server = Server::start();
+    let new = json!({"plugin": "statistics", "name": "s1"}).to_string();
+    server.ask("POST", "/instances", new).await;
+    let (_, headers, _) = server.answer("GET", "/instances/s1", "").await;
+    let tag = headers["etag"].to_str().unwrap().to_owned();
+    let get = async |path: &str, known: &str| {
+        let headers = [("if-none-match", known)];
+        let response = request_with(&server.socket(), "GET", path, &headers, Bytes::new()).await;
+        let (head, body) = response.into_parts();
+        let told = head.headers.get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+        (head.status.as_u16(), told, body.collect().await.unwrap().to_bytes().is_empty())
+    };
+    let is_known = (304, Some(tag.clone()), true);
+    for known in [tag.clone(), format!("\"0\", W/{tag}"), "*".to_owned()] {
+        assert_eq!(get("/instances/s1", &known).await, is_known, "{known}");
+    }
+    assert_eq!(get("/instances/s1", "\"0\"").await, (200, Some(tag), false));
+    assert_eq!(get("/instances/s2", "*").await.0, 404);
+    assert_eq!(get("/ports", "*").await, (200, None, false), "a list has no tag");
+}
+
+#[tokio::test]
 async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
     let server = Server::start();
     for resource in catalogue::<TestControl>() {
@@ -530,7 +553,7 @@ async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
 #[tokio::test]
 async fn a_list_comes_in_pages_that_lead_to_each_other() {
     let server = Server::start();
-    let new = json!({"filter": "proto udp dport 53", "action": "drop"}).to_string();
+    let new = json!({"match": "proto udp dport 53", "action": "drop"}).to_string();
     for _ in 0..5 {
         server.ask("POST", "/filters", new.clone()).await;
     }

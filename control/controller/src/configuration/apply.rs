@@ -35,6 +35,9 @@ pub struct Apply {
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     #[serde(default)]
     pub confirm: Option<u64>,
+    /// The revision that has to run, and nothing beside it: where something else does, nothing is applied.
+    #[serde(default)]
+    pub if_revision: Option<u64>,
     /// What has to run, as [`Router::configuration`] says it: where something else does, nothing is applied.
     #[serde(skip)]
     pub only_if: Option<String>,
@@ -130,6 +133,9 @@ impl Router {
         let candidate = self.candidate(&order.text, origin).await?;
         let _turn = self.begin_apply()?;
         let before = Arc::new(self.running());
+        if let Some(number) = order.if_revision {
+            self.expect_revision(number).await?;
+        }
         if let Some(expected) = &order.only_if
             && before.to_text()? != *expected
         {

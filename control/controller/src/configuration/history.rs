@@ -18,6 +18,8 @@ pub struct RollBack {
     pub comment: Option<String>,
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     pub confirm: Option<u64>,
+    /// The revision that has to run, and nothing beside it: where something else does, nothing is changed.
+    pub if_revision: Option<u64>,
 }
 
 impl Router {
@@ -77,6 +79,9 @@ impl Router {
         order: &RollBack,
         who: Who,
     ) -> Result<AppliedView, ControlError> {
+        if let Some(number) = order.if_revision {
+            self.expect_revision(number).await?;
+        }
         let waits = self.lock().waiting.as_ref().map(|waiting| waiting.revision);
         if let Some(revision) = waits {
             let router = self.clone();
@@ -105,6 +110,8 @@ impl Router {
             origin: Some(format!("revision {number}")),
             comment: order.comment.clone(),
             confirm: order.confirm,
+            // Where something was withdrawn before, that is what ran.
+            if_revision: order.if_revision.filter(|_| waits.is_none()),
             only_if: None,
         };
         self.apply(order, who).await

@@ -5,6 +5,7 @@ mod base;
 mod bindings;
 mod carry_out;
 mod confirm;
+mod expected;
 mod history;
 mod keep;
 mod lists;

@@ -91,6 +91,7 @@ pub struct CandidateView {
     /// What it does.
     pub action: String,
     /// Which packets.
+    #[serde(rename = "match")]
     pub filter: String,
     /// Of several filters that match, the highest priority wins.
     pub priority: i32,
@@ -125,6 +126,7 @@ pub struct NamedFilterView {
     /// Its number.
     pub id: u64,
     /// Which packets.
+    #[serde(rename = "match")]
     pub filter: String,
     /// What it does.
     pub action: String,

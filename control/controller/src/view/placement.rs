@@ -24,7 +24,7 @@ pub struct PlacementsView {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementView {
     /// Which flows: a filter, or `instance NAME`.
-    pub what: String,
+    pub flow: String,
     /// Where they are wanted: `xdp`, `worker`, or `auto` where that is left to the router.
     pub level: &'static str,
     /// Those that are in the driver.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::BindingView;
@@ -65,7 +65,8 @@ pub struct SchedulerNodeView {
     pub kind: &'static str,
     /// The node above.
     pub under: Option<String>,
-    /// Its settings.
+    /// Its settings, with underscores where a file has hyphens.
+    #[serde(serialize_with = "as_in_json")]
     pub settings: Map<String, Value>,
     /// Bits in a second on the wire that it gets when all others send as much as they can, as far as that is bounded.
     pub promised: Option<u64>,
@@ -157,4 +158,9 @@ pub struct FlowQueueView {
     pub drops: BTreeMap<&'static str, u64>,
     /// Their bytes.
     pub dropped_bytes: u64,
+}
+
+/// Keys of a file as JSON has them.
+fn as_in_json<S: Serializer>(settings: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(settings.iter().map(|(key, value)| (key.replace('-', "_"), value)))
 }

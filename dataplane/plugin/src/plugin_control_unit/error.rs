@@ -139,6 +139,14 @@ pub enum PluginControlError {
 }
 
 impl PluginControlError {
+    /// The setting that is wrong or missing, where it is one.
+    pub fn setting(&self) -> Option<&str> {
+        match self {
+            Self::Plugin(PluginError::Setting { setting, .. }) => Some(setting),
+            _ => None,
+        }
+    }
+
     /// No `kind` has the name, but these have others.
     pub(crate) fn unknown<'a>(
         kind: &'static str,

@@ -1,0 +1,22 @@
+//! The command `tag`.
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::output::Failure;
+
+/// Prints the tag of a resource.
+///
+/// # Errors
+/// Why it can't be read, or that it has none.
+pub fn tag(client: &Client, resource: &str, json: bool) -> Result<(), Failure> {
+    let path = format!("/{}", resource.trim_start_matches('/'));
+    let Some(tag) = client.tag(&path)? else {
+        return Err(Failure::new(format!("{path} has no tag: `millrace tag --help` says what has one")));
+    };
+    match json {
+        true => println!("{:#}", json!({"resource": path, "tag": tag})),
+        false => println!("{tag}"),
+    }
+    Ok(())
+}

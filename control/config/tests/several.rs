@@ -1,0 +1,117 @@
+//! All that is wrong with a file is told at once, and nothing hides what stands behind it.
+
+use millrace_config::Config;
+
+/// What is told of a file, each with its line and column.
+fn told(text: &str) -> Vec<String> {
+    let wrong = Config::parse(text, "f").unwrap_err();
+    assert_eq!(wrong.wrong(), wrong.errors().len());
+    wrong.errors().iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn assert_told(text: &str, expected: &[(&str, &str)]) {
+    let told = told(text);
+    let as_expected = |(told, (place, words)): (&String, &(&str, &str))| {
+        told.starts_with(&format!("f:{place}: ")) && told.contains(words)
+    };
+    assert!(told.len() == expected.len() && told.iter().zip(expected).all(as_expected), "{told:#?}");
+}
+
+#[test]
+fn a_wrong_entry_hides_none_behind_it() {
+    assert_told(
+        r#"[router]
+moed = "poll"
+workers = 17
+
+[[port]]
+name = "a"
+knd = "memory"
+
+[[port]]
+name = "b"
+kind = "memory"
+mtu = 10
+
+[[route]]
+to = "10.1.0.0"
+via = "10.0.0.1"
+
+[[route]]
+to = "10.2.0.0/16"
+port = "c"
+
+[[filter]]
+match = "proto udp"
+action = "port b"
+priority = "high"
+gat = "route"
+
+[[bind]]
+instance = "none"
+gate = "monitor"
+filter = "in a"
+"#,
+        &[
+            ("2:1", "unknown key \"moed\": did you mean \"mode\"?"),
+            ("3:11", "router.workers = 17"),
+            ("7:1", "unknown key \"knd\": did you mean \"kind\"?"),
+            ("12:7", "an MTU of at least 68"),
+            ("15:6", "\"10.1.0.0\""),
+            ("20:8", "no port is named \"c\""),
+            ("25:12", "\"filter[0].priority\" is the text \"high\""),
+            ("26:1", "unknown key \"gat\": did you mean \"gate\"?"),
+            ("29:12", "no instance is named \"none\""),
+        ],
+    );
+}
+
+#[test]
+fn what_is_wrong_in_lists_within_entries_is_told_by_its_place_in_the_file() {
+    let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nnode = [\n";
+    let nodes = "{ name = \"a\" },\n{ name = \"b\", kind = \"fifo\" },\n{ name = \"c\", kind = \"fifos\" },\n\
+                 { name = \"d\", kind = \"fifo\", level = \"low\", rate = \"fast\" },\n";
+    assert_told(
+        &format!("{port}{nodes}]\n"),
+        &[
+            ("7:1", "\"port[0].scheduler.node[0]\" lacks the key \"kind\""),
+            ("9:22", "did you mean \"fifo\"?"),
+            ("10:37", "\"port[0].scheduler.node[3].level\" is the text \"low\""),
+            ("10:51", "\"fast\" is no rate"),
+        ],
+    );
+}
+
+#[test]
+fn what_follows_from_something_else_that_is_wrong_is_not_told() {
+    // A port that is named in a wrong entry is one all the same; who misspelt a key that is needed lacks it, too.
+    assert_told(
+        "[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = \"big\"\n\n[[neighbour]]\nport = \"a\"\nadress = \"10.0.0.1\"\nmac = \"02:00:00:00:00:01\"\n\n[[route]]\nto = \"10.1.0.0/16\"\nport = \"a\"\n",
+        &[("4:7", "\"port[0].mtu\""), ("8:1", "did you mean \"address\"?")],
+    );
+    // What the router's death does is said, if wrongly.
+    assert_told(
+        "[router]\non-death = \"kernl\"\n\n[[port]]\nname = \"a\"\ndevice = \"e\"\n\n[[filter]]\nmatch = \"*\"\naction = \"drop\"\n",
+        &[("2:12", "did you mean \"kernel\"?")],
+    );
+    // A table that there isn't is told once, however many entries it has.
+    assert_told("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_told_with_all_places_where_it_is_none() {
+    let told = told("[router]\nworkers = = 2\n\n[[port]\nname = \"a\"\n");
+    assert!(told.len() >= 2, "{told:#?}");
+    assert!(told[0].starts_with("f:2:11: ") && told.last().unwrap().starts_with("f:4:"), "{told:#?}");
+}
+
+#[test]
+fn thousands_of_wrong_entries_are_counted() {
+    let routes: String = (0..5000)
+        .map(|n| format!("[[route]]\nto = \"10.{}.{}.0/24\"\nvai = \"x\"\n", n / 256, n % 256))
+        .collect();
+    let wrong = Config::parse(&routes, "f").unwrap_err();
+    assert_eq!((wrong.wrong(), wrong.errors().len()), (5_000, 100));
+    assert!(wrong.to_string().ends_with("\nand 4990 more"), "{wrong}");
+}

@@ -1,0 +1,69 @@
+//! Changes that are only made where a certain revision runs: nobody has changed anything since it was looked at.
+
+use millrace_store::{AuditEntry, Outcome};
+use millrace_telemetry::utc;
+
+use crate::ControlError;
+use crate::router::Router;
+use crate::view::RevisionView;
+
+/// Lines of the audit log that are searched for who made a change.
+const SEARCHED: usize = 1000;
+
+impl Router {
+    /// Refuses, unless that revision runs, as it was applied or saved.
+    ///
+    /// # Errors
+    /// [`ControlError::Changed`] says what runs, and who changed it. When the revisions can't be read.
+    pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
+        let router = self.clone();
+        let looked = tokio::task::spawn_blocking(move || router.is_revision(number)).await;
+        looked.map_err(|error| ControlError::system("read the revisions", error))?
+    }
+
+    fn is_revision(&self, number: u64) -> Result<(), ControlError> {
+        let revisions = self.revisions()?;
+        let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
+            let origin = self.lock().base.draft.origin.clone();
+            return Err(changed(&format!(
+                "no revision runs, but what the router was started with, {origin}: not revision {number}"
+            )));
+        };
+        if revision.number != number {
+            let comment = revision.comment.map(|comment| format!(" ({comment})")).unwrap_or_default();
+            let (runs, time, who) = (revision.number, utc(revision.time), revision.who);
+            return Err(changed(&format!(
+                "revision {runs} runs, since {time} by {who}{comment}, not {number}"
+            )));
+        }
+        let running = self.running();
+        let (draft, overrides) = {
+            let inner = self.lock();
+            (inner.base.draft.clone(), inner.overrides.clone())
+        };
+        let difference = running.difference(&overrides.read(&draft.text, &draft.origin)?);
+        if difference.is_empty() {
+            return Ok(());
+        }
+        let last = self.last_change().map(|last| format!(", the last one by {last}")).unwrap_or_default();
+        Err(changed(&format!(
+            "revision {number} runs, but single commands have changed what runs since{last}, which `millrace diff` shows"
+        )))
+    }
+
+    /// Who made the last single change, and which.
+    fn last_change(&self) -> Option<String> {
+        let is_change = |entry: &&AuditEntry| {
+            entry.outcome == Outcome::Done
+                && !entry.operation.contains("/configuration")
+                && !entry.operation.contains("/tokens")
+        };
+        let entries = self.audit().last(SEARCHED).ok()?;
+        let AuditEntry { who, operation, time, .. } = entries.iter().rev().find(is_change)?;
+        Some(format!("{who} at {time} ({operation})"))
+    }
+}
+
+fn changed(what: &str) -> ControlError {
+    ControlError::Changed(format!("{what}: nothing was changed"))
+}
