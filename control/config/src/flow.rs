@@ -85,7 +85,10 @@ mod tests {
         for (text, problem) in [
             ("src 10.0.0.2 dst 10.1.0.2 in lan", "`proto udp` or another protocol is missing"),
             ("src 10.0.0.2 dst 10.1.0.2 proto tcp in lan", "`sport NUMBER`, `dport NUMBER` is missing"),
-            ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000-4001 dport 1 in lan", "`sport NUMBER` is missing"),
+            (
+                "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000-4001 dport 1 in lan",
+                "`sport NUMBER` is missing",
+            ),
             ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1", "`in PORT` is missing"),
             ("src 10.0.0.0/24 dst 10.1.0.2 proto udp sport 1 dport 1 in lan", "`src ADDRESS` is missing"),
             ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1 in lan dscp ef", "`dscp` is no part"),

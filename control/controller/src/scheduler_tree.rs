@@ -293,7 +293,9 @@ mod tests {
             let flows: Vec<String> = flows.iter().map(flow).collect();
             let leaf = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"flow-queues\", rate = \"9mbit\" }]\n";
             let text = format!("{leaf}flow = [\n{}\n]\n", flows.join(",\n"));
-            let error = Config::parse(&text, "f").map_err(ControlError::from).and_then(|config| crate::check(&config));
+            let error = Config::parse(&text, "f")
+                .map_err(ControlError::from)
+                .and_then(|config| crate::check(&config));
             error.unwrap_err().to_string()
         };
         let bare = refused(&["src 10.0.0.1 dst 10.0.0.2 in wan"]);
@@ -302,7 +304,9 @@ mod tests {
         }
         let one = "src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060";
         let twice = refused(&[&format!("{one} in wan"), &format!("in wan {}", one.replace("udp", "17"))]);
-        for text in ["f:8:", "its queue is that of \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\""] {
+        for text in
+            ["f:8:", "its queue is that of \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\""]
+        {
             assert!(twice.contains(text), "{twice}");
         }
     }

@@ -83,20 +83,18 @@ impl Router {
             return self.dispose(work, now);
         };
         out.queue_all(packets.drain());
-        let mut ledger = Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() };
-        for (accounts, amount) in leaving.amounts() {
-            out.queue_bytes += amount.bytes;
-            ledger.amount_queued(accounts, amount);
-        }
+        let port = leaving.port();
+        self.count_leaving(work, port);
         self.gates.plugins_mut().end_of_batch();
     }
 
     /// Counts the finished frames of a batch that were put into the queue of a port.
-    pub(crate) fn count_leaving(&mut self, work: &Work, port: PortId) {
-        let Some(out) = self.ports.get_mut(port) else { return };
-        for (route, amount) in work.leaving.amounts() {
+    pub(crate) fn count_leaving(&mut self, work: &Work, port: Option<PortId>) {
+        let Some(out) = port.and_then(|port| self.ports.get_mut(port)) else { return };
+        let mut ledger = Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() };
+        for (accounts, amount) in work.leaving.amounts() {
             out.queue_bytes += amount.bytes;
-            self.route_accounts.queued(route, amount);
+            ledger.amount_queued(accounts, amount);
         }
     }
 

@@ -168,7 +168,7 @@ fn eight_plain_frames_are_read_together_and_no_others() {
         arrival.read_abreast::<true>(packets, (&mut nears, &mut keys, &mut hashes), &flows)
     };
     for v6 in [false, true] {
-        let plain = |number: usize| frame(v6, number % 2 == 0, None, &[7; 18], number);
+        let plain = |number: usize| frame(v6, number.is_multiple_of(2), None, &[7; 18], number);
         let all: Vec<Vec<u8>> = (0..ABREAST).map(plain).collect();
         assert_eq!(read(&all), Some(all.iter().map(|frame| frame.len() as u64).sum()));
         // Port and type; version, lengths, fragments and protocol. The source may be anybody alone.

@@ -80,7 +80,7 @@ impl Router {
                 alone.packets.take_front(&mut work.packets);
                 self.go_alone(alone, Pick::Chosen, now);
                 self.leave_first(work, port, count);
-                self.count_leaving(work, port);
+                self.count_leaving(work, Some(port));
             }
             None => {
                 rest.take_tail_behind_express(work, traced + 1);
@@ -114,7 +114,7 @@ impl Router {
     /// Puts so many finished frames at the beginning of a batch, or all that are left, into the queue of the port that all leave by.
     fn leave_first(&mut self, work: &mut Work, port: PortId, count: usize) {
         if let Some(out) = self.ports.get_mut(port) {
-            out.queue.extend(work.packets.drain_front(count));
+            out.queue_all(work.packets.drain_front(count));
         }
     }
 

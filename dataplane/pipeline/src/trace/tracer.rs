@@ -25,7 +25,7 @@ const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
 /// Bits of a mark that say which packet of the worker it is; those above say which worker.
 const NUMBER: u32 = 12;
 /// Places in a queue.
-const NOWHERE: Range<usize> = usize::MAX..0;
+const NOWHERE: Range<usize> = Range { start: usize::MAX, end: 0 };
 const ANYWHERE: Range<usize> = 0..usize::MAX;
 /// Most packets of a trace.
 pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
