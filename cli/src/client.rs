@@ -40,13 +40,21 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
 }
 
 /// What is sent: settings have underscores there, where commands and files have hyphens.
-fn in_json(body: &Value) -> Value {
-    match body {
-        Value::Object(keys) => {
-            keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect()
-        }
-        other => other.clone(),
+///
+/// # Errors
+/// A setting that is written as in JSON.
+fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
+    let Value::Object(keys) = body else { return Ok(body.clone()) };
+    let of_settings =
+        ["/router", "/ports/", "/schedulers/", "/queues/"].iter().any(|own| path.starts_with(own));
+    if of_settings
+        && *method != Method::DELETE
+        && let Some(key) = keys.keys().find(|key| key.contains('_'))
+    {
+        let right = key.replace('_', "-");
+        return Err(Failure::new(format!("no setting is named {key:?}: did you mean {right:?}?")));
     }
+    Ok(keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect())
 }
 
 /// What most resources are.
@@ -215,7 +223,8 @@ impl Client {
             .await
             .map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
-        let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(in_json(body).to_string()));
+        let body = body.map(|body| in_json(&method, path, body)).transpose()?;
+        let bytes = body.as_ref().map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let condition = self.if_match.as_ref().filter(|_| method != Method::GET);
         let mut request = Request::builder().method(method).uri(path);
         if let Some(tag) = condition {
@@ -230,7 +239,7 @@ impl Client {
             .header("content-type", JSON)
             .body(Full::new(bytes))
             .map_err(Failure::new)?;
-        let patience = patience(path, body);
+        let patience = patience(path, body.as_ref());
         let answer = tokio::time::timeout(patience, sender.send_request(request)).await;
         let response = answer.map_err(|_| self.silent(patience))?.map_err(|error| self.broken(&error))?;
         if response.status().is_success() {
@@ -293,5 +302,24 @@ impl Client {
 
     fn broken(&self, error: &hyper::Error) -> Failure {
         Failure::new(format!("the connection to {} broke: {error}", self.place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_sent_with_underscores_and_said_with_hyphens() {
+        let sent =
+            |path, body: Value| in_json(&Method::PATCH, path, &body).map_err(|failure| failure.message);
+        assert_eq!(sent("/router", json!({"icmp-rate": 3})), Ok(json!({"icmp_rate": 3})));
+        let refused = "no setting is named \"icmp_rate\": did you mean \"icmp-rate\"?";
+        assert_eq!(sent("/router", json!({"icmp_rate": 3})), Err(refused.to_owned()));
+        // Settings of plugins are the plugin's own words.
+        let own = json!({"settings": {"one-in": 2, "one_in": 3}});
+        assert_eq!(sent("/instances/i", own.clone()), Ok(own));
     }
 }

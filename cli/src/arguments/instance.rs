@@ -60,7 +60,7 @@ pub enum InstanceAction {
     List,
     /// List the maps that an instance writes for others to read, or show what stands in one.
     #[command(
-        after_help = "Examples:\n  millrace instance map guard\n  millrace instance map guard blocked --json"
+        after_help = "Example:\n  millrace instance map guard\n  millrace instance map guard blocked --json"
     )]
     Map {
         /// The instance's name.

@@ -212,14 +212,14 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let origin = origin(client, &file);
     let value = written(json!({"text": before, "origin": origin, "force": save.force}))?;
     let text = value["text"].as_str().unwrap_or_default();
-    // The revision comes first: where it is refused, because something else runs by now, the file stays as it is.
+    // What can't be written is no revision, and the file stays as it is where the revision is refused, because something else runs
+    // by now.
+    let failed = |error| Failure::new(format!("can't write {name}: {error}"));
+    let beside = (text != before).then(|| Beside::write(&file, text)).transpose().map_err(failed)?;
     let kept = json!({"text": text, "origin": origin, "comment": save.comment});
     let revision = client.send(Method::POST, "/revisions", Some(&kept))?["number"].clone();
-    if text != before {
-        let failed = |error| {
-            Failure::new(format!("can't write {name}: {error}; what runs is kept as revision {revision}"))
-        };
-        replace(&file, text).map_err(failed)?;
+    if let Some(beside) = beside {
+        beside.replace().map_err(failed)?;
     }
     let line = match text == before {
         true => format!("{name} is what runs: nothing is changed"),
@@ -247,26 +247,49 @@ fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Puts a text in the place of a file's, in one step, with its rights.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    // Where a link leads, the file is changed.
-    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let new = file.with_added_extension("new");
-    let known = fs::metadata(&file).ok();
-    let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
-    let written = || {
+/// A text that is written beside a file, to be put in its place; it goes where it isn't.
+struct Beside {
+    file: PathBuf,
+    new: Option<PathBuf>,
+}
+
+impl Beside {
+    /// Writes it to the disk, with the rights of the file.
+    fn write(file: &Path, text: &str) -> io::Result<Self> {
+        // Where a link leads, the file is changed.
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        let new = file.with_added_extension("new");
+        let known = fs::metadata(&file).ok();
+        let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
         let mut made = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        let beside = Self { file, new: Some(new) };
         made.write_all(text.as_bytes())?;
         if let Some(known) = &known {
             made.set_permissions(fs::Permissions::from_mode(mode))?;
             std::os::unix::fs::fchown(&made, Some(known.uid()), Some(known.gid()))?;
         }
         made.sync_all()?;
-        fs::rename(&new, &file)
-    };
-    written().inspect_err(|_| drop(fs::remove_file(&new)))?;
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+        Ok(beside)
+    }
+
+    /// Puts it in the place of the file, in one step.
+    fn replace(mut self) -> io::Result<()> {
+        if let Some(new) = &self.new {
+            fs::rename(new, &self.file)?;
+        }
+        self.new = None;
+        let parent = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(new) = &self.new {
+            // What is left over is not read by anyone.
+            drop(fs::remove_file(new));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -280,7 +303,10 @@ mod tests {
         let file = folder.join("router.toml");
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&file, "new").unwrap();
+        drop(Beside::write(&file, "never").unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        Beside::write(&file, "new").unwrap().replace().unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);

@@ -30,6 +30,9 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
         println!("{:#}", json!({"counts": counts, "packets": packets}));
         return Ok(());
     }
+    if counts.is_empty() {
+        println!("nothing was dropped");
+    }
     for count in counts {
         let [reason, meaning, total, ports] =
             ["reason", "meaning", "packets", "ports"].map(|key| plain(&count[key]));

@@ -24,9 +24,13 @@ pub(crate) struct Settings<T>(pub T);
 #[derive(Debug)]
 pub(crate) struct FilterView(pub BindingView);
 
-/// Why settings are refused, with their names as JSON has them.
-pub(crate) fn refused(error: ControlError) -> Problem {
-    Problem::from(error).in_json()
+/// Why settings are refused, with their names as JSON has them, those that were given among them.
+pub(crate) fn refused(given: &Map<String, Value>) -> impl Fn(ControlError) -> Problem {
+    |error| {
+        let said =
+            |text: String, key: &String| text.replace(&format!("{key:?}"), &format!("{:?}", told(key)));
+        Problem::from(error).with_detail(|detail| given.keys().fold(millrace_config::in_json(&detail), said))
+    }
 }
 
 fn told(key: &str) -> String {

@@ -122,9 +122,9 @@ impl Problem {
         Self { challenge: Some(challenge), ..self }
     }
 
-    /// The same, with names of settings as JSON has them.
-    pub fn in_json(self) -> Self {
-        Self { detail: millrace_config::in_json(&self.detail), ..self }
+    /// The same in other words.
+    pub fn with_detail(self, detail: impl FnOnce(String) -> String) -> Self {
+        Self { detail: detail(self.detail), ..self }
     }
 
     pub fn bad_request(detail: impl Into<String>) -> Self {

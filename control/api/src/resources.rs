@@ -289,7 +289,7 @@ pub(crate) async fn set_port<C: Control>(
     Name(port): Name,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.set_port(&port, &changes).await.map_err(refused)?))
+    Ok(Json(served.control.set_port(&port, &changes).await.map_err(refused(&changes))?))
 }
 
 pub(crate) async fn settings<C: Control>(
@@ -304,7 +304,7 @@ pub(crate) async fn set_settings<C: Control>(
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<WithTag<Settings<RouterSettings>>, Problem> {
     condition.check(|| Ok(Settings(served.control.settings()?)))?;
-    Ok(WithTag(Settings(served.control.set_settings(&changes).await.map_err(refused)?)))
+    Ok(WithTag(Settings(served.control.set_settings(&changes).await.map_err(refused(&changes))?)))
 }
 
 pub(crate) async fn add_neighbour<C: Control>(

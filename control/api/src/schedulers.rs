@@ -26,7 +26,10 @@ pub(crate) async fn add<C: Control>(
     Body(Settings(node)): Body<Settings<SchedulerNode>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok((StatusCode::CREATED, WithTag(served.control.add_scheduler_node(&port, &node).map_err(refused)?)))
+    Ok((
+        StatusCode::CREATED,
+        WithTag(served.control.add_scheduler_node(&port, &node).map_err(refused(&Map::new()))?),
+    ))
 }
 
 /// Changes what holds for the whole scheduler.
@@ -37,7 +40,7 @@ pub(crate) async fn set<C: Control>(
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler(&port, &changes).map_err(refused)?))
+    Ok(WithTag(served.control.set_scheduler(&port, &changes).map_err(refused(&changes))?))
 }
 
 /// Changes a node.
@@ -48,7 +51,7 @@ pub(crate) async fn set_node<C: Control>(
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes).map_err(refused)?))
+    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes).map_err(refused(&changes))?))
 }
 
 /// Removes a node.
@@ -106,7 +109,7 @@ pub(crate) async fn set_queue<C: Control>(
             break;
         }
     }
-    served.control.set_queue(&port, &queue, flow.as_deref(), &changes.0).map_err(refused)?;
+    served.control.set_queue(&port, &queue, flow.as_deref(), &changes.0).map_err(refused(&changes.0))?;
     Ok(Json(QueueChanged { port, queue, flow, changes }))
 }
 

@@ -47,7 +47,7 @@ pub struct ConfigError {
 
 /// Why a configuration can't be used: what is wrong with it, in the order of the file.
 ///
-/// As a text it is a line for each thing, ten at most, and then how many more there are.
+/// As a text it is a line for each thing, ten at most, and then how many more there are; as `{:#}` one line with the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The first of them, up to [`ConfigErrors::NAMED`]; never none.
@@ -93,12 +93,13 @@ impl From<ConfigError> for ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.errors.iter().take(Self::TOLD).enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        let (most, apart) = if f.alternate() { (1, ", ") } else { (Self::TOLD, "\n") };
+        for (index, error) in self.errors.iter().take(most).enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { apart })?;
         }
-        match self.wrong.saturating_sub(Self::TOLD) {
+        match self.wrong.saturating_sub(most) {
             0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
+            more => write!(f, "{apart}and {more} more"),
         }
     }
 }
@@ -158,6 +159,7 @@ mod tests {
         assert!(told.starts_with("f:1:1: p0\nf:3:1: p1\n"), "{told}");
         assert!(told.ends_with("f:19:1: p9\nand 2 more"), "{told}");
         assert_eq!((errors.wrong(), errors.errors().len()), (12, 12));
+        assert_eq!(format!("{errors:#}"), "f:1:1: p0, and 11 more");
         assert!(Found::default().told("", "f").is_none());
         let both = ConfigErrors::of([errors.errors()[3].clone().into(), errors.errors()[1].clone().into()]);
         assert_eq!(both.unwrap().to_string(), "f:3:1: p1\nf:7:1: p3");

@@ -7,6 +7,9 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 
+/// What is said of a text that is no address with a length.
+const NO_PREFIX: &str = "no address with a length: write it as 10.0.0.0/8 or fd00::/48";
+
 /// A value that is written as text: an address, a filter. It remembers how it was written, and where in the file.
 #[derive(Clone, Debug)]
 pub struct Text<T> {
@@ -65,7 +68,13 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
         let (span, written) = (Some(spanned.span()), spanned.into_inner());
         match written.parse() {
             Ok(value) => Ok(Self { value, written, span }),
-            Err(error) => Err(D::Error::custom(format!("{written:?}: {error}"))),
+            Err(error) => {
+                let said = match error.to_string().as_str() {
+                    "invalid IP address syntax" => NO_PREFIX.to_owned(),
+                    said => said.to_owned(),
+                };
+                Err(D::Error::custom(format!("{written:?}: {said}")))
+            }
         }
     }
 }

@@ -171,7 +171,7 @@ fn what_is_wrong_or_takes_a_restart_changes_nothing() {
             (BASE.replace("via = \"10.2.0.254\"", "via = \"10.7.0.1\""), "in no subnet of a port"),
             (BASE.replace("via = \"10.2.0.254\"", "via = \"10.7.0.1\""), "configuration:35:7: "),
             (BASE.replace("queue flows", "queue flow"), "configuration:32:10: no queue is named \"flow\""),
-            (BASE.replace("ports = \"80\"", "prts = \"80\""), "configuration:22:12: instance \"pf\""),
+            (BASE.replace("ports = \"80\"", "prts = \"80\""), "configuration:22:14: instance \"pf\""),
             (BASE.replace("\"port-filter\"", "\"port-filtr\""), "configuration:20:10: instance \"pf\""),
             (BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 3"), "only a restart"),
             (format!("{BASE}[[port]]\nname = \"more\"\nkind = \"memory\"\n"), "\"more\": it is in the file"),

@@ -39,7 +39,7 @@ fn configurations_that_are_wrong_are_refused_with_file_line_and_remedy() {
     let line = Line::new();
     let (a, b) = (port("a", "device = \"r1\""), port("b", "device = \"r2\""));
     let cases: &[(&str, &str, &[&str])] = &[
-        ("no-toml", "[[port\nname", &[":1"]),
+        ("no-toml", "[[port\n", &[":1"]),
         ("key", "[[port]]\nname = \"a\"\ndevcie = \"r1\"\n", &[":3", "devcie", "device"]),
         ("table", "[[prot]]\nname = \"a\"\n", &["prot", "port"]),
         ("twice", &(a.clone() + &port("a", "device = \"r2\"")), &[":5", "\"a\""]),

@@ -165,7 +165,7 @@ class Operations(Transport):
         *,
         cursor: str | None = None,
         limit: int | None = None,
-    ) -> list[types.BindingView]:
+    ) -> list[types.FilterView]:
         """GET /filters: all bindings, of instances and of other actions. Role: viewer."""
         return self.json('GET', '/filters', query={'cursor': cursor, 'limit': limit})
 
@@ -179,7 +179,7 @@ class Operations(Transport):
     def delete_filters(
         self,
         body: types.OldFilters,
-    ) -> list[types.BindingView]:
+    ) -> list[types.FilterView]:
         """DELETE /filters: removes some, all or none. Role: operator."""
         return self.json('DELETE', '/filters', body=body)
 
@@ -200,7 +200,7 @@ class Operations(Transport):
     def get_filters_id(
         self,
         id: int,
-    ) -> types.BindingView:
+    ) -> types.FilterView:
         """GET /filters/{id}: a binding. Role: viewer."""
         return self.json('GET', f'/filters/{self.segment(id)}')
 
@@ -209,7 +209,7 @@ class Operations(Transport):
         id: int,
         *,
         if_match: str | None = None,
-    ) -> types.BindingView | None:
+    ) -> types.FilterView | None:
         """DELETE /filters/{id}: removes it. Role: operator."""
         return self.json('DELETE', f'/filters/{self.segment(id)}', if_match=if_match)
 
@@ -616,7 +616,7 @@ class Operations(Transport):
     def post_schedulers_port(
         self,
         port: str,
-        body: dict[str, Any],
+        body: types.SchedulerNode,
         *,
         if_match: str | None = None,
     ) -> types.SchedulerView:

@@ -35,6 +35,8 @@ class Apply(TypedDict):
     """Why it is applied."""
     confirm: NotRequired[int | None]
     """Seconds after which what ran before runs again, unless it is confirmed by then."""
+    if_revision: NotRequired[int | None]
+    """The revision that has to run, and nothing beside it: where something else does, nothing is applied."""
     origin: NotRequired[str | None]
     """The file's name, for messages and for the history."""
     text: str
@@ -108,10 +110,10 @@ class CandidateView(TypedDict):
     """What it does."""
     chosen: bool
     """Whether the packet is treated by it."""
-    filter: str
-    """Which packets."""
     id: int
     """Its number."""
+    match: str
+    """Which packets."""
     outcome: str
     """Why it was chosen or not."""
     priority: int
@@ -315,7 +317,52 @@ class EventPage(TypedDict):
     """What to ask for as `since` to get those that follow these."""
 
 
-FiltersAdded: TypeAlias = 'BindingView | dict[str, Any]'
+class FilterView(TypedDict):
+    """A binding of an instance, or of another action, to flows."""
+    action: str
+    """What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME`
+    or `copy-to NAME`."""
+    budget: int | None
+    """Microseconds that a call of the instance may take."""
+    bytes: int
+    """Their bytes."""
+    drops: int
+    """Packets of these that the instance dropped."""
+    gate: str
+    """The gate."""
+    id: int
+    """Its number, which no other one ever has while the router runs: the smaller is the older."""
+    instance: str | None
+    """The instance, if the action is one."""
+    lost_bytes: int
+    """Their bytes."""
+    lost_packets: int
+    """Packets that were dropped in queues or behind, before a device took them."""
+    match: str
+    """Which packets."""
+    on_fault: str | None
+    """What becomes of packets that the instance fails at; `null` where there is none."""
+    packet_budget: int | None
+    """The same for each packet of a call, if that is less."""
+    packets: int
+    """Packets that it got."""
+    priority: int
+    """Of several filters that match, the highest priority wins."""
+    queued_bytes: int
+    """Their bytes."""
+    queued_packets: int
+    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    sent_bytes: int
+    """Their bytes."""
+    sent_packets: int
+    """Packets that went on to devices."""
+    waiting_bytes: int
+    """Their bytes."""
+    waiting_packets: int
+    """Packets that wait."""
+
+
+FiltersAdded: TypeAlias = 'FilterView | dict[str, Any]'
 """What was added."""
 
 
@@ -703,6 +750,9 @@ class MapView(TypedDict):
     """Bytes of each value."""
 
 
+Map_of_AnyValue: TypeAlias = 'dict[str, Any]'
+
+
 class MemoryView(TypedDict):
     """Packet memory."""
     frames: int
@@ -744,10 +794,10 @@ class NamedFilterView(TypedDict):
     """A filter as it is spoken of."""
     action: str
     """What it does."""
-    filter: str
-    """Which packets."""
     id: int
     """Its number."""
+    match: str
+    """Which packets."""
     priority: int
     """Of several filters that match, the highest priority wins."""
 
@@ -786,10 +836,10 @@ class NewFilter(TypedDict):
     """A filter to be added."""
     action: str
     """What is done with them, as in the configuration."""
-    filter: str
-    """Which packets; `*` is all."""
     gate: NotRequired[str | None]
     """The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named."""
+    match: str
+    """Which packets; `*` is all."""
     priority: NotRequired[int]
     """Of several filters that match, the highest priority wins."""
 
@@ -817,17 +867,17 @@ class NewNeighbour(TypedDict):
 
 class NewPlacement(TypedDict):
     """Where flows are to be treated."""
+    flow: str
+    """Which flows: a filter, or the name of an instance."""
     level: Literal['xdp'] | Literal['worker'] | Literal['auto']
     """Where."""
-    what: str
-    """Which flows: a filter, or the name of an instance."""
 
 
 class NewPlugin(TypedDict):
     """A plugin to be loaded."""
     allow_downgrade: NotRequired[bool]
     """Load it also when it is signed and older than one that was loaded before."""
-    path: str
+    file: str
     """Its file, on the router's machine."""
 
 
@@ -882,9 +932,9 @@ class OldBinding(TypedDict):
 class OldFilters(TypedDict):
     """Filters by their ids, or one by what it is; its priority does not count."""
     action: NotRequired[str | None]
-    filter: NotRequired[str | None]
     gate: NotRequired[str | None]
     ids: NotRequired[list[int] | None]
+    match: NotRequired[str | None]
 
 
 class OldNeighbour(TypedDict):
@@ -927,10 +977,10 @@ class PlacementView(TypedDict):
     """Where some flows are wanted, and where they are."""
     driver: int
     """Those that are in the driver."""
+    flow: str
+    """Which flows: a filter, or `instance NAME`."""
     level: str
     """Where they are wanted: `xdp`, `worker`, or `auto` where that is left to the router."""
-    what: str
-    """Which flows: a filter, or `instance NAME`."""
     why_worker: dict[str, int]
     """How many of these, for which reason."""
     worker: int
@@ -1118,7 +1168,7 @@ class Problem(TypedDict):
     type: str
     """`about:blank`: no more is known than the status says."""
     wrong: NotRequired[int | None]
-    """How many entries of a list are wrong."""
+    """How many entries of a list are wrong, or things in a configuration."""
 
 
 class ProcessorView(TypedDict):
@@ -1139,7 +1189,7 @@ class ProcessorView(TypedDict):
 
 class QueueChanged(TypedDict):
     """What was changed of a queue."""
-    changes: dict[str, Any]
+    changes: Map_of_AnyValue
     """What was said."""
     flow: str | None
     """The flow in it, if it was that."""
@@ -1196,7 +1246,7 @@ class QueueView(TypedDict):
     sent_wire_bytes: int
     """What they took on the wire: their bytes and what the link adds."""
     settings: dict[str, Any]
-    """Its settings."""
+    """Its settings, with underscores where a file has hyphens."""
     under: str | None
     """The node above."""
 
@@ -1249,6 +1299,7 @@ class Return(TypedDict):
     """Where to go back to, and why."""
     comment: NotRequired[str | None]
     confirm: NotRequired[int | None]
+    if_revision: NotRequired[int | None]
     revision: NotRequired[int | None]
 
 
@@ -1344,8 +1395,51 @@ class RouteView(TypedDict):
     """Packets that wait."""
 
 
-Router: TypeAlias = 'dict[str, Any]'
-"""What holds for the whole router."""
+class Router(TypedDict):
+    """What holds for the whole router."""
+    boot: Boot
+    """From what the router starts: from this file, or from the last revision that counts, if there is one.
+    Default `file`."""
+    driver_flows: int
+    """Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker."""
+    flow_idle: int
+    """Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30."""
+    flows_max: int
+    """Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576. With 0 there is none: filters and
+    routes are looked up for each packet, instances keep nothing of flows, and the driver forwards none."""
+    forward_class_e: bool
+    """Forward 240.0.0.0/4. Default false."""
+    forward_link_local: bool
+    """Forward 169.254.0.0/16. Default false."""
+    forward_zero_net: bool
+    """Forward 0.0.0.0/8. Default false."""
+    frames: int
+    """Frames of packet memory of each worker, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB)."""
+    icmp_burst: int
+    """ICMP errors of one type that may go out at once. Default 50."""
+    icmp_dscp: int
+    """DSCP of ICMP errors, 0 to 63. Default 48 (CS6)."""
+    icmp_rate: int
+    """ICMP errors per second and type. Default 1,000."""
+    ignore_kernel_policy: bool
+    """Forward although nftables, policy rules, xfrm or tc apply to a port and will be passed by."""
+    mode: PollMode
+    """How the worker waits for packets. Default `adaptive`."""
+    new_flows: int
+    """New flows that are classified in a batch of 256 packets while more comes than the router bears, 1 to 256;
+    packets of others are dropped then. Default 128."""
+    on_death: OnDeath | None
+    """What forwards when the router has died: `kernel` or `drop`, for ports that don't say. Without bindings the
+    default is `kernel`; with bindings it must be said."""
+    redirects: bool
+    """Whether hosts are told of a better first hop. Default true."""
+    route_priority: int
+    """The one priority of all routes: where a packet has a route, filters at gates of the position `route` need
+    at least this one. Default 0."""
+    router_id: str
+    """Source of ICMP errors that leave by a port without an IPv4 address. Default 192.0.0.8."""
+    workers: int
+    """Threads that forward, 1 to 16: flows are spread over them, and each has devices of its own. Default 1."""
 
 
 RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
@@ -1370,6 +1464,61 @@ class Saved(TypedDict):
     """A file with what runs in it."""
     text: str
     """Its text."""
+
+
+class SchedulerNode(TypedDict):
+    """A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above."""
+    burst: NotRequired[int | None]
+    """Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames."""
+    ecn: NotRequired[bool | None]
+    """Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders
+    understand it. Default true."""
+    gentle: NotRequired[bool | None]
+    """Of `red`: whether above `maximum` more and more is dropped, up to all at twice as much, rather than all at
+    once. Default true."""
+    interval: NotRequired[int | None]
+    """Of `codel` and `fq-codel`: microseconds that they may wait longer. Default 100,000."""
+    kind: Literal['fifo'] | Literal['flow-queues'] | Literal['fq-codel'] | Literal['priority'] | Literal['deficit-round-robin'] | Literal['hfsc'] | Literal['token-bucket']
+    """What it does."""
+    level: NotRequired[int | None]
+    """Under `priority`: its level, the lowest first, 0 to 65,535."""
+    limit: NotRequired[int | None]
+    """Of `fq-codel`: packets that it holds at most. Default 10,240."""
+    link_sharing: NotRequired[str | None]
+    """Under `hfsc`: how it shares what is left."""
+    manage: NotRequired[Literal['tail-drop'] | Literal['red'] | Literal['codel'] | None]
+    """Of a queue: how it keeps itself short. Default `tail-drop`."""
+    maximum: NotRequired[int | None]
+    """Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default
+    half the threshold, in packets that of packets of 1,000 bytes."""
+    minimum: NotRequired[int | None]
+    """Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`."""
+    name: str
+    """Its name. A leaf's is that of a queue, which filters name: `queue NAME`."""
+    probability: NotRequired[float | None]
+    """Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1.
+    Default 0.1."""
+    quantum: NotRequired[int | None]
+    """Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow."""
+    queues: NotRequired[int | None]
+    """Of `flow-queues` and `fq-codel`: how many queues there are."""
+    rate: NotRequired[str | None]
+    """Of a `token-bucket`: how fast it lets packets go. Of `flow-queues`: what it is served with."""
+    real_time: NotRequired[str | None]
+    """Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then
+    the second."""
+    target: NotRequired[int | None]
+    """Of `codel` and `fq-codel`: microseconds that packets may wait. Default 5,000."""
+    threshold: NotRequired[int | None]
+    """Of a queue: bytes above which what arrives is dropped. Default 262,144."""
+    under: NotRequired[str | None]
+    """The node above; without it this is the root."""
+    unit: NotRequired[Literal['bytes'] | Literal['packets'] | None]
+    """Of `red`: what `minimum` and `maximum` are counted in. Default `bytes`."""
+    upper_limit: NotRequired[str | None]
+    """Under `hfsc`: what it must not exceed."""
+    weight: NotRequired[float | None]
+    """Of `red`: the weight of the newest length in the average, above 0 and up to 1. Default 0.002."""
 
 
 class SchedulerNodeView(TypedDict):
@@ -1406,7 +1555,7 @@ class SchedulerNodeView(TypedDict):
     sent_wire_bytes: int
     """What they took on the wire: their bytes and what the link adds."""
     settings: dict[str, Any]
-    """Its settings."""
+    """Its settings, with underscores where a file has hyphens."""
     under: str | None
     """The node above."""
 
@@ -1676,7 +1825,7 @@ class Upgrade(TypedDict):
     """Whether it takes the place although it treats packets differently."""
     allow_downgrade: NotRequired[bool]
     """Whether it takes the place also when it is signed and older than one that was loaded before."""
-    path: str
+    file: str
     """The file of the new version."""
     shadow: NotRequired[int | None]
     """How many packets it is to be tried out on before."""
@@ -1697,8 +1846,14 @@ class Who(TypedDict):
 
 
 class WrongEntry(TypedDict):
-    """An entry of a list that is wrong."""
+    """An entry of a list that is wrong, or something in a configuration."""
+    column: NotRequired[int | None]
+    """The column in it, from 1."""
     detail: str
-    """What is wrong."""
-    entry: int
-    """Its number, from 0."""
+    """What is wrong, and what would be right."""
+    entry: NotRequired[int | None]
+    """The number of an entry, from 0."""
+    file: NotRequired[str | None]
+    """Where a configuration comes from."""
+    line: NotRequired[int | None]
+    """The line in it, from 1."""

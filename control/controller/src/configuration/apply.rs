@@ -94,7 +94,7 @@ impl Router {
                     router.note_applied(view, &who);
                 }
                 Err(error) => {
-                    tracing::warn!(%who, "configuration not applied: {error}");
+                    tracing::warn!(%who, "configuration not applied: {error:#}");
                     router.note_refused(order.origin.as_deref().unwrap_or("configuration"), &who, error);
                 }
             }
@@ -118,7 +118,7 @@ impl Router {
     }
 
     fn note_refused(&self, origin: &str, who: &Who, error: &ControlError) {
-        let text = format!("what {who} wanted to apply from {origin} was refused: {error}");
+        let text = format!("what {who} wanted to apply from {origin} was refused: {error:#}");
         let details = json!({"who": who, "origin": origin, "why": error.to_string()});
         self.events().note(EventKind::ConfigurationRefused, origin, text, details);
     }
