@@ -205,7 +205,10 @@ mod tests {
     #[test]
     fn the_program_of_ports_is_counted() {
         let way = LongestWay::of_program().unwrap();
-        assert_eq!(way.loops, 4, "two over the bytes of a checksum, two over words of the flow cache: {way:?}");
+        assert_eq!(
+            way.loops, 4,
+            "two over the bytes of a checksum, two over words of the flow cache: {way:?}"
+        );
         println!("{way:?}");
         assert!(way.forward > 100 && way.police > 10, "{way:?}");
     }

@@ -27,9 +27,9 @@ use aya::maps::{DevMap, Map, MapError, PerCpuArray};
 pub(crate) use directory::Directory;
 pub use forms::{FormMemory, FormObject, LoadedForm};
 pub use layout::KEY_BYTES;
-pub(crate) use layout::{Place, Table as FlowPlaces};
 pub(crate) use layout::Sent;
 use layout::{FORMS, PORTS, Table, WORKERS};
+pub(crate) use layout::{Place, Table as FlowPlaces};
 pub use policers::PolicerPlace;
 pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
 

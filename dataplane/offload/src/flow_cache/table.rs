@@ -89,9 +89,7 @@ impl Words {
     pub fn remove(&mut self, key: &[u8; KEY_BYTES], number: u32) {
         let hash = self.table.hash(key);
         let named = self.word(hash, number + 1);
-        if let Some(at) =
-            self.places(hash).find(|at| self.map.word32(*at).load(Ordering::Relaxed) == named)
-        {
+        if let Some(at) = self.places(hash).find(|at| self.map.word32(*at).load(Ordering::Relaxed) == named) {
             self.map.word32(at).store(self.table.numbers, Ordering::Release);
         }
     }

@@ -191,7 +191,8 @@ impl FlowCacheWriter {
         self.asides.write(slot as usize * ASIDE, &[0; ASIDE]);
         self.store_version(FlowSlot(slot), UNUSED);
         let entries = &self.entries;
-        let is_there = |number: u32| number != slot && entries.read::<KEY_BYTES>(number as usize * ENTRY) == *key;
+        let is_there =
+            |number: u32| number != slot && entries.read::<KEY_BYTES>(number as usize * ENTRY) == *key;
         if !self.words.insert(key, slot, is_there) {
             self.treatments.give_back(treatment);
             self.entries.write(at, &[0; KEY_BYTES]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{FrameSink, Flows, FrameSource};
+use super::{Flows, FrameSink, FrameSource};
 use crate::test_support::{
     Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, packet_socket, receive_all,
 };
@@ -67,7 +67,9 @@ fn a_sink_takes_and_counts_all_that_arrives_and_ends() {
     let sink = wire.near(|| FrameSink::dropping(port).unwrap());
     assert!(wire.near(|| FrameSink::dropping(port)).is_err(), "one program at a device");
     let before = sink.dropped().unwrap();
-    wire.far(|| assert_eq!(FrameSource::new(&[&frame], Flows::default()).unwrap().send(peer, 640, 64).unwrap(), 640));
+    wire.far(|| {
+        assert_eq!(FrameSource::new(&[&frame], Flows::default()).unwrap().send(peer, 640, 64).unwrap(), 640)
+    });
     let dropped = sink.dropped().unwrap();
     assert!(dropped.packets - before.packets >= 640, "{before:?} {dropped:?}");
     drop(sink);

@@ -88,9 +88,7 @@ mod tests {
         mark.behind(other, Outlet { left: 7, waiting: 1 }, at(0));
         mark.will_be_done(PortId(0), 55);
         let passed = |mark: &mut Mark, left: [u64; 2]| {
-            mark.is_passed(|port| {
-                Some(Outlet { left: left[usize::from(port == other)], waiting: 500 })
-            })
+            mark.is_passed(|port| Some(Outlet { left: left[usize::from(port == other)], waiting: 500 }))
         };
         assert!(!passed(&mut mark, [129, 7]) && !passed(&mut mark, [130, 7]), "one still waits");
         assert!(passed(&mut mark, [130, 8]));

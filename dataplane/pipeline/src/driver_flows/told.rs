@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_count_that_has_wrapped_goes_on() {
-        let totals = |packets, bytes| DriverTotals { sent: Amount { packets, bytes }, ..DriverTotals::default() };
+        let totals =
+            |packets, bytes| DriverTotals { sent: Amount { packets, bytes }, ..DriverTotals::default() };
         let before = totals(u64::from(u32::MAX) - 1, 1 << 40);
         assert_eq!(since(totals(3, (1 << 40) + 300), before), totals(5, 300));
     }
