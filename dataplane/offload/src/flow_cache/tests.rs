@@ -12,7 +12,7 @@ use super::{
     CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES, Place,
 };
 use crate::port_programs::{read_counters, write_config};
-use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, ones_complement, xdp_socket};
+use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, xdp_socket};
 use crate::{Level0Counters, bpf_syscall, object};
 
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -288,7 +288,7 @@ fn what_a_program_reads_while_entries_change_hands_is_of_one_flow() {
         }
         forwarded
     });
-    let start = crate::test_support::now();
+    let start = now();
     for number in (0..4_u16).cycle() {
         let (key, _, flow) = numbered(number);
         let slot = bench.writer.insert(&key, &flow).unwrap();
