@@ -21,6 +21,7 @@ const COLUMNS: &[Column] = &[
     ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
+    ("marks", "marked_packets"),
 ];
 
 const QUEUES: &[Column] = &[
@@ -37,6 +38,7 @@ const QUEUES: &[Column] = &[
     ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
+    ("marks", "marked_packets"),
 ];
 
 const FLOWS: &[Column] = &[
@@ -46,11 +48,13 @@ const FLOWS: &[Column] = &[
     ("rate", "reserved"),
     ("arrived", "offered_packets"),
     ("sent", "sent_packets"),
+    ("moved", "moved_packets"),
     ("waiting", "held_packets"),
     ("bytes", "held_bytes"),
     ("most", "peak_packets"),
     ("peak bytes", "peak_bytes"),
     ("drops", "dropped"),
+    ("marks", "marked_packets"),
 ];
 
 /// Changes ports.
@@ -213,8 +217,11 @@ fn show(scheduler: &Value, json: bool) {
         scheduler["link"].as_f64().map_or(String::new(), |bits| format!(" over a link of {}", BitRate(bits)));
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
     let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
+    let [held, room, bytes, room_bytes] =
+        ["held", "room_packets", "held_bytes", "room_bytes"].map(|key| plain(&scheduler[key]));
     println!(
-        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use"
+        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use, \
+         {held} of {room} packets and {bytes} of {room_bytes} bytes wait"
     );
     if let Some(warning) = scheduler["warning"].as_str() {
         println!("warning: {warning}");

@@ -230,7 +230,8 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
     let nodes = || schedulers.iter().flat_map(|one| one.nodes.iter().map(move |node| (&one.port, node)));
     let labels = |port: &str, node: &str| vec![("port", port.to_owned()), ("node", node.to_owned())];
     let (mut packets, mut bytes, mut held, mut held_bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut drops, mut promised, mut delivered) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drops, mut marks) = (Vec::new(), Vec::new());
+    let (mut promised, mut delivered) = (Vec::new(), Vec::new());
     for (port, node) in nodes() {
         let labels = labels(port, &node.name);
         packets.push((labels.clone(), count(node.sent_packets)));
@@ -239,6 +240,7 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
         held_bytes.push((labels.clone(), node.held_bytes.into()));
         promised.extend(node.promised.map(|bits| (labels.clone(), count(bits))));
         delivered.push((labels.clone(), count(node.delivered)));
+        marks.push((labels.clone(), count(node.marked_packets)));
         let by_cause: &BTreeMap<&str, u64> = &node.drops;
         drops.extend(by_cause.iter().map(|(cause, &packets)| {
             let cause = ("cause", (*cause).to_owned());
@@ -255,6 +257,7 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
         gauge("queue_held_packets", "Packets that wait at or below a node", held),
         gauge("queue_held_bytes", "Bytes that wait at or below a node", held_bytes),
         counter("queue_dropped_packets", "Packets dropped at or below a node", drops),
+        counter("queue_marked_packets", "Packets marked (ECN) at or below a node", marks),
         gauge("queue_promised_bits", "Bits in a second on the wire that a node gets when all send", promised),
         gauge(
             "queue_delivered_bits",

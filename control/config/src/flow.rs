@@ -21,11 +21,6 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     if !strange.is_empty() {
         return problem(format!("{} is no part of what a flow is known by", strange.join(", ")));
     }
-    let families = (filter.source(), filter.destination());
-    if matches!(families, (Some(source), Some(destination)) if source.addr().is_ipv4() != destination.addr().is_ipv4())
-    {
-        return problem("source and destination are of two families".to_owned());
-    }
     Ok(filter.to_string())
 }
 
@@ -92,7 +87,6 @@ mod tests {
             ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1", "`in PORT` is missing"),
             ("src 10.0.0.0/24 dst 10.1.0.2 proto udp sport 1 dport 1 in lan", "`src ADDRESS` is missing"),
             ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1 in lan dscp ef", "`dscp` is no part"),
-            ("src 10.0.0.2 dst 2001:db8::1 proto udp sport 1 dport 1 in lan", "two families"),
         ] {
             let refused = one_flow(text).unwrap_err();
             assert!(refused.contains(problem), "{refused}");

@@ -13,6 +13,7 @@ mod difference;
 mod error;
 mod flow;
 mod nearest;
+mod nodes;
 mod normal;
 mod origin;
 mod read;
@@ -35,6 +36,7 @@ pub use difference::Difference;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use flow::one_flow;
 pub use nearest::nearest;
+pub use nodes::{Fate, Fates, Nodes};
 pub use origin::{Origin, Step};
 pub use scheduler::{
     Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Overhead, Scheduler, SchedulerKind,

@@ -347,10 +347,16 @@ impl From<CurveText> for String {
 }
 
 impl FlowQueue {
-    /// Whether both are of one queue of a port: that knows a flow by all but the port that its packets come in by.
+    /// The leaf, and what its queues know the flow by: all but the port that its packets come in by.
+    #[must_use]
+    pub fn of_queue(&self) -> (&str, &str) {
+        (&self.queue, without_incoming(&self.flow))
+    }
+
+    /// Whether a flow, in the same spelling, waits in the same queue of a port.
     #[must_use]
     pub fn is_queue_of(&self, queue: &str, flow: &str) -> bool {
-        self.queue == queue && without_incoming(&self.flow) == without_incoming(flow)
+        self.of_queue() == (queue, without_incoming(flow))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Changes in the words of the commands that make them.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 
 use serde_json::Value;
 
 use crate::change::object;
+use crate::nodes::Nodes;
 use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
 
@@ -115,10 +117,10 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
     let none = Scheduler::default();
     let (from, to) = (from.unwrap_or(&none), to.unwrap_or(&none));
     let mut commands = Vec::new();
-    let find = |scheduler: &Scheduler, name: &str| -> Option<SchedulerNode> {
-        scheduler.node.iter().find(|node| node.name == name).cloned()
-    };
-    let stays = |name: &str| stays(from, to, name);
+    let (released, said) = flows(port, from, to);
+    commands.extend(released);
+    let (before, left) = (Nodes::of(from), staying(from, to));
+    let stays = |name: &str| left.contains(name);
     for gone in from.node.iter().filter(|node| !stays(&node.name)) {
         // What is below it goes with it.
         if gone.under.as_deref().is_none_or(stays) {
@@ -132,16 +134,16 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
                 None => object(node),
             };
             let is_said_apart = |key: &str| match from {
-                Some(_) => ["name", "kind"].contains(&key),
+                Some(_) => key == "name",
                 None => ["name", "kind", "under"].contains(&key),
             };
             let settings = changed.iter().filter(|(key, _)| !is_said_apart(key));
             settings.map(|(key, value)| format!(" {}", setting(key, value))).collect()
         };
-        match find(from, &node.name).filter(|own| stays(&own.name)) {
-            Some(own) if own == *node => {}
+        match before.get(&node.name).filter(|own| stays(&own.name)) {
+            Some(own) if own == node => {}
             Some(own) => {
-                commands.push(format!("scheduler set {port} --node {}{}", node.name, settings(Some(&own))));
+                commands.push(format!("scheduler set {port} --node {}{}", node.name, settings(Some(own))));
             }
             None => {
                 let under = node.under.as_ref().map_or_else(String::new, |under| format!(" --under {under}"));
@@ -157,22 +159,28 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
             settings.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
         commands.push(format!("scheduler set {port}{settings}"));
     }
-    commands.extend(flows(port, from, to));
+    commands.extend(said);
     commands
 }
 
-/// Whether commands can leave a node where it is, or move it: it stays of its kind, as do those above it, and the root stays the
-/// root.
-fn stays(from: &Scheduler, to: &Scheduler, name: &str) -> bool {
-    let find = |scheduler: &Scheduler| scheduler.node.iter().find(|node| node.name == name).cloned();
-    let Some((was, is)) = find(from).zip(find(to)) else { return false };
-    was.kind == is.kind
-        && was.under.is_none() == is.under.is_none()
-        && was.under.as_deref().is_none_or(|above| stays(from, to, above))
+/// The nodes that commands can leave where they are, move, or make another kind of leaf of: others stay of their kind, as do
+/// those above them, and the root stays the root.
+fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
+    let now = Nodes::of(to);
+    let mut staying = HashSet::new();
+    for was in &from.node {
+        let Some(is) = now.get(&was.name) else { continue };
+        let is_leaf = was.kind.is_leaf() && is.kind.is_leaf();
+        let is_below = was.under.as_deref().is_none_or(|above| staying.contains(above));
+        if (was.kind == is.kind || is_leaf) && was.under.is_none() == is.under.is_none() && is_below {
+            staying.insert(&*was.name);
+        }
+    }
+    staying
 }
 
-/// What makes the flows of one scheduler of those of another.
-fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
+/// What makes the flows of one scheduler of those of another: those of which nothing is said any more, and all others.
+fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<String>) {
     let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
     let command = |own: &FlowQueue, settings: String| {
         format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
@@ -186,8 +194,8 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
         settings
     };
     let without = |keys: Vec<&String>| keys.into_iter().map(|key| format!(" {key}=")).collect::<String>();
-    let mut commands: Vec<String> =
-        gone.map(|own| command(own, without(settings(own).keys().collect()))).collect();
+    let released = gone.map(|own| command(own, without(settings(own).keys().collect()))).collect();
+    let mut commands = Vec::new();
     for own in to.flow.iter().filter(|own| !from.flow.contains(own)) {
         let before = from.flow.iter().find(|other| is(own, other)).map(settings).unwrap_or_default();
         let now = settings(own);
@@ -195,5 +203,5 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> Vec<String> {
         let said: String = now.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
         commands.push(command(own, gone + &said));
     }
-    commands
+    (released, commands)
 }

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
 use millrace_config::{FilterAction, Policing};
 use millrace_pipeline::GateTable;
-use millrace_plugin::{Action, BindingId, PluginChange, Policer, Terms, Way};
+use millrace_plugin::{Action, BindingId, PluginChange, PluginControlError, Policer, Terms, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
@@ -52,8 +52,16 @@ impl Model {
         }
         refuse_groups(filter)?;
         let compiled = self.compile(filter)?;
-        let action = self.action(action, filter)?;
-        Ok(self.plugins.add_filter(action, gate, filter.clone(), compiled, priority)?)
+        let (written, action) = (action, self.action(action, filter)?);
+        let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, priority);
+        // There a queue is a number.
+        let named = |error| match (error, written) {
+            (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
+                PluginControlError::Bound { what: written.to_string(), gate, filter, priority }
+            }
+            (error, _) => error,
+        };
+        Ok(added.map_err(named)?)
     }
 
     /// Binds an instance.

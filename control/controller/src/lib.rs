@@ -53,6 +53,8 @@ mod route_table;
 mod router;
 mod routes;
 mod said;
+mod scheduler_changes;
+mod scheduler_names;
 mod scheduler_tree;
 mod scheduler_view;
 mod schedulers;

@@ -1,12 +1,12 @@
 //! Queues of ports: what waits in each, before and behind it; the queues of single flows, and how these are treated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millrace_classify::Filter;
 use millrace_config::{Bits, FlowQueue, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
-use millrace_schedule::{NodeKind, Rate};
+use millrace_schedule::Rate;
 use millrace_units::{PortId, QueueId};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -176,12 +176,15 @@ impl Router {
             offered_bytes: queue.offered_bytes,
             sent_packets: queue.sent_packets,
             sent_bytes: queue.sent_bytes,
+            moved_packets: queue.moved_packets,
+            moved_bytes: queue.moved_bytes,
             held_packets: queue.held_packets,
             held_bytes: queue.held_bytes,
             peak_bytes: queue.peak_bytes,
             peak_packets: queue.peak_packets,
             drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
             dropped_bytes: queue.drops.bytes(),
+            marked_packets: queue.drops.marked(),
         };
         Ok(reports.into_iter().map(view).collect())
     }
@@ -268,9 +271,9 @@ impl Model {
         said: Option<&FlowQueue>,
     ) -> Result<ScheduleChange, ControlError> {
         let id = self.port(port)?.id;
-        let (leaf, kind, node) = self.schedulers.leaf(id, port, queue)?;
+        let (leaf, node) = self.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, self)?.key;
-        if !matches!(kind, NodeKind::FlowQueues(_)) {
+        if node.kind != SchedulerKind::FlowQueues {
             return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
         }
         if said.is_some_and(|said| said.rate.is_some()) && node.rate.is_none() {
@@ -290,11 +293,12 @@ impl Model {
         before: &[FlowQueue],
         after: &[FlowQueue],
     ) -> Result<Vec<ScheduleChange>, ControlError> {
-        let is_left = |own: &FlowQueue| after.iter().any(|other| other.is_queue_of(&own.queue, &own.flow));
-        let gone = before.iter().filter(|own| !is_left(own));
+        let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
+        let gone = before.iter().filter(|own| !left.contains(&own.of_queue()));
         // One whose leaf is gone is gone with it.
         let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
-        let new = after.iter().filter(|own| !before.contains(own));
+        let there: HashMap<_, _> = before.iter().map(|own| (own.of_queue(), own)).collect();
+        let new = after.iter().filter(|own| there.get(&own.of_queue()) != Some(own));
         let set = new.map(|own| self.flow_change(port, &own.queue, &own.flow, Some(own)));
         released.map(Ok).chain(set).collect()
     }

@@ -1,13 +1,16 @@
 //! Trees that are planned are built without packets first: what can't be is refused there, with what of it says so.
 
-use millrace_config::{Bits, Config, Scheduler, SchedulerNode, Step};
+use std::collections::HashMap;
+
+use millrace_config::{Bits, Config, Nodes, Scheduler, SchedulerKind, SchedulerNode, Step};
 use millrace_pipeline::ScheduleChange;
 use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, Rate, ScheduleError};
-use millrace_units::{Instant, QueueId};
+use millrace_units::{BitRate, Instant, QueueId};
 
 use crate::ControlError;
 use crate::queues::same_queue;
-use crate::schedulers::{Schedulers, default_leaf, find, find_above, link_rate, most_queues};
+use crate::scheduler_changes::{Addition, above, link_rate, most_queues};
+use crate::schedulers::{Schedulers, default_leaf, find};
 
 /// Why a flow can't have a quantum of 0.
 pub(crate) const NO_QUANTUM: &str = "its quantum is 0, with which it would never send: it goes from 1 to 1073741824; without one it has that of all others";
@@ -80,20 +83,50 @@ impl Schedulers {
             let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
             return Err(Unplanned { part: Part::Whole, error: ControlError::Invalid(needed.into()) });
         }
+        let nodes = Nodes::of(scheduler);
         for (index, node) in scheduler.node.iter().enumerate() {
-            check_place(scheduler, index, node)?;
+            check_place(&nodes, index, node)?;
         }
+        check_reserved(scheduler)?;
         let mut tree = self.build(scheduler, scheduler.rate)?;
         self.add_flows(scheduler, &mut tree)?;
         default_leaf(scheduler).map_err(|error| Unplanned { part: Part::Setting("default"), error })?;
         Ok(())
     }
 
-    /// Builds the tree without packets, at a link of that rate.
+    /// Builds the tree without packets, at a link of that rate. What it promises is added up once; only where that can't be, the
+    /// first node is looked for with which it can't.
     pub fn build(
         &self,
         scheduler: &Scheduler,
         rate: Option<Bits>,
+    ) -> Result<LinkScheduler<Nothing>, Unplanned> {
+        let nodes = Nodes::of(scheduler);
+        let count = scheduler.node.len();
+        let all = match self.grow(scheduler, &nodes, rate, count) {
+            Ok(tree) => return Ok(tree),
+            Err(all) => all,
+        };
+        let (mut right, mut wrong) = (0, count);
+        while wrong - right > 1 {
+            let middle = right.midpoint(wrong);
+            match self.grow(scheduler, &nodes, rate, middle) {
+                Ok(_) => right = middle,
+                Err(_) => wrong = middle,
+            }
+        }
+        let mut tree = self.grow(scheduler, &nodes, rate, right)?;
+        self.plant(scheduler, &nodes, right, &mut tree)?;
+        Err(all)
+    }
+
+    /// The tree of the first nodes of a scheduler.
+    fn grow(
+        &self,
+        scheduler: &Scheduler,
+        nodes: &Nodes<'_>,
+        rate: Option<Bits>,
+        count: usize,
     ) -> Result<LinkScheduler<Nothing>, Unplanned> {
         let of_port = |key| move |error| Unplanned { part: Part::Setting(key), error: self.refusal(error) };
         let (no_link, no_overhead) = Default::default();
@@ -101,29 +134,42 @@ impl Schedulers {
             .map_err(of_port("rate"))?;
         tree.set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
         tree.set_link(link_rate(rate), Instant::ZERO).map_err(of_port("rate"))?;
-        for (index, node) in scheduler.node.iter().enumerate() {
-            let ScheduleChange::Add { node, parent, share, kind } =
-                self.addition(scheduler, node).map_err(at_node(index, ""))?
-            else {
-                continue;
-            };
-            let id = |node: QueueId| NodeId(node.0.into());
-            tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
-                .map_err(|error| at_node(index, "")(self.refusal(error)))?;
+        tree.defer_promises(true);
+        for index in 0..count {
+            self.plant(scheduler, nodes, index, &mut tree)?;
         }
+        tree.defer_promises(false);
         // Now that all of it is there: what is promised has to be there.
         let beyond = |error: ScheduleError| {
-            let named = error.node().map(|node| self.name(QueueId(node.0 as u16)));
-            let index = scheduler.node.iter().position(|node| Some(&*node.name) == named);
-            let part = index.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
+            let named = error.node().and_then(|node| nodes.place(self.name(QueueId(node.0 as u16))));
+            let part = named.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
             Unplanned { part, error: self.refusal(error) }
         };
         tree.set_link(link_rate(rate), Instant::ZERO).map_err(beyond)?;
         Ok(tree)
     }
 
+    /// Adds a node to a tree that has all those before it.
+    fn plant(
+        &self,
+        scheduler: &Scheduler,
+        nodes: &Nodes<'_>,
+        index: usize,
+        tree: &mut LinkScheduler<Nothing>,
+    ) -> Result<(), Unplanned> {
+        let addition = Addition::of(self, nodes, &scheduler.node[index], scheduler.rate);
+        if let ScheduleChange::Add { node, parent, share, kind } = addition.map_err(at_node(index, ""))?.add()
+        {
+            let id = |node: QueueId| NodeId(node.0.into());
+            tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
+                .map_err(|error| at_node(index, "")(self.refusal(error)))?;
+        }
+        Ok(())
+    }
+
     /// Says of flows what is said of them, in a tree without packets.
     fn add_flows(&self, scheduler: &Scheduler, tree: &mut LinkScheduler<Nothing>) -> Result<(), Unplanned> {
+        let mut before = HashMap::new();
         for (index, said) in scheduler.flow.iter().enumerate() {
             let at_flow = |problem: String| {
                 let error = ControlError::Invalid(format!("flow {:?}: {problem}", said.flow));
@@ -133,9 +179,8 @@ impl Schedulers {
             if said.quantum == Some(0) {
                 return Err(at_flow(NO_QUANTUM.to_owned()));
             }
-            let mut before = scheduler.flow[..index].iter();
-            if let Some(other) = before.find(|other| other.is_queue_of(&said.queue, &said.flow)) {
-                return Err(at_flow(same_queue(&other.flow)));
+            if let Some(other) = before.insert(said.of_queue(), &said.flow) {
+                return Err(at_flow(same_queue(other)));
             }
             let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
             // Any number that no other flow has.
@@ -153,46 +198,70 @@ impl Schedulers {
     }
 }
 
+/// Whether leaves of whose rate parts are reserved have one.
+fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
+    let mut reserved = HashMap::new();
+    for said in &scheduler.flow {
+        let (flows, sum) = reserved.entry(&*said.queue).or_insert((0_u32, 0_u64));
+        if let Some(Bits(rate)) = said.rate {
+            (*flows, *sum) = (*flows + 1, sum.saturating_add(rate));
+        }
+    }
+    for (index, node) in scheduler.node.iter().enumerate().filter(|(_, node)| node.rate.is_none()) {
+        let of_flows = reserved.get(&*node.name).filter(|_| node.kind == SchedulerKind::FlowQueues);
+        let Some((flows, sum)) = of_flows.filter(|(flows, _)| *flows > 0) else { continue };
+        let of_its =
+            if *flows == 1 { "one of its flows".to_owned() } else { format!("{flows} of its flows") };
+        return Err(at_node(index, "")(ControlError::Invalid(format!(
+            "node {:?}: it has no rate, of which {} could be reserved for {of_its}: end reservations first, or give it a rate \
+             above that",
+            node.name,
+            BitRate(*sum as f64)
+        ))));
+    }
+    Ok(())
+}
+
 /// Whether a node has a name of its own, and stands somewhere.
-fn check_place(scheduler: &Scheduler, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
-    let before = &scheduler.node[..index];
-    if before.iter().any(|other| other.name == node.name) {
+fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
+    if nodes.place(&node.name) != Some(index) {
         let error = ControlError::Conflict(format!("there is a node {:?} already", node.name));
         return Err(at_node(index, "name")(error));
     }
     let Some(under) = &node.under else {
-        let Some(root) = before.iter().find(|other| other.under.is_none()) else { return Ok(()) };
+        let Some(root) = nodes.iter().take(index).find(|other| other.under.is_none()) else { return Ok(()) };
         return Err(at_node(index, "")(ControlError::Invalid(format!(
             "node {:?} is under no other, but {:?} is the root already: say which node it is under",
             node.name, root.name
         ))));
     };
-    if let Some(circle) = circle(scheduler, node) {
+    // Those before it stand right, so there is no way from there to it.
+    if nodes.place(under).is_some_and(|place| place < index) {
+        return Ok(());
+    }
+    if let Some(circle) = circle(nodes, node) {
         let problem = format!("node {:?}: it would be its own ancestor: {circle}", node.name);
         return Err(at_node(index, "under")(ControlError::Invalid(problem)));
     }
     let named = |error| {
         ControlError::NotFound(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
     };
-    find_above(scheduler, &node.name, under).map_err(named).map_err(at_node(index, "under"))?;
-    if !before.iter().any(|other| other.name == *under) {
-        let problem = format!(
-            "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",
-            node.name
-        );
-        return Err(at_node(index, "under")(ControlError::Invalid(problem)));
-    }
-    Ok(())
+    above(nodes, node).map_err(named).map_err(at_node(index, "under"))?;
+    let problem = format!(
+        "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",
+        node.name
+    );
+    Err(at_node(index, "under")(ControlError::Invalid(problem)))
 }
 
 /// The way from a node upwards to itself again, if there is one.
-fn circle(scheduler: &Scheduler, node: &SchedulerNode) -> Option<String> {
+fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
     let mut way = format!("{:?}", node.name);
     let mut above = node;
-    for _ in 0..scheduler.node.len() {
+    for _ in nodes.iter() {
         let under = above.under.as_ref()?;
         way = format!("{way} under {under:?}");
-        above = find(scheduler, under).ok()?;
+        above = nodes.get(under)?;
         if above.name == node.name {
             return Some(way);
         }

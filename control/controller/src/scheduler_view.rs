@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use millrace_config::{Bits, Scheduler, SchedulerNode};
-use millrace_pipeline::{ScheduleReport, Snapshot};
+use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
+use millrace_pipeline::{ScheduleReport, Snapshot, thread};
 use millrace_schedule::NodeView;
 use millrace_units::{BitRate, PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::router::{Inner, Router};
-use crate::schedulers::{Schedulers, find};
+use crate::schedulers::Schedulers;
 use crate::view::{SchedulerNodeView, SchedulerView};
 
 /// What the nodes of a scheduler are promised, by their numbers.
@@ -38,6 +38,36 @@ fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Op
     ))
 }
 
+/// What leaves can't hold of what was said of them, at a port whose queues may hold so many packets in all. One leaf alone gets half
+/// of that, so that it never takes all from the others.
+fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
+    let beyond = scheduler.node.iter().find_map(|node| {
+        let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
+            format!("node {:?} is to hold up to {limit} packets, and can hold {}", node.name, room / 2)
+        });
+        let queues = || {
+            let queues = node.queues.filter(|queues| *queues > room)?;
+            Some(format!(
+                "node {:?} has {queues} queues, of which no more than {room} can hold a packet",
+                node.name
+            ))
+        };
+        limit.or_else(queues)
+    })?;
+    Some(format!(
+        "packet memory has room for {room} packets in the port's queues: {beyond}; what comes beyond is dropped as buffer_full; \
+         `frames` of [router] gives more"
+    ))
+}
+
+/// Both warnings in one, if there are two.
+fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    }
+}
+
 impl Inner {
     /// How fast the link of a port is, where the kernel knows: that of no virtual device, whose speed is only a word.
     fn link_speed(&self, port: PortId) -> Option<Bits> {
@@ -58,6 +88,35 @@ impl Inner {
         }
     }
 
+    /// Writes to the log what a port's leaves can't hold of what was said of them.
+    pub fn say_beyond_room(&mut self, port: PortId) {
+        let says_it = |scheduler: &Scheduler| {
+            scheduler.node.iter().any(|node| node.limit.is_some() || node.queues.is_some())
+        };
+        if !self.model.schedulers.of(port).is_some_and(says_it) {
+            return;
+        }
+        let Ok(snapshot) = self.snapshot() else { return };
+        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port);
+        let room = report.map(|(_, report)| report.room.packets);
+        let beyond = self.model.schedulers.of(port).zip(room).and_then(|(own, room)| beyond_room(own, room));
+        if let Some(beyond) = beyond {
+            tracing::warn!(port = self.model.port_name(port), "{beyond}");
+        }
+    }
+
+    /// Rates of nodes that are new begin now, and those of nodes that are gone are forgotten: a name says nothing of who has it.
+    pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
+        let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
+        for gone in before.node.iter().filter(is_other) {
+            self.node_rates.forget(&rate_key(port, &gone.name));
+        }
+        let now = thread::now();
+        for new in after.node.iter().filter(is_other) {
+            self.node_rates.begin(&rate_key(port, &new.name), now);
+        }
+    }
+
     pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
         let snapshot = self.snapshot()?;
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
@@ -72,6 +131,7 @@ impl Inner {
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.of(port);
+        let specs = settings.map(Nodes::of);
         let link = self.link_speed(port);
         // Where the link is slower than what the port may send, that is what there is to share.
         let slower =
@@ -81,8 +141,8 @@ impl Inner {
         let node = |view: &NodeView| {
             let number = QueueId(view.node.0 as u16);
             let node_name = schedulers.name(number).to_owned();
-            let spec = settings.and_then(|settings| find(settings, &node_name).ok());
-            let key = format!("{name} {node_name}");
+            let spec = specs.as_ref().and_then(|specs| specs.get(&node_name));
+            let key = rate_key(&name, &node_name);
             SchedulerNodeView {
                 id: number.0,
                 kind: spec.map_or("", |spec| spec.kind.name()),
@@ -103,23 +163,35 @@ impl Inner {
                 queues: view.queues,
                 drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
                 dropped_bytes: view.drops.bytes(),
+                marked_packets: view.drops.marked(),
                 name: node_name,
             }
         };
         SchedulerView {
             rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
             link: link.map(|Bits(bits)| bits),
-            warning: settings.zip(link).and_then(|(own, link)| beyond_link(schedulers, own, link)),
+            warning: warning(
+                settings.zip(link).and_then(|(own, link)| beyond_link(schedulers, own, link)),
+                settings.and_then(|own| beyond_room(own, report.room.packets)),
+            ),
             overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
             default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
             host,
             held: report.held,
+            held_bytes: report.held_bytes,
+            room_packets: report.room.packets,
+            room_bytes: report.room.bytes,
             queues: report.queues.0,
             most_queues: report.queues.1,
             nodes: report.nodes.iter().map(node).collect(),
             port: name,
         }
     }
+}
+
+/// What the rate of a node of a port is remembered by.
+fn rate_key(port: &str, node: &str) -> String {
+    format!("{port} {node}")
 }
 
 /// The settings of a node that are no part of its place.
@@ -164,6 +236,29 @@ mod tests {
             { name = "a", kind = "fifo", under = "top", quantum = 3000 },
             { name = "b", kind = "fifo", under = "top", quantum = 1000 },
         ]"#;
+
+    #[test]
+    fn what_memory_can_not_hold_is_said_with_the_figures() {
+        let (_, scheduler) = planned(
+            r#"node = [
+                { name = "top", kind = "priority" },
+                { name = "a", kind = "fq-codel", under = "top", level = 0, limit = 2000 },
+                { name = "b", kind = "flow-queues", under = "top", level = 1, queues = 3000 },
+            ]"#,
+        );
+        assert_eq!(beyond_room(&scheduler, 4000), None);
+        let said = beyond_room(&scheduler, 3998).unwrap();
+        assert!(
+            said.contains("room for 3998 packets") && said.contains("\"a\"") && said.contains("1999"),
+            "{said}"
+        );
+        let mut scheduler = scheduler;
+        scheduler.node[1].limit = None;
+        let said = beyond_room(&scheduler, 2999).unwrap();
+        assert!(said.contains("\"b\" has 3000 queues"), "{said}");
+        let both = warning(Some("a".into()), Some("b".into()));
+        assert_eq!((both.as_deref(), warning(None, None)), (Some("a; b"), None));
+    }
 
     #[test]
     fn a_port_without_a_rate_shares_what_its_link_carries() {

@@ -1,27 +1,22 @@
 //! The schedulers of ports: planned, checked, changed while packets wait in them, and shown.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
-use millrace_config::{Bits, FlowQueue, Manage, Scheduler, SchedulerNode};
+use millrace_config::{Fate, Fates, FlowQueue, Scheduler, SchedulerNode};
 use millrace_pipeline::{Command, ScheduleChange};
-use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, ScheduleError};
+use millrace_plugin::Action;
+use millrace_schedule::ScheduleError;
 use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::merge_patch::{all_known, patched};
-use crate::node_settings::{kind, share};
 use crate::router::{Inner, Router};
+use crate::scheduler_names::Names;
 use crate::scheduler_tree::{Part, Unplanned};
 use crate::view::SchedulerView;
 use crate::worker_handle::WorkerHandle;
-
-/// Changes of a scheduler that a worker makes between two batches: more would make packets wait.
-const CHANGES_TOGETHER: usize = 64;
-/// How long a worker may be late, in nanoseconds: the link makes up for it at once.
-const LATENESS: u64 = 200_000;
-/// Bytes of a full packet on the wire.
-const PACKET: u64 = 1538;
 
 /// What `scheduler set PORT` without a node changes.
 const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
@@ -31,8 +26,9 @@ const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "h
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedulers {
     ports: BTreeMap<PortId, Scheduler>,
-    /// Names by number, from 1 on.
-    names: Vec<String>,
+    names: Arc<Names>,
+    /// Numbers that filters name, as far as that matters.
+    kept: HashSet<QueueId>,
 }
 
 impl Schedulers {
@@ -42,12 +38,12 @@ impl Schedulers {
             part,
             error: ControlError::Invalid(format!("scheduler of port {name:?}: {error}")),
         };
-        let mut planned = Self { ports: self.ports.clone(), names: self.names.clone() };
-        for (index, node) in scheduler.node.iter().enumerate() {
-            let of_name = |error| Unplanned { part: Part::Node(index, "name"), error };
-            planned.number(&node.name).map_err(of_name).map_err(at_port)?;
-        }
+        let mut planned = self.clone();
+        planned.number_all(scheduler).map_err(at_port)?;
         planned.check(scheduler).map_err(at_port)?;
+        let before = planned.ports.remove(&port);
+        let there = before.iter().flat_map(|before| &before.node).chain(&scheduler.node);
+        Arc::make_mut(&mut planned.names).note(there.map(|node| &*node.name));
         planned.ports.insert(port, scheduler.clone());
         *self = planned;
         Ok(())
@@ -59,7 +55,8 @@ impl Schedulers {
         let leaves = after.node.iter().filter(|node| node.kind.is_leaf());
         let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
         let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
-        names.find(|name| is_kept(before, after, name) || is_moved(before, after, name))
+        let fates = Fates::of(before, after);
+        names.find(|name| fates.get(name) != Fate::Goes)
     }
 
     /// Notes how the queue of a flow is treated from now on; like all others, if nothing is said.
@@ -79,38 +76,54 @@ impl Schedulers {
         self.ports.get(&port)
     }
 
-    /// What makes ports have their schedulers that have none.
-    pub fn begin(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
-        let none = Scheduler::default();
-        let changes = |scheduler| self.changes(&none, scheduler, None);
-        self.ports.iter().map(|(port, scheduler)| Ok((*port, changes(scheduler)?))).collect()
-    }
-
-    /// The number of a name, a new one if it has none yet.
-    fn number(&mut self, name: &str) -> Result<QueueId, ControlError> {
-        if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
-            return Err(ControlError::Invalid(format!(
-                "{name:?} is no name of a node: give 1 to 64 characters without blanks"
-            )));
-        }
-        if let Some(number) = self.known(name) {
-            return Ok(number);
-        }
-        if self.names.len() == usize::from(u16::MAX) {
-            return Err(ControlError::Invalid("there are 65,535 names of nodes already".into()));
-        }
-        self.names.push(name.to_owned());
-        Ok(QueueId(self.names.len() as u16))
-    }
-
     /// The number of a leaf that there is, or was.
     pub fn known(&self, name: &str) -> Option<QueueId> {
-        self.names.iter().position(|known| known == name).map(|index| QueueId(index as u16 + 1))
+        self.names.known(name)
     }
 
     /// The name of a number.
     pub fn name(&self, number: QueueId) -> &str {
-        number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
+        self.names.name(number)
+    }
+
+    /// The schedulers of all ports that have one.
+    pub fn all(&self) -> impl Iterator<Item = (PortId, &Scheduler)> {
+        self.ports.iter().map(|(port, scheduler)| (*port, scheduler))
+    }
+
+    /// Says which numbers filters name, if that matters: none of them is given to another name.
+    pub fn keep(&mut self, named: impl Iterator<Item = QueueId>) {
+        self.kept = if self.names.are_all_given() { named.collect() } else { HashSet::new() };
+    }
+
+    /// Forgets the scheduler of a port.
+    pub fn remove(&mut self, port: PortId) {
+        let gone = self.ports.remove(&port);
+        let names = gone.iter().flat_map(|gone| &gone.node).map(|node| &*node.name);
+        Arc::make_mut(&mut self.names).note(names);
+    }
+
+    /// Gives the nodes of a scheduler their numbers.
+    fn number_all(&mut self, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        for (index, node) in scheduler.node.iter().enumerate() {
+            check_name(&node.name)
+                .and_then(|()| self.number(&node.name, scheduler))
+                .map_err(|error| Unplanned { part: Part::Node(index, "name"), error })?;
+        }
+        Ok(())
+    }
+
+    /// The number of a name, a new one if it has none yet.
+    fn number(&mut self, name: &str, planned: &Scheduler) -> Result<(), ControlError> {
+        if self.known(name).is_some() {
+            return Ok(());
+        }
+        let Self { ports, names, kept } = self;
+        let in_use = |numbers: &HashMap<String, QueueId>| {
+            let there = ports.values().chain([planned]).flat_map(|scheduler| &scheduler.node);
+            there.filter_map(|node| numbers.get(&node.name).copied()).chain(kept.iter().copied()).collect()
+        };
+        Arc::make_mut(names).number(name, in_use).map(drop)
     }
 
     /// A leaf of a port, in words.
@@ -143,98 +156,16 @@ impl Schedulers {
         leaves.map(|node| &*node.name).filter(|name| !elsewhere.contains(name)).collect()
     }
 
-    /// The number of a leaf of a port, what it does, and what was said of it.
+    /// The number of a leaf of a port, and what was said of it.
     pub fn leaf(
         &self,
         port: PortId,
         name: &str,
         queue: &str,
-    ) -> Result<(QueueId, NodeKind, SchedulerNode), ControlError> {
-        let none = Scheduler::default();
-        let scheduler = unless_empty(self.ports.get(&port).unwrap_or(&none), name)?;
+    ) -> Result<(QueueId, &SchedulerNode), ControlError> {
+        let scheduler = self.ports.get(&port).ok_or_else(|| no_scheduler(name))?;
         let node = find(scheduler, leaf(scheduler, queue)?)?;
-        let above = self.above(scheduler, node)?.map(|above| above.kind);
-        Ok((self.known(queue).unwrap_or_default(), kind(node, above, scheduler.rate)?, node.clone()))
-    }
-
-    /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
-    fn changes(
-        &self,
-        before: &Scheduler,
-        after: &Scheduler,
-        to: Option<QueueId>,
-    ) -> Result<Vec<ScheduleChange>, ControlError> {
-        let mut changes = Vec::new();
-        // A leaf that stands elsewhere takes its packets there. Another node there, or one of another kind, is another one,
-        // with all below it.
-        let is_left = |name: &str| is_kept(before, after, name);
-        let moves = |name: &str| is_moved(before, after, name);
-        for leaf in before.node.iter().filter(|node| moves(&node.name)) {
-            changes.push(ScheduleChange::Apart(self.known(&leaf.name).unwrap_or_default()));
-        }
-        for gone in before.node.iter().filter(|node| !is_left(&node.name) && !moves(&node.name)) {
-            // What is below it goes with it.
-            if gone.under.as_deref().is_none_or(is_left) {
-                changes.push(ScheduleChange::Remove { node: self.known(&gone.name).unwrap_or_default(), to });
-            }
-        }
-        if before.node.is_empty() || link(before) != link(after) {
-            changes.push(link(after));
-        }
-        if most_queues(before) != most_queues(after) {
-            changes.push(ScheduleChange::Queues(most_queues(after)));
-        }
-        let is_same_rate = before.rate == after.rate;
-        for node in &after.node {
-            match find(before, &node.name) {
-                Ok(own) if is_left(&node.name) && own == node && (is_same_rate || !knows_rate(node)) => {}
-                Ok(_) if is_left(&node.name) => changes.push(self.setting(after, node)?),
-                Ok(_) if moves(&node.name) => {
-                    if let ScheduleChange::Add { node, parent, share, .. } = self.addition(after, node)? {
-                        changes.push(ScheduleChange::Move { node, parent, share });
-                    }
-                    changes.push(self.setting(after, node)?);
-                }
-                _ => changes.push(self.addition(after, node)?),
-            }
-        }
-        if let Some(default) = default_leaf(after)? {
-            changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
-        }
-        Ok(changes)
-    }
-
-    fn setting(&self, scheduler: &Scheduler, node: &SchedulerNode) -> Result<ScheduleChange, ControlError> {
-        let above = self.above(scheduler, node)?.map(|above| above.kind);
-        Ok(ScheduleChange::Set {
-            node: self.known(&node.name).unwrap_or_default(),
-            share: share(node, above)?,
-            kind: kind(node, above, scheduler.rate)?,
-        })
-    }
-
-    /// The change that adds a node of a scheduler.
-    pub fn addition(
-        &self,
-        scheduler: &Scheduler,
-        node: &SchedulerNode,
-    ) -> Result<ScheduleChange, ControlError> {
-        let above = self.above(scheduler, node)?;
-        Ok(ScheduleChange::Add {
-            node: self.known(&node.name).unwrap_or_default(),
-            parent: above.and_then(|above| self.known(&above.name)),
-            share: share(node, above.map(|above| above.kind))?,
-            kind: kind(node, above.map(|above| above.kind), scheduler.rate)?,
-        })
-    }
-
-    fn above<'s>(
-        &self,
-        scheduler: &'s Scheduler,
-        node: &SchedulerNode,
-    ) -> Result<Option<&'s SchedulerNode>, ControlError> {
-        let Some(under) = &node.under else { return Ok(None) };
-        find_above(scheduler, &node.name, under).map(Some)
+        Ok((self.known(queue).unwrap_or_default(), node))
     }
 
     /// What a tree refused, told with names.
@@ -288,105 +219,43 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
     })
 }
 
-/// The node `under`, which has to be another than the one of that name that goes there.
-///
-/// # Errors
-/// No such node.
-pub(crate) fn find_above<'s>(
-    scheduler: &'s Scheduler,
-    name: &str,
-    under: &str,
-) -> Result<&'s SchedulerNode, ControlError> {
-    let others = || scheduler.node.iter().filter(|other| other.name != name);
-    let found = others().find(|other| other.name == under);
-    found.ok_or_else(|| ControlError::unknown("node", under, others().map(|other| other.name.as_str())))
-}
-
-/// Whether a node is there before and after, at the same place and of the same kind.
-fn is_kept(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
-    let (Ok(was), Ok(is)) = (find(before, name), find(after, name)) else { return false };
-    was.kind == is.kind
-        && was.under == is.under
-        && was.under.as_deref().is_none_or(|above| is_kept(before, after, above))
-}
-
-/// Whether a node is a leaf before and after, of the same kind, that stands elsewhere.
-fn is_moved(before: &Scheduler, after: &Scheduler, name: &str) -> bool {
-    let (Ok(was), Ok(is)) = (find(before, name), find(after, name)) else { return false };
-    was.kind == is.kind && is.kind.is_leaf() && !is_kept(before, after, name)
+/// Whether a node can be named so.
+fn check_name(name: &str) -> Result<(), ControlError> {
+    if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
+        return Err(ControlError::Invalid(format!(
+            "{name:?} is no name of a node: give 1 to 64 characters without blanks"
+        )));
+    }
+    Ok(())
 }
 
 /// Puts nodes behind those that they are under; what is under none that is there stays at the end.
 fn in_order(nodes: &mut Vec<SchedulerNode>) {
+    let mut there = HashSet::new();
     let mut left = std::mem::take(nodes);
-    while let Some(next) = left.iter().position(|node| {
-        node.under.as_ref().is_none_or(|under| nodes.iter().any(|above| above.name == *under))
-    }) {
-        nodes.push(left.remove(next));
+    loop {
+        let before = nodes.len();
+        for node in std::mem::take(&mut left) {
+            match node.under.as_ref().is_none_or(|under| there.contains(under)) {
+                true => {
+                    there.insert(node.name.clone());
+                    nodes.push(node);
+                }
+                false => left.push(node),
+            }
+        }
+        if nodes.len() == before {
+            break;
+        }
     }
     nodes.append(&mut left);
 }
 
-/// Whether the rate of the port is one of a node's settings.
-fn knows_rate(node: &SchedulerNode) -> bool {
-    node.manage == Some(Manage::Red)
-}
-
-/// Queues that a port has at most.
-pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
-    scheduler.queues.unwrap_or(BufferLimits::default().queues)
-}
-
-/// How fast a port sends, and what its link adds.
-fn link(scheduler: &Scheduler) -> ScheduleChange {
-    let overhead = match scheduler.overhead {
-        millrace_config::Overhead::Ethernet => LinkOverhead::Ethernet,
-        millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
-        millrace_config::Overhead::None => LinkOverhead::None,
-    };
-    ScheduleChange::Link(link_rate(scheduler.rate), overhead)
-}
-
-/// A rate, with what may go ahead of it: as much as makes up for a worker that comes late, or two packets. One more goes, and
-/// leaves a debt, so it is a packet less.
-pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
-    let rate = rate.map(|Bits(bits)| Rate(bits));
-    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET);
-    LinkRate { rate, slack: slack as u32 }
-}
-
-/// Changes in pieces of [`CHANGES_TOGETHER`], or more where leaves stand apart meanwhile: no packet sees a leaf that does.
-fn pieces(changes: Vec<ScheduleChange>) -> Vec<Vec<ScheduleChange>> {
-    let mut pieces: Vec<Vec<ScheduleChange>> = vec![Vec::new()];
-    let mut apart = 0_usize;
-    for change in changes {
-        if apart == 0 && pieces.last().is_some_and(|piece| piece.len() >= CHANGES_TOGETHER) {
-            pieces.push(Vec::new());
-        }
-        match &change {
-            ScheduleChange::Apart(_) => apart += 1,
-            ScheduleChange::Move { .. } => apart = apart.saturating_sub(1),
-            _ => {}
-        }
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(change);
-        }
-    }
-    pieces
-}
-
 impl Inner {
-    /// Has the worker that has a port's device change the port's scheduler: many changes in pieces, between which packets go on.
+    /// Has the worker that has a port's device change the port's scheduler.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
-        let owner = self.owner_of(port)?;
-        // A worker that does not answer is told all of it nevertheless.
-        let told = pieces(changes)
-            .into_iter()
-            .map(|piece| owner.begin(|reply| Command::Schedule(port, piece, reply)));
-        for answer in told.collect::<Result<Vec<_>, _>>()? {
-            WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;
-        }
-        Ok(())
+        let changed = self.owner_of(port)?.ask(|reply| Command::Schedule(port, changes, reply))?;
+        changed.map_err(|error| self.model.schedulers.refusal(error))
     }
 
     /// The worker that has a port's device.
@@ -409,8 +278,13 @@ impl Inner {
         let before = planned.ports.get(&id).cloned().unwrap_or_default();
         let mut after = before.clone();
         change(&mut after)?;
+        let filters = self.model.plugins.bindings_by_age().filter_map(|(_, bound)| match bound.action {
+            Action::Queue(queue) => Some(queue),
+            _ => None,
+        });
+        planned.keep(filters);
         match after.node.is_empty() {
-            true => drop(planned.ports.remove(&id)),
+            true => planned.remove(id),
             false => planned.plan(id, port, &after)?,
         }
         let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
@@ -418,8 +292,10 @@ impl Inner {
         // The names of new nodes are told in what is refused.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         let mut flows_before = before.flow.clone();
+        let fates = Fates::of(&before, &after);
+        // What was said of flows of a leaf is forgotten with it, and when it becomes another.
         flows_before
-            .retain(|flow| is_kept(&before, &after, &flow.queue) || is_moved(&before, &after, &flow.queue));
+            .retain(|flow| matches!(fates.get(&flow.queue), Fate::Stays | Fate::Leaf { changes: false, .. }));
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|error| {
@@ -428,9 +304,11 @@ impl Inner {
                 self.model.schedulers = old;
             }
         })?;
+        self.begin_rates(port, &fates, &before, &after);
         self.tell_reserved()?;
         self.set_host_outputs()?;
         self.say_beyond_link(id);
+        self.say_beyond_room(id);
         self.note_reservations(port, &before, &after);
         Ok(id)
     }
@@ -464,7 +342,8 @@ impl Router {
         inner.scheduler_view(id)
     }
 
-    /// Gives a node of a port's scheduler other settings, or another place, by `under`: leaves take their packets there.
+    /// Gives a node of a port's scheduler other settings, or another place, by `under`, and makes another kind of leaf of a leaf:
+    /// its packets go there.
     ///
     /// # Errors
     /// No such node, settings that can't be; nothing has changed then.
@@ -474,14 +353,21 @@ impl Router {
         name: &str,
         changes: &Map<String, Value>,
     ) -> Result<SchedulerView, ControlError> {
-        if let Some(key) = ["name", "kind"].iter().find(|key| changes.contains_key(**key)) {
-            return Err(ControlError::Invalid(format!(
-                "{key} of a node can't be changed: remove the node, and add another"
-            )));
+        if changes.contains_key("name") {
+            return Err(ControlError::Invalid(
+                "name of a node can't be changed: remove the node, and add another".into(),
+            ));
         }
         let mut inner = self.to_change()?;
         let id = inner.change_scheduler(port, None, |scheduler| {
-            let node = patched(find(unless_empty(scheduler, port)?, name)?, changes)?;
+            let own = find(unless_empty(scheduler, port)?, name)?;
+            let node: SchedulerNode = patched(own, changes)?;
+            if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
+                return Err(ControlError::Invalid(format!(
+                    "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
+                    own.kind.name()
+                )));
+            }
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
                 *own = node.clone();
             }
@@ -548,11 +434,15 @@ pub(crate) fn without(
 
 fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
     if scheduler.node.is_empty() {
-        return Err(ControlError::NotFound(format!(
-            "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
-        )));
+        return Err(no_scheduler(port));
     }
     Ok(scheduler)
+}
+
+fn no_scheduler(port: &str) -> ControlError {
+    ControlError::NotFound(format!(
+        "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
+    ))
 }
 
 /// The names of a node and of all below it.
@@ -569,11 +459,7 @@ fn below(scheduler: &Scheduler, name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schedule::{FlowNumber, LinkScheduler, NodeId, QueueSettings, Share};
-    use millrace_units::Instant;
-
     use super::*;
-    use crate::scheduler_tree::Nothing;
 
     fn planned(toml: &str) -> Result<Schedulers, ControlError> {
         let port = format!("[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\n{toml}");
@@ -604,22 +490,6 @@ mod tests {
         assert_eq!(changes[4], ScheduleChange::Default(QueueId(2)));
         assert_eq!(schedulers.queue("voice"), Ok(QueueId(2)));
         assert!(schedulers.queue("voic").unwrap_err().to_string().contains("did you mean \"voice\""));
-    }
-
-    #[test]
-    fn many_changes_go_in_pieces_between_which_no_leaf_stands_apart() {
-        let (link, apart) = (link(&Scheduler::default()), ScheduleChange::Apart(QueueId(3)));
-        let moved =
-            ScheduleChange::Move { node: QueueId(3), parent: None, share: millrace_schedule::Share::Only };
-        let mut changes = vec![link.clone(); 60];
-        changes.extend([apart.clone(), apart]);
-        changes.extend(vec![link.clone(); 30]);
-        changes.extend([moved.clone(), moved]);
-        changes.extend(vec![link; 70]);
-        let pieces = pieces(changes.clone());
-        assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [94, 64, 6]);
-        assert_eq!(pieces.concat(), changes);
-        assert_eq!(super::pieces(Vec::new()), [Vec::new()], "what is asked is answered");
     }
 
     #[test]
@@ -654,31 +524,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_goes_ahead_of_a_rate_than_makes_up_for_a_late_worker_or_two_packets() {
-        for rate in [64_000, 10_000_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
-            let link = link_rate(Some(Bits(rate)));
-            let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();
-            let (top, now) = (NodeId(0), Instant::from_millis(1000));
-            let fifo = NodeKind::Fifo(QueueSettings::default());
-            port.add(top, None, Share::Only, &fifo, Instant::ZERO).unwrap();
-            let mut sent = 0;
-            loop {
-                port.enqueue(top, FlowNumber(0), Nothing, now, &mut |_, _| ());
-                match port.dequeue(now, &mut |_, _| ()) {
-                    Some(_) => sent += 84,
-                    None => break,
-                }
-            }
-            let allowed = (rate / 8 / 5000).max(2 * 1538);
-            assert!(sent <= allowed && sent + 2 * 1538 > allowed, "{rate}: {sent} of {allowed}");
-        }
-    }
-
-    #[test]
     fn numbers_of_nodes_are_told_by_their_names() {
         let mut schedulers = Schedulers::default();
-        schedulers.number("top").unwrap();
-        schedulers.number("voice").unwrap();
+        let none = Scheduler::default();
+        schedulers.number("top", &none).unwrap();
+        schedulers.number("voice", &none).unwrap();
         let text = schedulers.with_names("node 2: its parent 1 is a fifo; 1538 bytes");
         assert_eq!(text, "node \"voice\": its parent \"top\" is a fifo; 1538 bytes");
     }

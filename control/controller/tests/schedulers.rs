@@ -487,3 +487,30 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         assert!(!router.configuration().unwrap().text.contains("flow]]"));
     });
 }
+
+#[test]
+fn refusals_of_queues_name_what_was_given() {
+    with_router(async |router| {
+        add(&router, "wan", json!({"name": "flows", "kind": "flow-queues", "rate": "8mbit"}));
+        router.set_queue("wan", "flows", Some(FLOW), &object(json!({"rate": "6mbit"}))).unwrap();
+        let refused = router.set_queue("wan", "flows", None, &object(json!({"rate": null}))).unwrap_err();
+        let text =
+            "node \"flows\": it has no rate, of which 6.00 Mb/s could be reserved for one of its flows";
+        assert!(refused.to_string().contains(text), "{refused}");
+        to_queue(&router, "dport 1", "flows");
+        let twice =
+            NewFilter { filter: "dport 1".into(), action: "queue flows".into(), gate: None, priority: 0 };
+        let refused = router.add_filter(&twice).unwrap_err().to_string();
+        assert!(refused.contains("queue flows is already bound at gate \"schedule\""), "{refused}");
+        // A leaf becomes another leaf, once nothing is said of its flows any more; nothing else does.
+        let to_fifo = object(json!({"kind": "fifo", "rate": null}));
+        assert!(router.set_scheduler_node("wan", "flows", &to_fifo).is_err());
+        router.set_queue("wan", "flows", Some(FLOW), &object(json!({"rate": null}))).unwrap();
+        let shown = router.set_scheduler_node("wan", "flows", &to_fifo).unwrap();
+        assert_eq!((shown.nodes[0].kind, shown.nodes[0].id), ("fifo", 1));
+        assert!(shown.room_packets > 0 && shown.room_bytes > 0);
+        let refused =
+            router.set_scheduler_node("wan", "flows", &object(json!({"kind": "hfsc"}))).unwrap_err();
+        assert!(refused.to_string().contains("is a fifo: only a leaf can become"), "{refused}");
+    });
+}

@@ -28,6 +28,16 @@ impl Rate {
         Self { begun, before: HashMap::new() }
     }
 
+    /// A counter of that name begins at 0 now, whatever another one was that had the name.
+    pub fn begin(&mut self, name: &str, at: Instant) {
+        self.before.insert(name.to_owned(), Reading { at, value: 0, rate: 0.0 });
+    }
+
+    /// There is no counter of that name any more.
+    pub fn forget(&mut self, name: &str) {
+        self.before.remove(name);
+    }
+
     /// Takes a reading of the counter `name`, and returns its growth per second since the last one, the first time since
     /// all began; 0 when the counter was set back. Readings closer than 200 ms repeat the last rate.
     pub fn read(&mut self, name: &str, value: u64, at: Instant) -> f64 {
@@ -55,5 +65,15 @@ mod tests {
         assert_eq!(rate.read("a", 900, Instant::from_millis(1600)), 400.0);
         assert_eq!(rate.read("a", 0, Instant::from_millis(2500)), 0.0);
         assert_eq!(rate.read("b", 3, Instant::from_millis(2500)), 2.0);
+    }
+
+    #[test]
+    fn a_counter_with_the_name_of_another_has_a_rate_of_its_own() {
+        let mut rate = Rate::since(Instant::from_millis(1000));
+        assert_eq!(rate.read("a", 9000, Instant::from_millis(2000)), 9000.0);
+        rate.begin("a", Instant::from_millis(3000));
+        assert_eq!(rate.read("a", 100, Instant::from_millis(4000)), 100.0);
+        rate.forget("a");
+        assert_eq!(rate.before.len(), 0);
     }
 }

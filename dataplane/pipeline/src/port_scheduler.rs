@@ -46,6 +46,13 @@ pub enum ScheduleChange {
         /// What it does.
         kind: NodeKind,
     },
+    /// A leaf becomes of another kind, with the packets that wait in it.
+    Become {
+        /// Its number.
+        node: QueueId,
+        /// What it does from now on.
+        kind: NodeKind,
+    },
     /// A leaf is taken from where it stands, with its packets, until it moves.
     Apart(QueueId),
     /// A leaf that stands apart goes to another place.
@@ -101,6 +108,10 @@ pub struct ScheduleReport {
     pub default: QueueId,
     /// Packets that wait.
     pub held: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// Packets and bytes that may wait in all queues together.
+    pub room: BufferLimits,
     /// Queues in use, and all that the port has.
     pub queues: (u32, u32),
     /// Its nodes, each behind the one above it.
@@ -177,6 +188,7 @@ impl PortScheduler {
                 self.tree.set(id(*node), kind, now)?;
                 self.tree.set_share(id(*node), *share, now)?;
             }
+            ScheduleChange::Become { node, kind } => self.tree.become_kind(id(*node), kind, now)?,
             ScheduleChange::Apart(node) => self.tree.set_apart(id(*node), now)?,
             ScheduleChange::Move { node, parent, share } => {
                 self.tree.move_to(id(*node), parent.map(id), *share, now)?;
@@ -351,7 +363,9 @@ impl PortScheduler {
 
     pub(crate) fn report(&self) -> ScheduleReport {
         let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
-        ScheduleReport { link, default, held, queues: self.tree.queue_counts(), nodes: self.tree.tree() }
+        let (held_bytes, room) = (self.tree.held_bytes(), self.tree.limits());
+        let (queues, nodes) = (self.tree.queue_counts(), self.tree.tree());
+        ScheduleReport { link, default, held, held_bytes, room, queues, nodes }
     }
 }
 
@@ -512,6 +526,24 @@ mod tests {
         // When the default leaf goes to another, that one is it.
         scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
         assert_eq!(scheduler.report().default, QueueId(4));
+    }
+
+    #[test]
+    fn a_leaf_becomes_another_and_what_comes_waits_behind_what_is_there() {
+        let pool = Pool::new(16).unwrap();
+        let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
+        let (mut drops, mut sent) = (Vec::new(), Vec::new());
+        let kinds = [NodeKind::FlowQueues(Default::default()), NodeKind::FqCodel(Default::default())];
+        // The second is for a queue that the port does not have: it waits in the default leaf, which is this one still.
+        for (queue, kind) in [1, 9].into_iter().zip(kinds) {
+            scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
+            let change = ScheduleChange::Become { node: QueueId(1), kind };
+            scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+        }
+        scheduler.enqueue(packet(&pool, 8), Instant::ZERO, &mut drops);
+        sent.extend(std::iter::from_fn(|| next(&mut scheduler, Instant::ZERO, &mut drops)));
+        assert_eq!(sent.iter().map(|packet| packet.queue.0).collect::<Vec<_>>(), [1, 9, 8]);
+        assert_eq!((drops.len(), scheduler.report().default), (0, QueueId(1)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why a queue let go of a packet without sending it, and how often.
+//! Why a queue let go of a packet without sending it, and how often; and how often it marked one instead.
 
 use std::fmt;
 
@@ -58,11 +58,12 @@ impl fmt::Display for DropCause {
     }
 }
 
-/// Packets and bytes dropped, by cause.
+/// Packets and bytes dropped, by cause, and packets that were marked rather than dropped (RFC 3168).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DropCounts {
     packets: [u64; DropCause::ALL.len()],
     bytes: u64,
+    marked: u64,
 }
 
 impl DropCounts {
@@ -70,6 +71,22 @@ impl DropCounts {
     pub(crate) fn add(&mut self, cause: DropCause, length: u32) {
         self.packets[cause as usize] += 1;
         self.bytes += u64::from(length);
+    }
+
+    /// A packet was marked.
+    #[inline]
+    pub(crate) fn mark(&mut self) {
+        self.marked += 1;
+    }
+
+    /// Packets that were marked, which is no drop.
+    pub fn marked(&self) -> u64 {
+        self.marked
+    }
+
+    /// Whether nothing was dropped or marked.
+    pub fn is_empty(&self) -> bool {
+        self.packets() == 0 && self.marked == 0
     }
 
     /// Packets dropped for `cause`.
@@ -98,6 +115,7 @@ impl DropCounts {
             *here += there;
         }
         self.bytes += other.bytes;
+        self.marked += other.marked;
     }
 }
 
@@ -105,6 +123,10 @@ impl DropCounts {
 pub trait DropSink<T> {
     /// `item` was dropped, because of `cause`.
     fn dropped(&mut self, item: T, cause: DropCause);
+
+    /// A packet was marked, and goes on.
+    #[inline]
+    fn marked(&mut self) {}
 }
 
 impl<T, F: FnMut(T, DropCause)> DropSink<T> for F {

@@ -97,6 +97,12 @@ impl Queue {
         self.sent_bytes += bytes;
     }
 
+    /// Goes on with what another queue sent, packets and bytes, and with the most that it held, bytes and packets.
+    pub fn count_on(&mut self, sent: (u64, u64), peak: (u32, u32)) {
+        (self.sent_packets, self.sent_bytes) = sent;
+        (self.peak_bytes, self.peak_packets) = peak;
+    }
+
     pub fn view(&self, cold: Option<&Cold>) -> QueueView {
         let nothing = Cold::default();
         let cold = cold.unwrap_or(&nothing);
@@ -109,6 +115,7 @@ impl Queue {
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
             moved_packets: cold.moved_packets,
+            moved_bytes: cold.moved_bytes,
             held_packets: held.packets(),
             held_bytes: held.bytes(),
             peak_bytes,
@@ -149,6 +156,8 @@ pub struct QueueView {
     pub sent_bytes: u64,
     /// Packets that were moved to another queue.
     pub moved_packets: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
     /// Packets that wait.
     pub held_packets: u32,
     /// Their bytes.

@@ -253,7 +253,12 @@ impl<T: Item> QueueManager<T> {
         let queue = &mut self.queues[index as usize];
         if queue.cold != NONE {
             // What is managed knows of every arrival, also of those that the threshold refuses.
-            let verdict = Self::arrival(&mut self.cold[queue.cold as usize], queue, &mut item, now);
+            let cold = &mut self.cold[queue.cold as usize];
+            let marked = cold.drops.marked();
+            let verdict = Self::arrival(cold, queue, &mut item, now);
+            if cold.drops.marked() > marked {
+                sink.marked();
+            }
             if let Some(cause) = verdict {
                 return self.refuse(index, item, cause, sink);
             }
@@ -301,7 +306,10 @@ impl<T: Item> QueueManager<T> {
         let AqmState::Red(red) = &mut cold.aqm else { return None };
         match red.arrival(queue.list.load, now) {
             RedVerdict::Pass => None,
-            RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => None,
+            RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => {
+                cold.drops.mark();
+                None
+            }
             RedVerdict::Mark => Some(DropCause::Early),
             RedVerdict::Drop(cause) => Some(cause),
         }
@@ -365,11 +373,17 @@ impl<T: Item> QueueManager<T> {
             }
             return held;
         };
-        let mut queue = CodelQueue { arena: &mut self.arena, list: &mut queue.list, max_packet: *max_packet };
-        codel.dequeue(settings, &mut queue, now, |held| {
+        let (arena, list) = (&mut self.arena, &mut queue.list);
+        let mut queue = CodelQueue { arena, list, max_packet: *max_packet, has_marked: false };
+        let held = codel.dequeue(settings, &mut queue, now, |held| {
             drops.add(DropCause::Sojourn, held.length);
             sink.dropped(held.item, DropCause::Sojourn);
-        })
+        });
+        if queue.has_marked {
+            drops.mark();
+            sink.marked();
+        }
+        held
     }
 
     /// Takes the next packet of a queue to put it elsewhere.

@@ -338,7 +338,7 @@ fn queues_are_shown_and_changed() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
     refused(
         &["set", "r2", "flows", "rate="],
-        &["node \"flows\"", "dport 9001", "it has no rate of which a part could be reserved"],
+        &["node \"flows\"", "it has no rate, of which 1.00 Mb/s could be reserved for one of its flows"],
     );
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);

@@ -378,10 +378,16 @@ class FlowQueueView(TypedDict):
     """Their bytes."""
     held_packets: int
     """Packets that wait."""
+    marked_packets: int
+    """Packets that were marked (ECN) rather than dropped."""
+    moved_bytes: int
+    """Their bytes."""
+    moved_packets: int
+    """Packets that went to another queue: those of a flow that got one of its own."""
     offered_bytes: int
     """Their bytes."""
     offered_packets: int
-    """Packets that arrived."""
+    """Packets that arrived: those that were sent, moved, wait or were dropped."""
     peak_bytes: int
     """The most bytes that ever waited."""
     peak_packets: int
@@ -1222,6 +1228,8 @@ class QueueView(TypedDict):
     """The number by which plugins name it as a queue."""
     kind: str
     """What it does."""
+    marked_packets: int
+    """Packets that were marked (ECN) at or below it, rather than dropped."""
     name: str
     """Its name."""
     offered_bytes: int
@@ -1537,6 +1545,8 @@ class SchedulerNodeView(TypedDict):
     """The number by which plugins name it as a queue."""
     kind: str
     """What it does."""
+    marked_packets: int
+    """Packets that were marked (ECN) at or below it, rather than dropped."""
     name: str
     """Its name."""
     peak_bytes: int
@@ -1566,6 +1576,8 @@ class SchedulerView(TypedDict):
     """The queue of packets that nothing else is said of."""
     held: int
     """Packets that wait."""
+    held_bytes: int
+    """Their bytes."""
     host: HostOutputView | None
     """What the kernel itself sends by the port; none at ports without a kernel device."""
     link: int | None
@@ -1582,8 +1594,12 @@ class SchedulerView(TypedDict):
     """Queues in use, those of flows included."""
     rate: int | None
     """Bits in a second that it sends at most; none if it sends as fast as it can."""
+    room_bytes: int
+    """Bytes that may wait in all its queues."""
+    room_packets: int
+    """Packets that may wait in all its queues, by the room in packet memory; one leaf alone gets half of it."""
     warning: str | None
-    """What the link can't carry of what is promised."""
+    """What the link can't carry of what is promised, and memory not hold of what was said of leaves."""
 
 
 Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['error']

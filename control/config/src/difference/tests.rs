@@ -154,6 +154,39 @@ fn what_needs_a_restart_is_told_apart() {
 }
 
 #[test]
+fn a_leaf_becomes_another_without_a_command_that_drops() {
+    let tree = |leaf: &str, flows: &str| {
+        format!(
+            "address = [\"10.2.0.1/24\"]\nscheduler = {{ node = [{{ name = \"top\", kind = \"priority\" }}, \
+             {{ name = \"a\", under = \"top\", level = 0, {leaf} }}]{flows} }}"
+        )
+    };
+    let flow =
+        ", flow = [{ queue = \"a\", flow = \"src 10.0.0.1 dst 10.0.0.2 proto esp in wan\", quantum = 9 }]";
+    let with =
+        |leaf: &str, flows: &str| config(&BASE.replace("address = [\"10.2.0.1/24\"]", &tree(leaf, flows)));
+    let lines = |from: &Config, to: &Config| -> Vec<String> {
+        from.difference(to).changes.iter().flat_map(Change::commands).collect()
+    };
+    let flow_queues = with("kind = \"flow-queues\", queues = 9", flow);
+    let fq_codel = with("kind = \"fq-codel\", limit = 99", "");
+    assert_eq!(
+        lines(&flow_queues, &fq_codel),
+        [
+            "queue set wan a --flow 'src 10.0.0.1 dst 10.0.0.2 proto esp in wan' quantum=",
+            "scheduler set wan --node a kind=fq-codel limit=99 queues="
+        ]
+    );
+    assert_eq!(
+        lines(&fq_codel, &flow_queues),
+        [
+            "scheduler set wan --node a kind=flow-queues limit= queues=9",
+            "queue set wan a --flow 'src 10.0.0.1 dst 10.0.0.2 proto esp in wan' quantum=9"
+        ]
+    );
+}
+
+#[test]
 fn a_scheduler_is_told_node_by_node() {
     let tree = "address = [\"10.2.0.1/24\"]\nscheduler = { rate = \"10mbit\", node = [{ name = \"top\", kind = \"priority\" }, \
                 { name = \"a\", kind = \"fifo\", under = \"top\", level = 0 }] }";

@@ -17,7 +17,7 @@ pub struct SchedulerView {
     pub rate: Option<u64>,
     /// Bits in a second that its link carries, where the kernel knows: that of no virtual device.
     pub link: Option<u64>,
-    /// What the link can't carry of what is promised.
+    /// What the link can't carry of what is promised, and memory not hold of what was said of leaves.
     pub warning: Option<String>,
     /// What its link adds to each packet.
     pub overhead: millrace_config::Overhead,
@@ -27,6 +27,12 @@ pub struct SchedulerView {
     pub host: Option<HostOutputView>,
     /// Packets that wait.
     pub held: u32,
+    /// Their bytes.
+    pub held_bytes: u32,
+    /// Packets that may wait in all its queues, by the room in packet memory; one leaf alone gets half of it.
+    pub room_packets: u32,
+    /// Bytes that may wait in all its queues.
+    pub room_bytes: u32,
     /// Queues in use, those of flows included.
     pub queues: u32,
     /// Queues that there may be.
@@ -92,6 +98,8 @@ pub struct SchedulerNodeView {
     pub drops: BTreeMap<&'static str, u64>,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// Packets that were marked (ECN) at or below it, rather than dropped.
+    pub marked_packets: u64,
 }
 
 /// A node of a scheduler that was removed, with all below it.
@@ -138,7 +146,7 @@ pub struct FlowQueueView {
     pub threshold: u32,
     /// Bits in a second that are reserved for it.
     pub rate: Option<u64>,
-    /// Packets that arrived.
+    /// Packets that arrived: those that were sent, moved, wait or were dropped.
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
@@ -146,6 +154,10 @@ pub struct FlowQueueView {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// Packets that went to another queue: those of a flow that got one of its own.
+    pub moved_packets: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
     /// Packets that wait.
     pub held_packets: u32,
     /// Their bytes.
@@ -158,6 +170,8 @@ pub struct FlowQueueView {
     pub drops: BTreeMap<&'static str, u64>,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// Packets that were marked (ECN) rather than dropped.
+    pub marked_packets: u64,
 }
 
 /// Keys of a file as JSON has them.

@@ -38,6 +38,8 @@ pub(crate) struct CodelQueue<'a, T> {
     pub arena: &'a mut Arena<T>,
     pub list: &'a mut List,
     pub max_packet: u32,
+    /// Whether the packet that goes was marked.
+    pub has_marked: bool,
 }
 
 impl Codel {
@@ -58,6 +60,7 @@ impl Codel {
             while self.dropping && now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
                 if settings.ecn && held.item.mark_congestion() {
+                    queue.has_marked = true;
                     self.drop_next = self.control_law(settings, self.drop_next);
                     return Some(held);
                 }
@@ -70,7 +73,8 @@ impl Codel {
                 }
             }
         } else if may_drop {
-            if !(settings.ecn && held.item.mark_congestion()) {
+            queue.has_marked = settings.ecn && held.item.mark_congestion();
+            if !queue.has_marked {
                 drop(held);
                 held = self.take(settings, queue, now).0?;
             }

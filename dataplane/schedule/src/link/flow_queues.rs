@@ -395,6 +395,11 @@ impl<T: Item, S: DropSink<T>> DropSink<T> for Counting<'_, S> {
         self.drops.add(cause, item.length());
         self.sink.dropped(item, cause);
     }
+
+    fn marked(&mut self) {
+        self.drops.mark();
+        self.sink.marked();
+    }
 }
 
 impl<T: Item> PacketScheduler<T> for FlowQueues {

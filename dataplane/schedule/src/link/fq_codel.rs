@@ -209,6 +209,7 @@ impl FqCodel {
         &mut self,
         queues: &mut QueueManager<T>,
         arrived: u32,
+        cause: DropCause,
         sink: &mut impl DropSink<T>,
     ) {
         for _ in 0..self.flows.len().div_ceil(LOOKED_AT) {
@@ -222,8 +223,8 @@ impl FqCodel {
         for _ in 0..flow.list.packets().div_ceil(2).min(DROP_BATCH) {
             let Some(held) = queues.arena.pop(&mut flow.list) else { return };
             self.load = self.load.minus(Load::of_packet(held.length));
-            self.drops.add(DropCause::Overlimit, held.length);
-            sink.dropped(held.item, DropCause::Overlimit);
+            self.drops.add(cause, held.length);
+            sink.dropped(held.item, cause);
         }
     }
 
@@ -295,7 +296,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         let length = item.length();
         if !queues.arena.has_room(self.load, length) {
             // The fattest flow makes room, so that the others get through also where memory ends before the limit.
-            self.drop_from_fattest(queues, self.bucket(flow), sink);
+            self.drop_from_fattest(queues, self.bucket(flow), DropCause::BufferFull, sink);
         }
         if !queues.arena.has_room(self.load, length) {
             self.refuse(item, sink);
@@ -303,7 +304,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         }
         let arrived = self.insert(queues, Held { item, arrival: now, length, flow });
         if self.load.packets() > self.settings.limit {
-            self.drop_from_fattest(queues, arrived, sink);
+            self.drop_from_fattest(queues, arrived, DropCause::Overlimit, sink);
         }
         true
     }
@@ -320,12 +321,15 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         let before = queues.arena.load;
         let Self { flows, drops, max_packet, .. } = self;
         let flow = &mut flows[index as usize];
-        let mut queue =
-            CodelQueue { arena: &mut queues.arena, list: &mut flow.list, max_packet: *max_packet };
+        let (arena, list) = (&mut queues.arena, &mut flow.list);
+        let mut queue = CodelQueue { arena, list, max_packet: *max_packet, has_marked: false };
         let held = flow.codel.dequeue(&self.settings.codel, &mut queue, now, |held| {
             drops.add(DropCause::Sojourn, held.length);
             sink.dropped(held.item, DropCause::Sojourn);
         });
+        if queue.has_marked {
+            drops.mark();
+        }
         self.load = self.load.minus(before.minus(queues.arena.load));
         if let Some(held) = &held {
             flow.deficit = flow.deficit.saturating_sub_unsigned(queues.wire_length(held.length));

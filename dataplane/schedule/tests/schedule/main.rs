@@ -8,6 +8,8 @@ mod fair_queues;
 mod flow_leaves;
 mod hfsc;
 mod hierarchy;
+mod marks;
+mod other_kinds;
 mod passing;
 mod random_trees;
 mod support;

@@ -135,7 +135,7 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// Makes what a node does.
-    fn build(&mut self, node: NodeId, kind: &NodeKind) -> Result<Kind, ScheduleError> {
+    pub(super) fn build(&mut self, node: NodeId, kind: &NodeKind) -> Result<Kind, ScheduleError> {
         Ok(match kind {
             NodeKind::Fifo(settings) => Kind::Fifo(Fifo(self.queue_for(node, settings)?)),
             NodeKind::FlowQueues(settings) => {
@@ -234,7 +234,13 @@ impl<T: Item> LinkScheduler<T> {
     pub(super) fn discard(&mut self, node: NodeId) {
         self.stop_timer(node.0);
         self.gone.remove(&node);
-        match std::mem::replace(&mut self.nodes[node.0 as usize], Node::VACANT).kind {
+        let kind = std::mem::replace(&mut self.nodes[node.0 as usize], Node::VACANT).kind;
+        self.close(kind);
+    }
+
+    /// Gives back what a node was inside.
+    pub(super) fn close(&mut self, kind: Kind) {
+        match kind {
             Kind::Fifo(fifo) => self.queues.close(fifo.0),
             Kind::FlowQueues(index) => self.flow_queues.remove(index).close(&mut self.queues),
             Kind::FqCodel(index) => drop(self.fq_codels.remove(index)),

@@ -1,5 +1,6 @@
 //! Whether promises can be kept: what a node is served with, and whether the real-time curves below it fit.
 
+use super::levels::Served;
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError};
 use crate::arena::NONE;
@@ -136,46 +137,46 @@ impl<T: Item> LinkScheduler<T> {
     /// Checks every H-FSC hierarchy against what it is served with; errors name `node`, whose change is tried. Nodes that
     /// are in no tree under the root are checked against the link as well.
     pub(super) fn check_promises(&self, node: NodeId) -> Result<(), ScheduleError> {
-        if self.trusting {
+        if self.trusting || self.deferring {
             return Ok(());
         }
+        let served = Served::of(self);
         for (index, entry) in self.nodes.iter().enumerate() {
             if let Kind::FlowQueues(leaf) = entry.kind {
-                self.check_capacity(NodeId(index as u32), self.flow_queues.get(leaf).settings.capacity)?;
+                let capacity = self.flow_queues.get(leaf).settings.capacity;
+                check_capacity(NodeId(index as u32), capacity, served.by(index as u32))?;
             }
             let Kind::Hfsc { hierarchy, class: HIERARCHY_ROOT } = entry.kind else { continue };
             let classes = self.hierarchies.get(hierarchy);
-            let available = self.available(classes.child(HIERARCHY_ROOT));
+            let available = served.by(classes.child(HIERARCHY_ROOT));
             for (index, class) in classes.classes() {
                 if let Some(available) = available {
                     check_slopes(NodeId(classes.child(index)), &class.curves(), available)?;
                 }
-                if class.upper_limit.is_some() {
+                // A leaf's own curves were held against each other when they were given.
+                if class.upper_limit.is_some() && class.inner != NONE {
                     self.check_limit(node, hierarchy, index)?;
                 }
             }
-            self.check_link(node, hierarchy)?;
+            self.check_link(node, hierarchy, available)?;
         }
         let priorities =
             self.nodes.iter().enumerate().filter(|(_, node)| matches!(node.kind, Kind::Priority(_)));
         for (index, _) in priorities {
-            self.check_priority(node, index as u32)?;
+            self.check_priority(node, index as u32, served.by(index as u32))?;
         }
         Ok(())
     }
 
-    /// What the flows of a leaf may reserve parts of is not more than the leaf is served with.
-    fn check_capacity(&self, node: NodeId, capacity: Option<Rate>) -> Result<(), ScheduleError> {
-        let above = capacity.zip(self.available(node.0)).filter(|(own, available)| own > available);
-        let Some((own, available)) = above else { return Ok(()) };
-        let text = format!("its rate of {own} is more than the {available} that it is served with");
-        Err(ScheduleError::Settings { node, text })
-    }
-
     /// All guarantees below a priority scheduler stay below what it is served with: its children are each served with all
     /// of that, but not at once.
-    fn check_priority(&self, node: NodeId, priority: u32) -> Result<(), ScheduleError> {
-        let Some(available) = self.available(priority) else { return Ok(()) };
+    fn check_priority(
+        &self,
+        node: NodeId,
+        priority: u32,
+        available: Option<Rate>,
+    ) -> Result<(), ScheduleError> {
+        let Some(available) = available else { return Ok(()) };
         let mut curves = Vec::new();
         self.collect_real_time(priority, &mut curves);
         let name = match self.nodes[priority as usize].parent {
@@ -200,10 +201,10 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// The same for those priority schedulers that are above a hierarchy.
-    fn check_priorities_above(&self, node: NodeId, root: u32) -> Result<(), ScheduleError> {
+    fn check_priorities_above(&self, node: NodeId, root: u32, served: &Served) -> Result<(), ScheduleError> {
         for above in self.path_up(NodeId(root)).skip(1) {
             match self.nodes[above.0 as usize].kind {
-                Kind::Priority(_) => self.check_priority(node, above.0)?,
+                Kind::Priority(_) => self.check_priority(node, above.0, served.by(above.0))?,
                 // What such a class gives is guaranteed by its own curve.
                 Kind::Hfsc { .. } => return Ok(()),
                 _ => {}
@@ -214,12 +215,14 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Checks what a class that was added or changed may break.
     pub(super) fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
-        if self.trusting {
+        if self.trusting || self.deferring {
             return Ok(());
         }
+        let served = Served::of(self);
         let classes = self.hierarchies.get(hierarchy);
         let curves = classes.curves(class);
-        if let Some(available) = self.available(classes.child(HIERARCHY_ROOT)) {
+        let root = classes.child(HIERARCHY_ROOT);
+        if let Some(available) = served.by(root) {
             check_slopes(node, &curves, available)?;
         }
         if curves.upper_limit.is_some() {
@@ -233,8 +236,8 @@ impl<T: Item> LinkScheduler<T> {
             self.check_limit(node, hierarchy, above)?;
             above = classes.parent(above);
         }
-        self.check_link(node, hierarchy)?;
-        self.check_priorities_above(node, classes.child(HIERARCHY_ROOT))
+        self.check_link(node, hierarchy, served.by(root))?;
+        self.check_priorities_above(node, root, &served)
     }
 
     /// Guarantees below a class stay below its upper limit, if it has one.
@@ -246,10 +249,10 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// All guarantees of a hierarchy stay below what it is served with.
-    fn check_link(&self, node: NodeId, hierarchy: u32) -> Result<(), ScheduleError> {
+    fn check_link(&self, node: NodeId, hierarchy: u32, available: Option<Rate>) -> Result<(), ScheduleError> {
         let classes = self.hierarchies.get(hierarchy);
         let root = classes.child(HIERARCHY_ROOT);
-        let Some(available) = self.available(root) else { return Ok(()) };
+        let Some(available) = available else { return Ok(()) };
         let all = classes.classes().filter_map(|(_, class)| class.real_time).collect();
         let name =
             if self.nodes[root as usize].parent == NONE { "the link" } else { "what it is served with" };
@@ -268,6 +271,18 @@ impl<T: Item> LinkScheduler<T> {
         let leaves = classes.classes().filter(|(index, _)| below(*index));
         leaves.filter_map(|(_, class)| class.real_time).collect()
     }
+}
+
+/// What the flows of a leaf may reserve parts of is not more than the leaf is served with.
+pub(super) fn check_capacity(
+    node: NodeId,
+    capacity: Option<Rate>,
+    available: Option<Rate>,
+) -> Result<(), ScheduleError> {
+    let above = capacity.zip(available).filter(|(own, available)| own > available);
+    let Some((own, available)) = above else { return Ok(()) };
+    let text = format!("its rate of {own} is more than the {available} that it is served with");
+    Err(ScheduleError::Settings { node, text })
 }
 
 fn check_slopes(node: NodeId, curves: &Curves, available: Rate) -> Result<(), ScheduleError> {

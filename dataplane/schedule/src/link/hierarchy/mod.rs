@@ -17,6 +17,7 @@ mod flows;
 mod levels;
 mod move_to;
 mod node;
+mod other_kind;
 mod parameters;
 mod pass;
 mod plain;
@@ -88,6 +89,8 @@ pub struct LinkScheduler<T> {
     limits: BufferLimits,
     /// Whether the outcome of changes was checked before they are made; see [`trust`](Self::trust).
     trusting: bool,
+    /// Whether what is promised is added up later.
+    deferring: bool,
     /// What nodes dropped that were removed from below a node.
     gone: HashMap<NodeId, DropCounts>,
     /// Packets for nodes that don't exist, and those that were dropped with their class.
@@ -167,6 +170,7 @@ impl<T: Item> LinkScheduler<T> {
             token_buckets: Table::default(),
             limits,
             trusting: false,
+            deferring: false,
             gone: HashMap::new(),
             lost: DropCounts::default(),
         };
@@ -182,6 +186,12 @@ impl<T: Item> LinkScheduler<T> {
         self.trusting = trusting;
     }
 
+    /// Whether what is promised is added up later, by [`set_link`](Self::set_link) for instance, rather than after each change: a large tree is
+    /// built in a time that grows with its nodes, not with their square.
+    pub fn defer_promises(&mut self, deferring: bool) {
+        self.deferring = deferring;
+    }
+
     /// How fast the port sends.
     pub fn link(&self) -> LinkRate {
         self.link
@@ -190,6 +200,11 @@ impl<T: Item> LinkScheduler<T> {
     /// What the link adds to each packet.
     pub fn overhead(&self) -> LinkOverhead {
         self.queues.overhead
+    }
+
+    /// How much all queues may hold together.
+    pub fn limits(&self) -> BufferLimits {
+        self.limits
     }
 
     /// Packets in all queues.

@@ -68,7 +68,7 @@ impl<T: Item> LinkScheduler<T> {
         let parent = self.nodes[node.0 as usize].parent;
         let mut drops = self.gone.remove(&node).unwrap_or_default();
         self.count_drops(node, &mut drops);
-        if parent != NONE && drops.packets() > 0 {
+        if parent != NONE && !drops.is_empty() {
             self.gone.entry(NodeId(parent)).or_default().merge(&drops);
         }
     }
@@ -120,7 +120,7 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// Puts a packet that was taken elsewhere into a leaf.
-    fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
+    pub(super) fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
         let (length, kind, queues) = (held.length, self.nodes[to.0 as usize].kind, &mut self.queues);
         with_leaf!(self, kind, leaf => leaf.put(queues, held, now), else ());
         if !matches!(kind, Kind::Fifo(_)) {

@@ -1,6 +1,6 @@
 //! The tree as its user sees it.
 
-use super::levels::Levels;
+use super::levels::Served;
 use super::node::{Kind, Node};
 use super::{LinkScheduler, NodeId, NodeKind, Share};
 use crate::arena::NONE;
@@ -63,7 +63,7 @@ impl<T: Item> LinkScheduler<T> {
 
     /// One node; `None` when there is none.
     pub fn view(&self, node: NodeId) -> Option<NodeView> {
-        let mut view = self.view_alone(node, &Levels::of(self))?;
+        let mut view = self.view_alone(node, &Served::of(self))?;
         if !view.kind.is_leaf() {
             let all = (0..self.nodes.len() as u32).map(NodeId);
             for below in all.filter(|below| *below != node && self.path_up(*below).any(|above| above == node))
@@ -75,9 +75,9 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// A node with its own drops only.
-    fn view_alone(&self, node: NodeId, levels: &Levels) -> Option<NodeView> {
+    fn view_alone(&self, node: NodeId, served: &Served) -> Option<NodeView> {
         let Node { kind, parent, totals, .. } = *self.node(node)?;
-        let promised = if self.is_behind_others(node.0) { None } else { self.available_in(node.0, levels) };
+        let promised = if self.is_behind_others(node.0) { None } else { served.by(node.0) };
         let mut view = NodeView {
             node,
             parent: (parent != NONE).then_some(NodeId(parent)),
@@ -126,12 +126,12 @@ impl<T: Item> LinkScheduler<T> {
     /// All nodes, each behind the one above it, and all below it together. Its cost grows with their number times the depth of the
     /// tree.
     pub fn tree(&self) -> Vec<NodeView> {
-        let levels = Levels::of(self);
+        let served = Served::of(self);
         let count = self.nodes.len();
         let mut views: Vec<Option<NodeView>> =
-            (0..count as u32).map(|node| self.view_alone(NodeId(node), &levels)).collect();
+            (0..count as u32).map(|node| self.view_alone(NodeId(node), &served)).collect();
         for index in 0..count {
-            let own = views[index].as_ref().filter(|view| view.drops.packets() > 0);
+            let own = views[index].as_ref().filter(|view| !view.drops.is_empty());
             let Some(drops) = own.map(|_| self.own_drops(NodeId(index as u32))) else { continue };
             for above in self.path_up(NodeId(index as u32)).skip(1) {
                 if let Some(view) = &mut views[above.0 as usize] {
@@ -154,7 +154,7 @@ impl<T: Item> LinkScheduler<T> {
         all
     }
 
-    fn own_drops(&self, node: NodeId) -> DropCounts {
+    pub(super) fn own_drops(&self, node: NodeId) -> DropCounts {
         let mut drops = DropCounts::default();
         self.count_drops(node, &mut drops);
         drops

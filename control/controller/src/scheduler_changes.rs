@@ -1,0 +1,280 @@
+//! What makes one scheduler of a port of another, change by change.
+
+use millrace_config::{Bits, Fate, Fates, Manage, Nodes, Scheduler, SchedulerNode};
+use millrace_pipeline::ScheduleChange;
+use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, Share};
+use millrace_units::{PortId, QueueId};
+
+use crate::ControlError;
+use crate::node_settings::{kind, share};
+use crate::schedulers::{Schedulers, default_leaf};
+
+/// How long a worker may be late, in nanoseconds: the link makes up for it at once.
+const LATENESS: u64 = 200_000;
+/// Bytes of a full packet on the wire.
+const PACKET: u64 = 1538;
+
+impl Schedulers {
+    /// What makes ports have their schedulers that have none.
+    pub fn begin(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
+        let none = Scheduler::default();
+        let changes = |scheduler| self.changes(&none, scheduler, None);
+        self.all().map(|(port, scheduler)| Ok((port, changes(scheduler)?))).collect()
+    }
+
+    /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
+    pub fn changes(
+        &self,
+        before: &Scheduler,
+        after: &Scheduler,
+        to: Option<QueueId>,
+    ) -> Result<Vec<ScheduleChange>, ControlError> {
+        let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
+        let mut changes = Vec::new();
+        let fates = Fates::of(before, after);
+        let fate = |node: &&SchedulerNode| fates.get(&node.name);
+        for leaf in before.node.iter().filter(|node| matches!(fate(node), Fate::Leaf { moves: true, .. })) {
+            changes.push(ScheduleChange::Apart(number(leaf)));
+        }
+        for gone in before.node.iter().filter(|node| fate(node) == Fate::Goes) {
+            // What is below it goes with it.
+            if gone.under.as_deref().is_none_or(|above| fates.get(above) == Fate::Stays) {
+                changes.push(ScheduleChange::Remove { node: number(gone), to });
+            }
+        }
+        if before.node.is_empty() || link(before) != link(after) {
+            changes.push(link(after));
+        }
+        if most_queues(before) != most_queues(after) {
+            changes.push(ScheduleChange::Queues(most_queues(after)));
+        }
+        let is_same_rate = before.rate == after.rate;
+        let (were, are) = (Nodes::of(before), Nodes::of(after));
+        for node in &after.node {
+            let addition = Addition::of(self, &are, node, after.rate)?;
+            match fate(&node) {
+                Fate::Goes => changes.push(addition.add()),
+                Fate::Stays => {
+                    let is_same = were.get(&node.name) == Some(node) && (is_same_rate || !knows_rate(node));
+                    changes.extend((!is_same).then(|| addition.set()));
+                }
+                Fate::Leaf { moves, changes: becomes } => {
+                    changes.extend(moves.then(|| addition.move_there()));
+                    changes.extend(becomes.then(|| addition.become_kind()));
+                    changes.push(addition.set());
+                }
+            }
+        }
+        if let Some(default) = default_leaf(after)? {
+            changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
+        }
+        Ok(changes)
+    }
+}
+
+/// All that is to be said of a node.
+pub(crate) struct Addition {
+    node: QueueId,
+    parent: Option<QueueId>,
+    share: Share,
+    kind: NodeKind,
+}
+
+impl Addition {
+    /// Of a node among others, at a port of that rate.
+    pub fn of(
+        schedulers: &Schedulers,
+        nodes: &Nodes<'_>,
+        node: &SchedulerNode,
+        rate: Option<Bits>,
+    ) -> Result<Self, ControlError> {
+        let above = above(nodes, node)?;
+        let kind_above = above.map(|above| above.kind);
+        Ok(Self {
+            node: schedulers.known(&node.name).unwrap_or_default(),
+            parent: above.and_then(|above| schedulers.known(&above.name)),
+            share: share(node, kind_above)?,
+            kind: kind(node, kind_above, rate)?,
+        })
+    }
+
+    /// The change that adds it.
+    pub fn add(self) -> ScheduleChange {
+        let Self { node, parent, share, kind } = self;
+        ScheduleChange::Add { node, parent, share, kind }
+    }
+
+    fn set(&self) -> ScheduleChange {
+        ScheduleChange::Set { node: self.node, share: self.share, kind: self.kind.clone() }
+    }
+
+    fn move_there(&self) -> ScheduleChange {
+        ScheduleChange::Move { node: self.node, parent: self.parent, share: self.share }
+    }
+
+    fn become_kind(&self) -> ScheduleChange {
+        ScheduleChange::Become { node: self.node, kind: self.kind.clone() }
+    }
+}
+
+/// The node above one, which has to be another.
+///
+/// # Errors
+/// No such node.
+pub(crate) fn above<'s>(
+    nodes: &Nodes<'s>,
+    node: &SchedulerNode,
+) -> Result<Option<&'s SchedulerNode>, ControlError> {
+    let Some(under) = &node.under else { return Ok(None) };
+    match nodes.get(under).filter(|above| above.name != node.name) {
+        Some(above) => Ok(Some(above)),
+        None => {
+            let others = nodes.iter().filter(|other| other.name != node.name);
+            Err(ControlError::unknown("node", under, others.map(|other| other.name.as_str())))
+        }
+    }
+}
+
+/// Whether the rate of the port is one of a node's settings.
+fn knows_rate(node: &SchedulerNode) -> bool {
+    node.manage == Some(Manage::Red)
+}
+
+/// Queues that a port has at most.
+pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
+    scheduler.queues.unwrap_or(BufferLimits::default().queues)
+}
+
+/// How fast a port sends, and what its link adds.
+fn link(scheduler: &Scheduler) -> ScheduleChange {
+    let overhead = match scheduler.overhead {
+        millrace_config::Overhead::Ethernet => LinkOverhead::Ethernet,
+        millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
+        millrace_config::Overhead::None => LinkOverhead::None,
+    };
+    ScheduleChange::Link(link_rate(scheduler.rate), overhead)
+}
+
+/// A rate, with what may go ahead of it: as much as makes up for a worker that comes late, or two packets. One more goes, and
+/// leaves a debt, so it is a packet less.
+pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
+    let rate = rate.map(|Bits(bits)| Rate(bits));
+    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET);
+    LinkRate { rate, slack: slack as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use millrace_config::{Config, SchedulerKind};
+    use millrace_schedule::{FlowNumber, LinkScheduler, NodeId, QueueSettings};
+    use millrace_units::Instant as Moment;
+
+    use super::*;
+    use crate::scheduler_tree::Nothing;
+
+    fn scheduler(nodes: &str) -> Scheduler {
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nrate = \"10mbit\"\nnode = [{nodes}]"
+        );
+        Config::parse(&text, "f").unwrap().port[0].scheduler.clone().unwrap()
+    }
+
+    #[test]
+    fn a_leaf_of_another_kind_keeps_its_packets_wherever_it_stands_then() {
+        let top = r#"{ name = "top", kind = "priority" }"#;
+        let one = r#"{ name = "a", kind = "fifo", under = "top", level = 0 }"#;
+        let other = r#"{ name = "b", kind = "fifo", under = "top", level = 1 }"#;
+        let fair = one.replace("fifo", "flow-queues");
+        for (before, after, expected) in [
+            (
+                format!("{top}, {one}, {other}"),
+                format!("{top}, {fair}, {other}"),
+                &["Become", "Set", "Default"][..],
+            ),
+            // Alone, and then under another.
+            (
+                r#"{ name = "a", kind = "fifo" }"#.to_owned(),
+                r#"{ name = "a", kind = "fq-codel" }"#.to_owned(),
+                &["Become", "Set", "Default"],
+            ),
+            (
+                r#"{ name = "a", kind = "fifo" }"#.to_owned(),
+                format!("{top}, {fair}"),
+                &["Apart", "Add", "Move", "Become", "Set", "Default"],
+            ),
+            // One that chooses is another one.
+            (
+                format!("{top}, {one}, {other}"),
+                format!(
+                    "{}, {}",
+                    top.replace("priority", "deficit-round-robin"),
+                    one.replace("level = 0", "quantum = 9")
+                ),
+                &["Apart", "Remove", "Add", "Move", "Set", "Default"],
+            ),
+        ] {
+            let mut schedulers = Schedulers::default();
+            let (before, after) = (scheduler(&before), scheduler(&after));
+            schedulers.plan(PortId(0), "wan", &before).unwrap();
+            schedulers.plan(PortId(0), "wan", &after).unwrap();
+            let changes = schedulers.changes(&before, &after, None).unwrap();
+            let names = changes.iter().map(|one| format!("{one:?}"));
+            let names: Vec<_> = names.map(|one| one.split([' ', '(']).next().unwrap().to_owned()).collect();
+            assert_eq!(names, expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn sixteen_thousand_leaves_are_planned_changed_and_refused_at_once() {
+        let node = |text: &str| scheduler(text).node[0].clone();
+        let mut large = scheduler(r#"{ name = "top", kind = "hfsc" }"#);
+        (large.rate, large.queues) = (Some(Bits(10_000_000_000)), Some(65_535));
+        let leaf = node(r#"{ name = "a", kind = "fifo", real-time = "100kbit", link-sharing = "100kbit" }"#);
+        for number in 0..16_000 {
+            let (name, under) = (format!("leaf{number}"), Some("top".to_owned()));
+            large.node.push(SchedulerNode { name, under, ..leaf.clone() });
+        }
+        let begun = Instant::now();
+        let mut schedulers = Schedulers::default();
+        schedulers.plan(PortId(0), "wan", &large).unwrap();
+        let planned = begun.elapsed();
+        let mut other = large.clone();
+        other.node[9000].kind = SchedulerKind::FqCodel;
+        let changes = schedulers.changes(&large, &other, None).unwrap();
+        assert_eq!(changes.len(), 3);
+        let changed = begun.elapsed();
+        // One of them promises what the link does not have: it is named.
+        other.node[9000].real_time = Some("9gbit".parse().unwrap());
+        let refused = schedulers.plan(PortId(0), "wan", &other).unwrap_err();
+        assert!(
+            matches!(refused.part, crate::scheduler_tree::Part::Node(place, _) if place > 9000),
+            "{refused:?}"
+        );
+        let all = begun.elapsed();
+        println!("planned {planned:?}, changes known {changed:?}, refused {all:?}");
+        assert!(all < Duration::from_secs(30), "{all:?}");
+    }
+
+    #[test]
+    fn no_more_goes_ahead_of_a_rate_than_makes_up_for_a_late_worker_or_two_packets() {
+        for rate in [64_000, 10_000_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
+            let link = link_rate(Some(Bits(rate)));
+            let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();
+            let (top, now) = (NodeId(0), Moment::from_millis(1000));
+            let fifo = NodeKind::Fifo(QueueSettings::default());
+            port.add(top, None, Share::Only, &fifo, Moment::ZERO).unwrap();
+            let mut sent = 0;
+            loop {
+                port.enqueue(top, FlowNumber(0), Nothing, now, &mut |_, _| ());
+                match port.dequeue(now, &mut |_, _| ()) {
+                    Some(_) => sent += 84,
+                    None => break,
+                }
+            }
+            let allowed = (rate / 8 / 5000).max(2 * 1538);
+            assert!(sent <= allowed && sent + 2 * 1538 > allowed, "{rate}: {sent} of {allowed}");
+        }
+    }
+}
