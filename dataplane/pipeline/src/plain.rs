@@ -8,7 +8,6 @@
 use std::net::Ipv4Addr;
 
 use millrace_classify::{FlowTable, NearKey};
-use millrace_memory::{Operation, Vectors, with_widest};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
 use millrace_units::{Amount, PortId};
 use millrace_wire::EtherType;
@@ -18,16 +17,10 @@ use crate::ports::{DeviceId, PortTable};
 use crate::tags::Tags;
 use crate::work::{Bits, Work};
 
-mod abreast;
-
-use abreast::ABREAST;
-
 const LINK: usize = 14;
 const TAGGED: usize = LINK + 4;
 /// The shortest plain frame: IPv4 and UDP without a tag.
 const SHORTEST: usize = LINK + 20 + 8;
-/// The header of a plain IPv6 packet, and that of UDP.
-const HEADER6: usize = 40 + 8;
 /// EtherTypes as they come, the first byte lowest.
 const IPV4: u16 = EtherType::IPV4.0.swap_bytes();
 const IPV6: u16 = EtherType::IPV6.0.swap_bytes();
@@ -42,8 +35,8 @@ const ADDRESS: u64 = 0xffff_ffff_ffff;
 const NOBODY: u64 = u64::MAX;
 
 /// How many packets ahead their metadata are fetched, and their first bytes, whose place the metadata say.
-const METADATA_AHEAD: usize = 2 * ABREAST;
-const FRAMES_AHEAD: usize = ABREAST;
+const METADATA_AHEAD: usize = 12;
+const FRAMES_AHEAD: usize = 6;
 
 /// A port as plain frames are held against it.
 #[derive(Clone, Copy)]
@@ -113,8 +106,8 @@ pub(crate) fn read_plain(
     let Work { packets, nears, keys, hashes, .. } = work;
     let notes = Notes { nears, keys, hashes };
     let amount = match remembers {
-        true => with_widest(Reading::<true> { packets, arrival, notes, flows, others }),
-        false => with_widest(Reading::<false> { packets, arrival, notes, flows, others }),
+        true => read_untagged::<true>(packets, arrival, notes, flows, others),
+        false => read_untagged::<false>(packets, arrival, notes, flows, others),
     };
     arrival.count(ports, amount);
     if !others.is_empty() {
@@ -125,59 +118,32 @@ pub(crate) fn read_plain(
 }
 
 /// Reads those that have no tag, and came in by this port; what it counts.
-struct Reading<'a, const FETCH: bool> {
-    packets: &'a mut [Packet],
+#[inline(never)]
+fn read_untagged<const FETCH: bool>(
+    packets: &mut [Packet],
     arrival: Arrival,
-    notes: Notes<'a>,
-    flows: &'a FlowTable,
-    others: &'a mut Vec<u16>,
-}
-
-impl<const FETCH: bool> Operation for Reading<'_, FETCH> {
-    type Output = Amount;
-
-    /// No vectors are used, but what comes with them: products of two words that are left in any two registers.
-    #[inline(always)]
-    fn run<V: Vectors>(self, _: V) -> Amount {
-        let Self { packets, arrival, notes: Notes { nears, keys, hashes }, flows, others } = self;
-        let (mut bytes, before, mut first) = (0, others.len(), 0);
-        let count = packets.len().min(BATCH_SIZE);
-        let packets = &mut packets[..count];
-        while first < count {
-            fetch(packets, first);
-            if let Some(group) = packets[first..].first_chunk_mut()
-                && let Some(nears) = nears[first..].first_chunk_mut()
-                && let Some(keys) = keys[first..].first_chunk_mut()
-                && let Some(hashes) = hashes[first..].first_chunk_mut()
-                && let Some(length) = arrival.read_abreast::<FETCH>(group, (nears, keys, hashes), flows)
-            {
-                bytes += length;
-                first += ABREAST;
-                continue;
-            }
-            let end = count.min(first + ABREAST);
-            for index in first..end {
-                let place = (&mut nears[index], &mut keys[index], &mut hashes[index]);
-                match arrival.read::<FETCH>(&mut packets[index], place, flows) {
-                    Some(length) => bytes += length as u64,
-                    None => others.push(index as u16),
-                }
-            }
-            first = end;
+    notes: Notes<'_>,
+    flows: &FlowTable,
+    others: &mut Vec<u16>,
+) -> Amount {
+    let Notes { nears, keys, hashes } = notes;
+    let (mut bytes, before) = (0, others.len());
+    let count = packets.len().min(BATCH_SIZE);
+    let packets = &mut packets[..count];
+    for index in 0..count {
+        if let Some(ahead) = packets.get(index + METADATA_AHEAD) {
+            ahead.prefetch_metadata();
         }
-        Amount { packets: (count - (others.len() - before)) as u64, bytes }
+        if let Some(ahead) = packets.get(index + FRAMES_AHEAD) {
+            ahead.prefetch();
+        }
+        let place = (&mut nears[index], &mut keys[index], &mut hashes[index]);
+        match arrival.read::<FETCH>(&mut packets[index], place, flows) {
+            Some(length) => bytes += length as u64,
+            None => others.push(index as u16),
+        }
     }
-}
-
-/// Fetches what will be read when the turn comes to packets behind the eight that begin at `first`.
-#[inline(always)]
-fn fetch(packets: &[Packet], first: usize) {
-    let group = |ahead: usize| {
-        let rest = packets.get(first + ahead..).unwrap_or_default();
-        &rest[..rest.len().min(ABREAST)]
-    };
-    group(METADATA_AHEAD).iter().for_each(Packet::prefetch_metadata);
-    group(FRAMES_AHEAD).iter().for_each(Packet::prefetch);
+    Amount { packets: (count - (others.len() - before)) as u64, bytes }
 }
 
 /// Reads those that have a tag, of those that are left.
@@ -260,7 +226,7 @@ impl Arrival {
     fn v4<const NETWORK: usize, const FETCH: bool>(
         &self,
         packet: &mut Packet,
-        place: Place<'_>,
+        (near, _, hash): Place<'_>,
         flows: &FlowTable,
     ) -> Option<usize> {
         let data = packet.data();
@@ -282,7 +248,12 @@ impl Arrival {
         }
         let addresses = second >> 32 | third << 32;
         let last = ports_of(third >> 32) | u64::from(protocol) << 32;
-        let of_flow = self.note_key4::<FETCH>(place, addresses, last, flows);
+        let (of_record, of_flow) = flows.hashes4(addresses, last | V4, self.hash);
+        *near = NearKey::v4(addresses, last | self.last);
+        *hash = of_record;
+        if FETCH {
+            flows.prefetch(of_record);
+        }
         self.note::<NETWORK>(packet, 20, total_len, of_flow);
         Some(length)
     }
@@ -292,11 +263,11 @@ impl Arrival {
     fn v6<const NETWORK: usize, const FETCH: bool>(
         &self,
         packet: &mut Packet,
-        place: Place<'_>,
+        (near, key, hash): Place<'_>,
         flows: &FlowTable,
     ) -> Option<usize> {
         let data = packet.data();
-        let header = data.get(NETWORK..)?.first_chunk::<HEADER6>()?;
+        let header = data.get(NETWORK..)?.first_chunk::<48>()?;
         let (length, room) = (data.len(), data.len() - NETWORK);
         let first = word(header, 0);
         let total_len = 40 + usize::from(((first >> 32) as u16).swap_bytes());
@@ -310,48 +281,18 @@ impl Arrival {
         if !is_plain {
             return None;
         }
-        let of_flow = self.note_key6::<FETCH>(place, header, flows);
-        self.note::<NETWORK>(packet, 40, total_len, of_flow);
-        Some(length)
-    }
-
-    /// Notes the key of an IPv4 packet, of its addresses and its last word without what the port says; the hash of its flow.
-    #[inline(always)]
-    fn note_key4<const FETCH: bool>(
-        &self,
-        (near, _, hash): Place<'_>,
-        addresses: u64,
-        last: u64,
-        flows: &FlowTable,
-    ) -> u32 {
-        let (of_record, of_flow) = flows.hashes4(addresses, last | V4, self.hash);
-        *near = NearKey::v4(addresses, last | self.last);
-        *hash = of_record;
-        if FETCH {
-            flows.prefetch(of_record);
-        }
-        of_flow
-    }
-
-    /// Notes the key of an IPv6 packet with this header, and ports behind it; the hash of its flow.
-    #[inline(always)]
-    fn note_key6<const FETCH: bool>(
-        &self,
-        (near, key, hash): Place<'_>,
-        header: &[u8; HEADER6],
-        flows: &FlowTable,
-    ) -> u32 {
         let address =
             |at| (u128::from(word(header, at)) | u128::from(word(header, at + 8)) << 64).to_le_bytes().into();
         let ports = ports_of(word(header, 40));
         let ports = (ports as u16, (ports >> 16) as u16);
-        let own = FlowKey::v6(address(8), address(24), header[6], ports, self.port);
+        let own = FlowKey::v6(address(8), address(24), next_header, ports, self.port);
         let (of_record, of_flow) = flows.hashes(&own);
         (*near, *key, *hash) = (NearKey::of(&own), own, of_record);
         if FETCH {
             flows.prefetch(of_record);
         }
-        of_flow
+        self.note::<NETWORK>(packet, 40, total_len, of_flow);
+        Some(length)
     }
 
     /// Notes on a packet what is noted on each: its network packet has so many bytes, so many of them in the header.

@@ -17,9 +17,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use millrace_memory::{
-    HugeSlice, MemoryError, Operation, Vectors, prefetch, prefetch_slice_element, with_widest,
-};
+use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_slice_element};
 
 /// Bits of an address that the root looks at.
 pub(super) const ROOT_BITS: u8 = 24;
@@ -208,58 +206,46 @@ impl Slots {
                         prefetch_slice_element(&self.words, entry.line() * LINE);
                         let which = first + at as u8;
                         if let Some(one) = under_way.get_mut(count) {
-                            *one = UnderWay { which, best: fallback, line: entry.line() as u32 };
+                            *one = UnderWay { which, best: fallback, at: entry.line() as u32 };
                         }
                         count += 1;
                     }
                 }
             }
-            if count > 0 {
-                let (words, under_way) = (&self.words[..], &mut under_way[..count.min(BATCH)]);
-                with_widest(Descent { words, addresses, octets: &octets, out, value: &value, under_way });
-            }
+            self.descend(addresses, &octets, out, &value, &mut under_way[..count]);
         }
     }
-}
 
-/// Takes lookups from the root down to where their prefixes end, a level of all of them at a time. Nine of ten nodes have the entry
-/// in the line that was fetched; the processor looks far enough ahead to ask for the other lines side by side.
-struct Descent<'a, T, F, V, G> {
-    words: &'a [AtomicU64],
-    addresses: &'a [T],
-    octets: F,
-    out: &'a mut [V],
-    value: G,
-    under_way: &'a mut [UnderWay],
-}
-
-impl<const N: usize, T, F, V, G> Operation for Descent<'_, T, F, V, G>
-where
-    T: Copy,
-    F: Fn(T) -> [u8; N],
-    G: Fn(Option<u32>) -> V,
-{
-    type Output = ();
-
-    #[inline(always)]
-    fn run<W: Vectors>(self, _: W) {
-        let Self { words, addresses, octets, out, value, mut under_way } = self;
+    /// Takes lookups from the root down to where their prefixes end.
+    #[inline]
+    fn descend<const N: usize, T: Copy, V>(
+        &self,
+        addresses: &[T],
+        octets: impl Fn(T) -> [u8; N],
+        out: &mut [V],
+        value: impl Fn(Option<u32>) -> V,
+        mut under_way: &mut [UnderWay],
+    ) {
         for depth in ROOT_OCTETS..N {
+            // A large node's entry lies in another line than what leads to it, so all are fetched before one is read.
+            for one in under_way.iter_mut() {
+                let Some(address) = addresses.get(usize::from(one.which)) else { break };
+                let node = one.at as usize * LINE;
+                let (index, counts) = index(&self.words[node..], octets(*address)[depth]);
+                one.best = default(counts).value_or(one.best);
+                one.at = ((node + HEAD) * 2 + index) as u32;
+                prefetch_slice_element(&self.words, one.at as usize / 2);
+            }
             let mut left = 0;
             for at in 0..under_way.len() {
-                let UnderWay { which, best, line } = under_way[at];
-                let place = usize::from(which);
-                let (Some(address), Some(out)) = (addresses.get(place), out.get_mut(place)) else { break };
-                let node = &words[line as usize * LINE..];
-                let (index, counts) = index(node, octets(*address)[depth]);
-                let (entry, best) = (entry(node, index), default(counts).value_or(best));
-                *out = value(entry.value_or(best).to_value());
-                prefetch_slice_element(words, entry.line() * LINE);
-                under_way[left] = UnderWay { which, best, line: entry.line() as u32 };
+                let mut one = under_way[at];
+                let word = self.words[one.at as usize / 2].load(Ordering::Acquire);
+                let entry = half(word, one.at as usize);
+                out[usize::from(one.which)] = value(entry.value_or(one.best).to_value());
+                prefetch_slice_element(&self.words, entry.line() * LINE);
+                one.at = entry.line() as u32;
+                under_way[left] = one;
                 left += usize::from(entry.is_node());
-            }
-            if left == 0 {
-                return;
             }
             under_way = &mut under_way[..left];
         }
@@ -273,13 +259,13 @@ struct UnderWay {
     which: u8,
     /// What it has found so far.
     best: Entry,
-    /// The line of the node that it has come to.
-    line: u32,
+    /// The line of the node that it has come to, and then where its entry there is, in half words.
+    at: u32,
 }
 
 impl Default for UnderWay {
     fn default() -> Self {
-        Self { which: 0, best: Entry::NONE, line: 0 }
+        Self { which: 0, best: Entry::NONE, at: 0 }
     }
 }
 

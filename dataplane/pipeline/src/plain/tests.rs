@@ -95,23 +95,12 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Frames of which nearly all are plain ones of one family without a tag: some eight of them follow each other.
-fn mostly_plain() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    any::<bool>().prop_flat_map(|v6| {
-        let plain = (any::<bool>(), prop::collection::vec(any::<u8>(), 0..20), 0..20_usize)
-            .prop_map(move |(tcp, payload, padding)| frame(v6, tcp, None, &payload, padding));
-        prop::collection::vec(prop_oneof![30 => plain, 1 => any_frame()], 1..80)
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     /// What is said of a plain frame is what the stages say, one after the other; and most are plain.
     #[test]
-    fn plain_frames_are_read_as_by_the_stages(
-        frames in prop_oneof![prop::collection::vec(any_frame(), 1..80), mostly_plain()],
-    ) {
+    fn plain_frames_are_read_as_by_the_stages(frames in prop::collection::vec(any_frame(), 1..80)) {
         let pool = Pool::new(1024).unwrap();
         let idle = Duration::from_secs(30);
         let config = FlowTableConfig { maximum: 1024, idle, seed: 5, ..FlowTableConfig::default() };
@@ -149,43 +138,6 @@ proptest! {
                 (count.rx_packets, count.rx_bytes)
             };
             prop_assert_eq!(count(&ports), count(&twins));
-        }
-    }
-}
-
-/// Whatever one of eight is that is not plain, they are not read together; and are, where all are.
-#[test]
-fn eight_plain_frames_are_read_together_and_no_others() {
-    let (pool, flows) = (Pool::new(64).unwrap(), FlowTable::new(FlowTableConfig::default()).unwrap());
-    let ports = ports();
-    let arrival = Arrival::at(&ports, DEVICE, 0, &flows);
-    let work = Work::default();
-    let (near, key) = (work.nears[0], work.keys[0]);
-    let read = |frames: &[Vec<u8>]| {
-        let mut packets: Vec<Packet> = frames.iter().map(|frame| pool.packet_from(frame).unwrap()).collect();
-        let (mut nears, mut keys, mut hashes) = ([near; ABREAST], [key; ABREAST], [0; ABREAST]);
-        let packets = packets.first_chunk_mut().unwrap();
-        arrival.read_abreast::<true>(packets, (&mut nears, &mut keys, &mut hashes), &flows)
-    };
-    for v6 in [false, true] {
-        let plain = |number: usize| frame(v6, number.is_multiple_of(2), None, &[7; 18], number);
-        let all: Vec<Vec<u8>> = (0..ABREAST).map(plain).collect();
-        assert_eq!(read(&all), Some(all.iter().map(|frame| frame.len() as u64).sum()));
-        // Port and type; version, lengths, fragments and protocol. The source may be anybody alone.
-        let matter = if v6 { [12..15, 18..19, 20..21] } else { [12..15, 16..18, 20..24] };
-        for place in 0..ABREAST {
-            for at in matter.iter().cloned().flatten().chain(0..6) {
-                let mut frames = all.clone();
-                frames[place][at] ^= 0x21;
-                assert_eq!(read(&frames), None, "byte {at} of frame {place}");
-            }
-            let mut frames = all.clone();
-            frames[place].truncate(if v6 { 61 } else { 41 });
-            assert_eq!(read(&frames), None);
-            frames[place] = frame(!v6, true, None, &[], 0);
-            assert_eq!(read(&frames), None);
-            frames[place] = frame(v6, true, None, &[0; 80], 0);
-            assert_eq!(read(&frames), None, "longer than the port's packets");
         }
     }
 }

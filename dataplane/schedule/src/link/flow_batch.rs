@@ -26,13 +26,10 @@ impl FlowQueues {
         for arrival in batch.iter() {
             self.table.prefetch(arrival.flow);
         }
-        let mut without = 0;
         for (arrival, found) in batch.iter().zip(&mut found) {
             *found = self.table.get(arrival.flow).unwrap_or(NONE);
-            without += usize::from(*found == NONE);
             queues.prefetch(*found);
         }
-        self.prefetch_next(queues, without);
         let mut found = found.into_iter();
         let mut is_known = true;
         for Arrival { flow, item, .. } in batch.drain(..) {

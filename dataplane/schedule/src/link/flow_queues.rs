@@ -218,18 +218,6 @@ impl FlowQueues {
         None
     }
 
-    /// Asks for what is looked at to give so many flows the next queues that others do without.
-    #[inline]
-    pub(super) fn prefetch_next<T: Item>(&self, queues: &QueueManager<T>, flows: usize) {
-        if flows == 0 || (self.owned.len() as u32) < self.settings.queues {
-            return;
-        }
-        let rest = self.owned.get(self.hand..).unwrap_or_default();
-        let next = rest.iter().chain(&self.owned).take(flows);
-        next.clone().for_each(|queue| queues.prefetch(*queue));
-        next.for_each(|queue| self.table.prefetch(FlowNumber(queues.queue(*queue).flow)));
-    }
-
     /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one. `None` when all hold
     /// packets or are kept for other flows, unless that does not matter because the outcome is `trusted`.
     pub(super) fn own_queue_with_packets<T: Item>(
