@@ -88,7 +88,13 @@ fn audit_line(entry: &Value) -> String {
     let revision = revision.unwrap_or_default();
     let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{revision}{why}");
     // What was asked for may be anything; a terminal must not act upon it.
-    line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    line.chars().map(|letter| if is_harmless(letter) { letter } else { ' ' }).collect()
+}
+
+/// Whether a letter only stands for itself: no terminal does something else, or writes in another direction, because of it.
+fn is_harmless(letter: char) -> bool {
+    let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !letter.is_control() && !moves
 }
 
 /// Messages out of a stream (WHATWG HTML, 9.2.6), of which it is known that their data is JSON of one line.
