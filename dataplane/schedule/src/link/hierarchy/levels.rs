@@ -177,7 +177,8 @@ mod tests {
         }
     }
 
-    /// H-FSC over so many leaves, built as control does it, and shown.
+    /// H-FSC over so many leaves, built as control does it, and shown: how long that takes.
+    #[expect(clippy::disallowed_methods, reason = "a test of how long something takes")]
     fn build(leaves: u32) -> Duration {
         let link = LinkRate { rate: Some(Rate::from_megabits(10_000)), slack: 0 };
         let limits = BufferLimits { queues: 65_536, ..Default::default() };
