@@ -33,9 +33,9 @@ pub enum SchedulerAction {
         settings: Vec<String>,
     },
     /// Change rate, overhead, default, queues, host or host-weight of a port, or settings of a node. A setting without a value is taken
-    /// away. With under=NODE a node goes to another place; leaves take their packets there.
+    /// away. With under=NODE a node goes to another place, with kind=KIND a leaf becomes another kind of leaf; leaves keep their packets.
     #[command(
-        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536\n  millrace scheduler set wan --node voice under=fair quantum=3000 level="
+        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536\n  millrace scheduler set wan --node voice under=fair quantum=3000 level=\n  millrace scheduler set wan --node voice kind=fq-codel threshold="
     )]
     Set {
         /// The port.
@@ -123,7 +123,7 @@ pub enum QueueAction {
         port: String,
         /// The queue: a leaf of the port's scheduler.
         queue: String,
-        /// A packet of the flow, as `flow list` and `queue show` write it; without it what is said is of the whole queue.
+        /// The flow, as `flow list` and `queue show` write it; without it what is said is of the whole queue.
         #[arg(long, value_name = "PACKET")]
         flow: Option<String>,
         /// Settings.

@@ -16,6 +16,7 @@ mod nearest;
 mod nodes;
 mod normal;
 mod origin;
+mod overhead;
 mod read;
 mod save;
 mod scheduler;
@@ -38,9 +39,9 @@ pub use flow::one_flow;
 pub use nearest::nearest;
 pub use nodes::{Fate, Fates, Nodes};
 pub use origin::{Origin, Step};
+pub use overhead::Overhead;
 pub use scheduler::{
-    Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Overhead, Scheduler, SchedulerKind,
-    SchedulerNode,
+    Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
     Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,

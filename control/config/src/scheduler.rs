@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::without_incoming;
 use crate::nearest;
+use crate::overhead::Overhead;
 use crate::schema::{InputWeight, is_default};
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
@@ -18,8 +19,10 @@ pub struct Scheduler {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
-    /// What the link adds to each packet. Default `ethernet`.
+    /// What the link adds to each packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES` or `none`.
+    /// Default `ethernet`.
     #[serde(skip_serializing_if = "is_default")]
+    #[schemars(with = "String")]
     pub overhead: Overhead,
     /// The leaf for packets that nothing else is said of. Default: the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,19 +92,6 @@ impl HostOutput {
             Self::Direct => "direct",
         }
     }
-}
-
-/// What a link adds to each packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Overhead {
-    /// 24 bytes around each frame, and 84 at least.
-    #[default]
-    Ethernet,
-    /// AAL5 in cells of 53 bytes.
-    Atm,
-    /// Nothing.
-    None,
 }
 
 /// A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above.

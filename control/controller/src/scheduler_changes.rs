@@ -1,6 +1,6 @@
 //! What makes one scheduler of a port of another, change by change.
 
-use millrace_config::{Bits, Fate, Fates, Manage, Nodes, Scheduler, SchedulerNode};
+use millrace_config::{Bits, Fate, Fates, Manage, Nodes, Overhead, Scheduler, SchedulerNode};
 use millrace_pipeline::ScheduleChange;
 use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, Share};
 use millrace_units::{PortId, QueueId};
@@ -148,9 +148,10 @@ pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
 /// How fast a port sends, and what its link adds.
 fn link(scheduler: &Scheduler) -> ScheduleChange {
     let overhead = match scheduler.overhead {
-        millrace_config::Overhead::Ethernet => LinkOverhead::Ethernet,
-        millrace_config::Overhead::Atm => LinkOverhead::Atm { encapsulation: 0 },
-        millrace_config::Overhead::None => LinkOverhead::None,
+        Overhead::Ethernet => LinkOverhead::Ethernet,
+        Overhead::Atm(encapsulation) => LinkOverhead::Atm { encapsulation },
+        Overhead::Bytes(bytes, minimum) => LinkOverhead::Custom { bytes, minimum },
+        Overhead::None => LinkOverhead::None,
     };
     ScheduleChange::Link(link_rate(scheduler.rate), overhead)
 }

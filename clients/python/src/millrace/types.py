@@ -963,10 +963,6 @@ Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | 
 """What came of what was asked for."""
 
 
-Overhead: TypeAlias = Literal['ethernet'] | Literal['atm'] | Literal['none']
-"""What a link adds to each packet."""
-
-
 class Packet(TypedDict):
     packet: str
 
@@ -1586,8 +1582,8 @@ class SchedulerView(TypedDict):
     """Queues that there may be."""
     nodes: list[SchedulerNodeView]
     """Its nodes, each behind the one above it."""
-    overhead: Overhead
-    """What its link adds to each packet."""
+    overhead: str
+    """What its link adds to each packet, as the configuration has it."""
     port: str
     """The port."""
     queues: int

@@ -19,7 +19,8 @@ pub struct SchedulerView {
     pub link: Option<u64>,
     /// What the link can't carry of what is promised, and memory not hold of what was said of leaves.
     pub warning: Option<String>,
-    /// What its link adds to each packet.
+    /// What its link adds to each packet, as the configuration has it.
+    #[schemars(with = "String")]
     pub overhead: millrace_config::Overhead,
     /// The queue of packets that nothing else is said of.
     pub default: Option<String>,

@@ -10,8 +10,8 @@ pub enum LinkOverhead {
     Ethernet,
     /// ATM with AAL5 (ITU-T I.363.5): encapsulation and a trailer of 8 bytes, padded into cells of 48 that take 53 each.
     Atm {
-        /// Bytes before each packet, those of RFC 2684 for instance.
-        encapsulation: u16,
+        /// Bytes before each packet, those of RFC 2684 for instance; fewer than none where its own link header is not sent.
+        encapsulation: i16,
     },
     /// Anything else.
     Custom {
@@ -49,7 +49,7 @@ impl LinkOverhead {
             Self::None => length.max(1),
             Self::Ethernet => Self::Ethernet.wire_length(length),
             Self::Atm { encapsulation } => {
-                let filled = u64::from(length) + u64::from(encapsulation) + 8;
+                let filled = u64::from(length).saturating_add_signed(encapsulation.into()) + 8;
                 u32::try_from(filled.div_ceil(48) * 53).unwrap_or(u32::MAX)
             }
             Self::Custom { bytes, minimum } => {
@@ -73,6 +73,10 @@ mod tests {
     fn an_atm_link_sends_whole_cells() {
         let wire = |length| LinkOverhead::Atm { encapsulation: 0 }.wire_length(length);
         assert_eq!((wire(0), wire(40), wire(41), wire(1500)), (53, 53, 106, 32 * 53));
+        // Ethernet frames bridged by RFC 2684, with LLC and with VC-MUX, and IP alone, of which the frame's header is no part.
+        let wire = |encapsulation, length| LinkOverhead::Atm { encapsulation }.wire_length(length);
+        assert_eq!((wire(10, 30), wire(10, 31), wire(2, 38), wire(2, 39)), (53, 106, 53, 106));
+        assert_eq!((wire(-14, 54), wire(-14, 55), wire(-14, 3)), (53, 106, 53));
         assert_eq!(LinkOverhead::Atm { encapsulation: 8 }.wire_length(40), 106);
     }
 

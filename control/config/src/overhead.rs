@@ -1,0 +1,108 @@
+//! What a link adds to each packet, as people write it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a link adds to each packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Overhead {
+    /// `ethernet`: 24 bytes around each frame, and 84 at least.
+    #[default]
+    Ethernet,
+    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes, with so many bytes before each frame.
+    Atm(i16),
+    /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: so many bytes more, or fewer, and no packet takes less than the minimum.
+    Bytes(i16, u16),
+    /// `none`: nothing.
+    None,
+}
+
+/// Bytes that a link adds at most, or takes away.
+const MOST: i16 = 1000;
+
+impl FromStr for Overhead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \"bytes 18 minimum 64\" or \"none\""
+            )
+        };
+        let bytes = |bytes: &str| match bytes.parse::<i16>() {
+            Ok(bytes) if (-MOST..=MOST).contains(&bytes) => Ok(bytes),
+            Ok(_) => Err(format!("{text:?} is out of range: a link adds -{MOST} to {MOST} bytes")),
+            Err(_) => Err(wrong()),
+        };
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            ["ethernet"] => Ok(Self::Ethernet),
+            ["none"] => Ok(Self::None),
+            ["atm"] => Ok(Self::Atm(0)),
+            ["atm", before] => bytes(before).map(Self::Atm),
+            ["bytes", more] => Ok(Self::Bytes(bytes(more)?, 0)),
+            ["bytes", more, "minimum", minimum] => {
+                Ok(Self::Bytes(bytes(more)?, minimum.parse().map_err(|_| wrong())?))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ethernet => f.write_str("ethernet"),
+            Self::None => f.write_str("none"),
+            Self::Atm(0) => f.write_str("atm"),
+            Self::Atm(before) => write!(f, "atm {before}"),
+            Self::Bytes(more, 0) => write!(f, "bytes {more}"),
+            Self::Bytes(more, minimum) => write!(f, "bytes {more} minimum {minimum}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Overhead {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Overhead> for String {
+    fn from(overhead: Overhead) -> Self {
+        overhead.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_written_as_they_are_shown() {
+        for (text, overhead) in [
+            ("ethernet", Overhead::Ethernet),
+            ("none", Overhead::None),
+            ("atm", Overhead::Atm(0)),
+            ("atm 10", Overhead::Atm(10)),
+            ("atm -14", Overhead::Atm(-14)),
+            ("bytes 18", Overhead::Bytes(18, 0)),
+            ("bytes -14 minimum 64", Overhead::Bytes(-14, 64)),
+        ] {
+            assert_eq!((text.parse(), &*overhead.to_string()), (Ok(overhead), text));
+        }
+        for (wrong, problem) in [
+            ("adsl", "is no overhead: write \"ethernet\""),
+            ("atm ten", "is no overhead"),
+            ("bytes 18 minimum", "is no overhead"),
+            ("bytes 1001", "adds -1000 to 1000 bytes"),
+        ] {
+            let refused = wrong.parse::<Overhead>().unwrap_err();
+            assert!(refused.contains(problem), "{refused}");
+        }
+    }
+}
