@@ -265,10 +265,11 @@ fn line(node: &Value, nodes: &[Value]) -> Value {
     line
 }
 
-/// An object as `key=value` texts.
-fn pairs_of(object: &Value) -> String {
-    let object = object.as_object().into_iter().flatten();
-    object.map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(" ")
+/// Settings as `key=value` texts, as commands take them.
+fn pairs_of(settings: &Value) -> String {
+    let settings = settings.as_object().into_iter().flatten();
+    let pair = |(key, value): (&String, &Value)| format!("{}={}", key.replace('_', "-"), plain(value));
+    settings.map(pair).collect::<Vec<_>>().join(" ")
 }
 
 fn depth(node: &Value, nodes: &[Value]) -> usize {
