@@ -297,7 +297,7 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         StaysUp::Own => "the router itself makes its packets".to_owned(),
         StaysUp::Placed => "it was placed there".to_owned(),
         StaysUp::NoCache => "there is no flow cache: show hardware says why".to_owned(),
-        StaysUp::Captured => "somebody captures, and sees every packet".to_owned(),
+        StaysUp::Captured => "somebody captures its packets".to_owned(),
         StaysUp::Traced => "a trace asks for it".to_owned(),
         StaysUp::Arrival(id) => {
             format!("the driver of port {} looks no flows up: show hardware says why", port(id))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_classify::{Candidate, CompiledFilter};
-use millrace_packet::{Packet, Pool};
+use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::{Group, Refusal, Stop, Watch};
 use millrace_units::{GateId, InstanceId, Instant, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -95,6 +95,16 @@ impl CaptureSink {
     /// Whether it is about gates or instances.
     pub fn is_at_gates(&self) -> bool {
         matches!(self.place, CapturePlace::Gate(_) | CapturePlace::Instance(_))
+    }
+
+    /// Whether the packets of a flow, which leaves by that port if it is known to leave, may be among those that are captured.
+    pub fn wants(&self, key: &FlowKey, leaves_by: Option<PortId>) -> bool {
+        let is_here = match self.place {
+            CapturePlace::Port(port) => key.port == port || leaves_by == Some(port),
+            // Who passes which gate follows from more than the flow.
+            CapturePlace::Ports | CapturePlace::Gate(_) | CapturePlace::Instance(_) => true,
+        };
+        is_here && self.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }
 
     /// Whether it is about this stage.

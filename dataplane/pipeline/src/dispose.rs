@@ -389,7 +389,7 @@ impl Router {
     pub(crate) fn learn(&mut self, key: NeighbourKey, state: NeighbourState, now: Instant) {
         let known = self.neighbours.get(key);
         if matches!(known, Some(NeighbourState::Reachable(_))) && known != Some(state) {
-            self.neighbour_moved();
+            self.neighbour_moved(key);
         }
         // A full table keeps what it has; packets for the new neighbour then time out.
         if let Ok(Some(evicted)) = self.neighbours.upsert(key, state) {

@@ -35,7 +35,7 @@ impl Router {
     /// Nothing is known of a neighbour any more.
     pub(crate) fn forget_neighbour(&mut self, key: NeighbourKey) {
         if let Some(NeighbourState::Reachable(_)) = self.neighbours.remove(key) {
-            self.neighbour_moved();
+            self.neighbour_moved(key);
         }
     }
 

@@ -7,22 +7,25 @@
 //!
 //! *Changes.* Entries bear the generation of the change log, with a count of what else changes their contents (neighbours,
 //! what numbers of routes mean, schedulers). The worker publishes it before it answers any later question of control, so
-//! when a change is reported as done no packet is treated by the old state.
-//!
 //! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`], [`Mark`]).
 //!
-//! *Traces.* When a trace begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so a
-//! trace sees their packets, and other flows go down again at once.
+//! when a change is reported as done no packet is treated by the old state. Entries that a change in the log does not concern are
+//! carried over by the worker itself ([`Carry`]), and a neighbour that no entry sends to changes nothing.
+//!
+//! *Traces and captures.* When one begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so
+//! it sees their packets, and other flows go down again at once.
 //!
 //! *Records.* The flow's record in the flow table stays, and is told what the driver has forwarded; when the record goes
 //! the entry goes.
 
 mod budget;
 mod cache;
+mod carry;
 mod level;
 mod mark;
 mod plan;
 mod told;
+mod uses;
 mod way;
 
 use std::time::Duration;
@@ -32,13 +35,16 @@ pub use cache::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
 use level::Placements;
 pub use level::{Level, Placement, StaysUp};
 use millrace_classify::FlowIndex;
+use millrace_forward::NeighbourKey;
 use millrace_packet::{DropReason, Exceptions, FlowKey};
 use millrace_plugin::Policer;
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
 
+use self::carry::Carry;
 use self::mark::{Mark, Outlet};
 use self::plan::Plan;
+use self::uses::Uses;
 use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
@@ -52,6 +58,9 @@ const IN_FORCE: u64 = 1 << 63;
 const SUSPENDED: u64 = 1;
 /// How long no program may still look at a packet whose flow it did not find.
 const SETTLING: Duration = Duration::from_micros(100);
+/// In place of the number of a flow's entry: it has none, or will have one with its next packet if it can.
+const NEVER: u32 = 0;
+const DUE: u32 = u32::MAX;
 /// How often all entries are looked at, and how many in a turn.
 const ROUND: Duration = Duration::from_millis(250);
 const ENTRIES_PER_TURN: usize = 128;
@@ -126,6 +135,8 @@ pub(crate) struct DriverFlows {
     settling: Vec<(u32, Instant)>,
     /// Entries that may still be made in this turn.
     inserts: usize,
+    uses: Uses,
+    carry: Carry,
     published: u64,
     /// Changes that the change log does not know.
     other_changes: u32,
@@ -152,6 +163,8 @@ impl DriverFlows {
             by_flow: Vec::new(),
             settling: Vec::new(),
             inserts: INSERTS_PER_TURN,
+            uses: Uses::default(),
+            carry: Carry::default(),
             published: SUSPENDED,
             other_changes: 0,
             next_round: Instant::ZERO,
@@ -207,30 +220,45 @@ impl DriverFlows {
 
     fn insert(&mut self, entry: Entry, content: &DriverFlow, now: Instant) {
         if self.inserts == 0 {
+            self.note(entry.flow, DUE);
             return;
         }
         self.inserts -= 1;
         let Some(slot) = self.cache.insert(&entry.key, content) else {
             self.counts.refused += 1;
+            self.note(entry.flow, NEVER);
             return;
         };
-        let (place, flow) = (slot as usize, entry.flow.slot() as usize);
+        let place = slot as usize;
         if self.entries.len() <= place {
             self.entries.resize(place + 1, None);
         }
-        if self.by_flow.len() <= flow {
-            self.by_flow.resize((flow + 1).next_power_of_two(), 0);
-        }
+        self.uses.begin(&entry.plan);
+        self.note(entry.flow, slot + 1);
         self.entries[place] = Some(entry);
-        self.by_flow[flow] = slot + 1;
         self.settling.push((slot, now + SETTLING));
         self.counts.inserted += 1;
         self.counts.flows += 1;
     }
 
+    /// Notes of a flow which entry it has, or that it has none.
+    fn note(&mut self, flow: FlowIndex, number: u32) {
+        let flow = flow.slot() as usize;
+        if self.by_flow.len() <= flow {
+            self.by_flow.resize((flow + 1).next_power_of_two(), NEVER);
+        }
+        self.by_flow[flow] = number;
+    }
+
+    /// Whether a flow without an entry had one, or would have had one if there had not been too many others in that turn.
+    fn is_due(&self, flow: FlowIndex) -> bool {
+        self.by_flow.get(flow.slot() as usize).is_some_and(|number| *number != NEVER)
+    }
+
     /// Gives an entry up; what it was, and what was done by it.
     fn remove(&mut self, slot: u32) -> Option<(Entry, DriverTotals)> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
+        self.uses.end(&entry.plan);
         let totals = self.cache.remove(&entry.key, slot);
         self.settling.retain(|(settling, _)| *settling != slot);
         self.counts.flows -= 1;
@@ -255,13 +283,21 @@ impl DriverFlows {
     fn renew(&mut self, slot: u32, (plan, content): (Plan, &DriverFlow), placed: bool, now: Instant) {
         let generation = self.published;
         let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let before = entry.plan;
         (entry.plan, entry.generation, entry.placed, entry.last_used) = (plan, generation, placed, now);
+        if before != plan {
+            self.uses.begin(&plan);
+            self.uses.end(&before);
+        }
         self.cache.renew(slot, content, generation);
         self.counts.renewed += 1;
     }
 
     fn publish(&mut self, generation: u64) {
         if generation != self.published {
+            if generation >> 32 == self.published >> 32 {
+                self.carry.begin(self.entries.len());
+            }
             self.published = generation;
             self.cache.publish(generation);
         }
@@ -330,7 +366,8 @@ impl DriverFlows {
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let settled = (!self.settling.is_empty()).then(|| now + SETTLING);
         let round = (self.counts.flows > 0).then_some(self.next_round);
-        settled.into_iter().chain(round).min()
+        let carried = self.carry.is_under_way().then_some(now);
+        settled.into_iter().chain(round).chain(carried).min()
     }
 
     pub fn counts(&self) -> DriverFlowCounts {
@@ -350,8 +387,8 @@ impl Router {
     /// what it is about to change, if the change log will not know.
     pub(crate) fn prepare_driver(&mut self, command: &Command) {
         let Some(driver) = &mut self.driver else { return };
-        // Without routes it is a question alone.
-        let changes_routes = matches!(command, Command::SetRoutes(routes, _) if !routes.is_empty());
+        // A number that no entry has may mean anything.
+        let changes_routes = matches!(command, Command::SetRoutes(routes, _) if routes.iter().any(|(route, _)| driver.uses.route(*route)));
         if changes_routes
             || matches!(
                 command,
@@ -360,6 +397,7 @@ impl Router {
                     | Command::Succeed(..)
                     | Command::RemoveDevice(..)
                     | Command::StartTrace(..)
+                    | Command::StartCapture(..)
                     | Command::SetDriverForm(..)
                     | Command::Shadow(..)
             )
@@ -377,9 +415,9 @@ impl Router {
     }
 
     /// A neighbour is not where it was.
-    pub(crate) fn neighbour_moved(&mut self) {
+    pub(crate) fn neighbour_moved(&mut self, NeighbourKey { port, address }: NeighbourKey) {
         self.forget_adjacencies();
-        if let Some(driver) = &mut self.driver {
+        if let Some(driver) = self.driver.as_mut().filter(|driver| driver.uses.neighbour((port, address))) {
             driver.other_change();
         }
     }
@@ -410,7 +448,8 @@ impl Router {
         }
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();
-        let is_time = packets >= 2 && (packets.is_power_of_two() || packets.is_multiple_of(OFFER));
+        let is_due = slot.is_none() && driver.is_due(flow);
+        let is_time = packets >= 2 && (is_due || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
         // Each packet of a flow that has to stay up would ask otherwise.
         let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
         let placed = may_be_placed
@@ -422,7 +461,11 @@ impl Router {
             return;
         }
         // Where it can't, its entry is of an older generation, or there is none.
-        let Ok(plan) = self.plan_of(key, hash, &record.answer) else { return };
+        let plan = self.plan_of(key, hash, &record.answer);
+        if is_due && let Some(driver) = &mut self.driver {
+            driver.note(flow, NEVER);
+        }
+        let Ok(plan) = plan else { return };
         if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
             return;
         }
@@ -470,16 +513,15 @@ impl Router {
 
     /// Tells the driver what changed: at the end of a turn, and between a change and the next question.
     pub(crate) fn tell_driver(&mut self) {
-        let tapped = self.is_tapped();
         let Some(driver) = &mut self.driver else { return };
         let changes = u64::from(driver.other_changes & 0x7fff_ffff) << 32;
-        let generation = IN_FORCE | changes | u64::from(self.classifier.changes.current());
-        driver.publish(if tapped { SUSPENDED } else { generation });
+        driver.publish(IN_FORCE | changes | u64::from(self.classifier.changes.current()));
     }
 
     /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.
     pub(crate) fn settle_driver(&mut self, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
         self.tell_driver();
+        self.carry_over();
         let Some(driver) = &mut self.driver else { return };
         driver.inserts = INSERTS_PER_TURN;
         let ports = &self.ports;

@@ -20,6 +20,9 @@ use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::tags::Tags;
 
+/// A neighbour: the port that it is behind, and its address.
+pub(super) type Neighbour = (PortId, IpAddr);
+
 /// What the driver is to do with a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
@@ -27,7 +30,7 @@ pub(crate) struct Plan {
     /// What the filters of its path want.
     pub form: DriverForm,
     /// The neighbour that it is sent to.
-    pub neighbour: Option<(PortId, IpAddr)>,
+    pub neighbour: Option<Neighbour>,
     /// The route by which it is forwarded.
     pub route: NextHopIndex,
 }
@@ -41,9 +44,6 @@ impl Router {
         let driver = self.driver.as_ref().ok_or(StaysUp::NoCache)?;
         if driver.placements.of(key) == Some(Level::Worker) {
             return Err(StaysUp::Placed);
-        }
-        if self.is_tapped() {
-            return Err(StaysUp::Captured);
         }
         if self.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
             return Err(StaysUp::Traced);
@@ -69,6 +69,10 @@ impl Router {
                 .way_of(driver, key, hash, answer.next_hop)
                 .map(|(way, neighbour)| (DriverAction::Send(way), Some((way.out, neighbour))))?,
         };
+        let leaves_by = neighbour.map(|(port, _)| port);
+        if self.captures.iter().any(|capture| capture.wants(key, leaves_by)) {
+            return Err(StaysUp::Captured);
+        }
         Ok(Plan { action, form, neighbour, route: answer.next_hop })
     }
 

@@ -271,6 +271,50 @@ fn what_is_plain_goes_down() {
     assert_eq!((pair.router.router.driver_flows().flows, pair.router.router.driver_flows().idle), (0, 2));
 }
 
+/// Packets of one flow to an address; how many of them the driver forwarded.
+fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
+    let before = pair.driver.as_ref().unwrap().forwarded();
+    for number in 0..count {
+        pair.receive("a", &Ipv4Frame::udp().dst(to).ports(7, 53).id(number as u16).bytes());
+        pair.run();
+        pair.advance(1);
+    }
+    pair.driver.as_ref().unwrap().forwarded() - before
+}
+
+#[test]
+fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
+    let mut pair = Pair::new(Some(64));
+    assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
+    // Routes elsewhere, a filter that never matches, and a station that nothing is sent to.
+    for step in 0..10 {
+        let route = toml::from_str("to = \"99.0.0.0/8\"\nvia = \"10.3.0.2\"").unwrap();
+        pair.router.router.add_route(&route).unwrap();
+        pair.change(&Change::AddFilter(0));
+        pair.change(&Change::Neighbour(0xd0 + step));
+        assert_eq!(driven(&mut pair, "10.2.0.2", 10), 10, "step {step}");
+        pair.change(&Change::RemoveFilter(0));
+        let _ = pair.router.router.remove_route("99.0.0.0/8".parse().unwrap());
+        assert_eq!(driven(&mut pair, "10.2.0.2", 10), 10, "step {step}");
+    }
+    // Where its own neighbour is another, it comes up once.
+    driven(&mut pair, "10.3.0.50", 1);
+    pair.change(&Change::Neighbour(0xd1));
+    assert!(driven(&mut pair, "10.3.0.50", 100) >= 97);
+    pair.change(&Change::Neighbour(0xd0));
+    assert_eq!(driven(&mut pair, "10.3.0.50", 10), 9);
+}
+
+#[test]
+fn a_flow_that_comes_back_goes_down_at_once() {
+    let mut pair = Pair::new(Some(64));
+    // Neither a power of two of packets nor a round number.
+    assert!(driven(&mut pair, "10.2.0.2", 300) >= 297);
+    pair.advance(16_000);
+    assert_eq!(pair.router.router.driver_flows().idle, 1);
+    assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
+}
+
 #[test]
 fn what_filters_drop_and_police_is_dropped_in_the_driver() {
     let mut pair = Pair::new(Some(64));
