@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
 use millrace_host::HostLink;
-use millrace_offload::{Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag};
+use millrace_offload::{
+    Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag, receive_queues,
+};
 use millrace_packet::Pool;
 use millrace_pipeline::{Command, DeviceId, DriverPort, Handover, OpenDevice, OpenedDevice, Tags};
 use millrace_port::af_xdp::{self, ProgramMode};
@@ -34,6 +36,14 @@ pub(crate) struct KernelDevice {
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
     claim: Claim,
+}
+
+impl KernelDevice {
+    /// Whether other receive queues are in use than when it was opened, and that matters. `name`: the device's.
+    pub fn has_other_queues(&self, name: &str) -> bool {
+        let is_by_queue = self.programs.mode() != Attachment::Tcx;
+        is_by_queue && receive_queues(name).is_some_and(|queues| queues != self.programs.queues())
+    }
 }
 
 /// How kernel devices are opened.

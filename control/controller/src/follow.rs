@@ -66,6 +66,7 @@ impl Router {
                 }
                 _ = refresh.tick() => {
                     let mut inner = self.lock();
+                    inner.follow_queues();
                     inner.refresh_driver_ports()?;
                     inner.refresh_neighbours()?;
                     inner.link_gates()?;
@@ -236,7 +237,23 @@ impl Inner {
         Ok(())
     }
 
-    /// Lets go of devices that are gone, and opens those that are there again under a new index.
+    /// Opens devices anew whose receive queues are others than when they were opened: what comes by a queue without a socket would get
+    /// past the router.
+    fn follow_queues(&mut self) {
+        let Some(mirror) = &self.mirror else { return };
+        let state = mirror.state();
+        let mut links = self
+            .kernel
+            .values()
+            .filter_map(|own| Some((own, state.links().find(|link| link.ifindex == own.ifindex)?)));
+        let is_other = links.any(|(device, link)| device.has_other_queues(&link.name));
+        drop(state);
+        if is_other {
+            self.replace_devices();
+        }
+    }
+
+    /// Lets go of devices that are gone, or have other queues, and opens those that are there.
     fn replace_devices(&mut self) {
         let Some(mirror) = &self.mirror else { return };
         let links: Vec<_> = self
@@ -254,12 +271,17 @@ impl Inner {
         for (plan, link) in links {
             let held = self.kernel.get(&plan.id).map(|device| device.ifindex);
             let there = link.as_ref().map(|link| link.ifindex);
-            if held == there || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up)) {
+            let is_other = self.kernel.get(&plan.id).zip(link.as_ref());
+            let is_other = is_other.is_some_and(|(device, link)| device.has_other_queues(&link.name));
+            if (held == there && !is_other)
+                || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up))
+            {
                 continue;
             }
             if self.kernel.contains_key(&plan.id) {
-                tracing::warn!(port = %plan.settings.name, "device is gone");
-                self.note_device(&plan, EventKind::DeviceGone, "gone");
+                let what = if is_other { "let go of: its receive queues are others" } else { "gone" };
+                tracing::warn!(port = %plan.settings.name, "device is {what}");
+                self.note_device(&plan, EventKind::DeviceGone, what);
                 self.share_gone.insert(plan.id, self.share(plan.id));
                 // What the driver has sent goes on being counted from where it is.
                 let sent = self.share_now(plan.id).sent;

@@ -66,6 +66,12 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     (rx > 0).then_some((rx, tx))
 }
 
+/// How many receive queues of `device` (in the calling thread's namespace) are in use; None when the driver does not know.
+#[must_use]
+pub fn receive_queues(device: &str) -> Option<u32> {
+    queues(device).map(|(rx, _)| rx)
+}
+
 /// Bits in a second that the link of `device` (in the calling thread's namespace) carries; None when the driver does not know, as
 /// without a carrier. A virtual device may name any speed.
 #[must_use]

@@ -38,7 +38,7 @@ mod vlan;
 
 pub use counters::Level0Counters;
 pub use error::{InjectError, OffloadError};
-pub use ethtool::link_speed;
+pub use ethtool::{link_speed, receive_queues};
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,

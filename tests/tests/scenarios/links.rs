@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Ground, Line, wait_until};
+use millrace_testkit::{Flow, Ground, Line, wait_until};
 
-use crate::support::router;
+use crate::support::{router, to};
 
 #[test]
 fn a_link_that_flaps_ends_up_as_it_was() {
@@ -56,5 +56,29 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
     third.ip("route add default via 10.3.0.1");
     let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.5 10.3.0.2"));
     assert!(again.is_some(), "{:#}\n{}", router.json(&["show", "ports"]), router.log());
+    router.assert_conservation();
+}
+
+/// What comes by a queue that nobody reads would get past the filters.
+#[test]
+fn a_device_with_more_queues_than_before_is_opened_anew() {
+    let Some(_ground) = Ground::enter(&["ethtool"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    router.ask(&["filter", "add", "proto udp dport 9000-9015", "--action", "drop", "--gate", "firewall"]);
+    let set = line.r.try_run("ethtool -L r1 rx 2");
+    let sent = line.h1.try_run("ethtool -L eth0 tx 2");
+    if !set.status.success() || !sent.status.success() {
+        return eprintln!("skipped: this kernel gives a veth one queue: {set:?} {sent:?}");
+    }
+    let anew = wait_until(Duration::from_secs(5), || {
+        router.log().contains("device is back") && line.h1.succeeds("ping -c 1 -W 0.5 10.2.0.2")
+    });
+    assert!(anew.is_some(), "{}", router.log());
+    let flow = |port: u16| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64);
+    let flows: Vec<Flow> = (9000..9016).map(flow).collect();
+    flows[0].go_on(Duration::from_millis(300));
+    let received: Vec<u64> = flows.into_iter().map(|flow| flow.finish().received).collect();
+    assert_eq!(received, [0; 16]);
     router.assert_conservation();
 }
