@@ -24,8 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client waits for a connection to a router elsewhere.
 const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an answer may take: a router that is told something forwards on, and answers in milliseconds.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
+/// How long an answer may take: a router that is told something forwards on, and answers in milliseconds. Where a worker doesn't
+/// answer it, control says so after 5 s, and another 5 s for each other request, and each step back, that is before.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same where a whole configuration is applied, or a list, which may be large, and the kernel slow; and where a plugin is
 /// compiled, for which others may have to be waited for, or tried out.
