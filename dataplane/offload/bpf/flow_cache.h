@@ -685,11 +685,17 @@ __attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
 	return nobody;
 }
 
+/* Whether a frame can come from this address: it is no group's, and not zero. A worker drops the others. */
+static __always_inline int is_station(const __u8 *address)
+{
+	return !(address[0] & 1) && (address[0] | address[1] | address[2] | address[3] | address[4] | address[5]);
+}
+
 static __always_inline int read_packet(struct candidate *packet, void *data, const void *end, __u64 length)
 {
 	const struct ethhdr *link = data;
 
-	if (data + ETH_HLEN > end)
+	if (data + ETH_HLEN > end || !is_station(link->h_source))
 		return GO_UP;
 	if (link->h_proto == bpf_htons(ETH_P_IP))
 		return read_ipv4(packet, data + ETH_HLEN, end, length);

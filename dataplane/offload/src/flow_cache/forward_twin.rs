@@ -21,7 +21,7 @@ pub(super) struct Read {
 /// The flow of a frame that came in by `port`, if the cache may forward it: a whole packet without options, of a
 /// protocol that it knows, that has time to live.
 pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
-    let network = frame.get(14..)?;
+    let network = frame.get(14..).filter(|_| is_station(&frame[6..12]))?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
         [0x08, 0x00] => ipv4(network)?,
         [0x86, 0xdd] => ipv6(network)?,
@@ -44,6 +44,11 @@ pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
     key[37] = if half == 4 { 4 } else { 6 };
     key[38..40].copy_from_slice(&port.to_ne_bytes());
     Some(Read { key, network_length, partial })
+}
+
+/// Whether a frame can come from this address: it is no group's, and not zero.
+fn is_station(address: &[u8]) -> bool {
+    address[0] & 1 == 0 && address.iter().any(|byte| *byte != 0)
 }
 
 type Network = (Vec<u8>, u8, usize, usize);

@@ -177,6 +177,22 @@ fn no_packet_overtakes_one_that_went_up() {
 }
 
 #[test]
+fn frames_from_no_station_go_up() {
+    if !can_load() {
+        return;
+    }
+    let mut bench = Bench::new(16);
+    bench.begin(V4.0, V4.1);
+    for source in [[0; 6], [0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
+        let mut frame = v4_frame();
+        frame[6..12].copy_from_slice(&source);
+        assert!(!bench.forwards(&frame), "{source:?}");
+        bench.writer.set_done(PORT, bench.writer.up(PORT));
+        assert!(bench.forwards(&v4_frame()));
+    }
+}
+
+#[test]
 fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     if !can_load() {
         return;

@@ -142,7 +142,9 @@ fn takes((word, byte, depth): &(Arc<AtomicU64>, u64, u64), bytes: u64, now: u64)
 
 /// The flow and the length of a whole, plain packet.
 fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
-    let network = frame.get(14..).filter(|_| frame[..6] == own)?;
+    // A frame comes from a station: the address is no group's, and not zero.
+    let is_station = |source: &[u8]| source[0] & 1 == 0 && source != [0; 6];
+    let network = frame.get(14..).filter(|_| frame[..6] == own && is_station(&frame[6..12]))?;
     let number = |at: usize| u16::from_be_bytes([network[at], network[at + 1]]);
     let ports = |protocol: u8, at: usize| match protocol {
         1 | 58 => Some((0, 0)),
