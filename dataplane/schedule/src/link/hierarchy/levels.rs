@@ -5,12 +5,54 @@ use super::node::{Kind, Node};
 use crate::{Item, Rate};
 
 /// What the classes right below a class share, as far as it is known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
-    /// What is left of the whole when those have theirs that are guaranteed more than their share.
+    /// What is left of the whole when those have theirs that are guaranteed more than their share, or may not have as much.
     left: u64,
     /// Sum of the sharing rates of the others.
     weight: u64,
+}
+
+/// A class beside others: what it gets at least and at most, and by which rate it shares.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    least: u64,
+    most: u64,
+    shares: u64,
+}
+
+impl Level {
+    /// What classes share of so much. As what each unit of sharing rate is worth grows from nothing, a class has its guarantee until its
+    /// share is more, and its share until that reaches its limit; it grows until all of the whole is given away.
+    fn of(claims: &[Claim], whole: u64) -> Self {
+        let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
+        // When classes begin to share and when they have all that they may: this much for so many shares, and whose.
+        let mut turns: Vec<(u64, u64, bool)> = Vec::with_capacity(2 * claims.len());
+        for claim in claims.iter().filter(|claim| claim.shares > 0) {
+            turns.push((claim.least, claim.shares, true));
+            turns.push((claim.most.max(claim.least), claim.shares, false));
+        }
+        turns.sort_by(|(one, shares, begins), (other, others, other_begins)| {
+            product(*one, *others).cmp(&product(*other, *shares)).then(other_begins.cmp(begins))
+        });
+        let mut given: u64 = claims.iter().fold(0, |sum, claim| sum.saturating_add(claim.least));
+        let mut weight = 0;
+        for (amount, shares, begins) in turns {
+            let at_this_turn = product(given, shares) + product(weight, amount);
+            if at_this_turn >= product(whole, shares) {
+                break;
+            }
+            match begins {
+                true => (given, weight) = (given - amount, weight + shares),
+                false => (given, weight) = (given.saturating_add(amount), weight - shares),
+            }
+        }
+        match (whole.saturating_sub(given), weight) {
+            // All have what they may, and something is left.
+            (1.., 0) => Self { left: u64::MAX, weight },
+            (left, weight) => Self { left, weight },
+        }
+    }
 }
 
 /// Guarantees and sharing rates of a tree's classes, added up once.
@@ -18,8 +60,8 @@ struct Level {
 struct Levels {
     /// For each node, what the real-time curves at or below it guarantee in the long run.
     guaranteed: Vec<u64>,
-    /// For each node, the classes right below it: what each is guaranteed, and its sharing rate.
-    classes: Vec<Vec<(u64, u64)>>,
+    /// For each node, the classes right below it.
+    classes: Vec<Vec<Claim>>,
 }
 
 impl Levels {
@@ -50,31 +92,13 @@ impl Levels {
             if let Some(own) = curves.real_time {
                 guaranteed[index] = own.then.0;
             }
-            let shares = curves.link_sharing.map_or(0, |curve| curve.then.0);
-            classes[node.parent as usize].push((guaranteed[index], shares));
-        }
-        for level in &mut classes {
-            // Those first that are guaranteed most, beside what they share.
-            level.sort_by(|(guaranteed, shares), (other_guaranteed, other_shares)| {
-                let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
-                product(*other_guaranteed, *shares).cmp(&product(*guaranteed, *other_shares))
+            classes[node.parent as usize].push(Claim {
+                least: guaranteed[index],
+                most: curves.upper_limit.map_or(u64::MAX, |limit| limit.then.0),
+                shares: curves.link_sharing.map_or(0, |curve| curve.then.0),
             });
         }
         Self { guaranteed, classes }
-    }
-
-    /// What the classes right below a node share, of so much.
-    fn level(&self, parent: usize, whole: Rate) -> Level {
-        let classes = &self.classes[parent];
-        let mut level = Level { left: whole.0, weight: classes.iter().map(|(_, shares)| shares).sum() };
-        for (guaranteed, shares) in classes {
-            if *guaranteed <= part(Rate(level.left), *shares, level.weight).0 {
-                break;
-            }
-            level.left = level.left.saturating_sub(*guaranteed);
-            level.weight -= shares;
-        }
-        level
     }
 }
 
@@ -99,8 +123,8 @@ impl Served {
         }
         while let Some(above) = open.pop() {
             let whole = served[above];
-            let level =
-                whole.filter(|_| !levels.classes[above].is_empty()).map(|whole| levels.level(above, whole));
+            let classes = &levels.classes[above];
+            let level = whole.filter(|_| !classes.is_empty()).map(|whole| Level::of(classes, whole.0));
             for child in &children[above] {
                 served[*child] = tree.part_of(*child, whole, level, levels.guaranteed[*child]);
             }
@@ -157,7 +181,9 @@ fn part(whole: Rate, own: u64, total: u64) -> Rate {
 #[cfg(test)]
 mod tests {
     use millrace_units::Instant;
+    use proptest::prelude::*;
 
+    use super::{Claim, Level};
     use crate::{
         BufferLimits, Curve, Curves, Item, LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, Rate,
         Share,
@@ -200,5 +226,35 @@ mod tests {
     #[test]
     fn a_tree_of_sixteen_thousand_leaves_is_checked_and_shown() {
         build_and_show(16_000);
+    }
+
+    /// What each class gets, by a level found by halves.
+    fn by_halves(claims: &[Claim], whole: u64) -> Vec<u64> {
+        let at = |worth: u64| -> Vec<u64> {
+            let share = |claim: &Claim| (claim.shares * worth / 1000).clamp(claim.least, claim.most);
+            claims.iter().map(share).collect()
+        };
+        let fits = |worth: &u64| at(*worth).iter().sum::<u64>() <= whole;
+        let worth = (0..22)
+            .rev()
+            .map(|bit| 1 << bit)
+            .fold(0, |worth, bit| worth + if fits(&(worth + bit)) { bit } else { 0 });
+        at(worth)
+    }
+
+    proptest! {
+        #[test]
+        fn a_level_gives_each_its_share_between_guarantee_and_limit(
+            claims in prop::collection::vec((0_u64..300, 0_u64..300, 1_u64..100), 1..8), whole in 0_u64..2000,
+        ) {
+            let claims: Vec<Claim> =
+                claims.into_iter().map(|(least, more, shares)| Claim { least, most: least + more, shares }).collect();
+            let Level { left, weight } = Level::of(&claims, whole);
+            for (claim, expected) in claims.iter().zip(by_halves(&claims, whole)) {
+                let share = left.saturating_mul(claim.shares) / weight.max(1);
+                let found = share.clamp(claim.least, claim.most);
+                prop_assert!(found.abs_diff(expected) <= 1 + claim.shares / 100, "{claim:?}: {found} {expected}");
+            }
+        }
     }
 }
