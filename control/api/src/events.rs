@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::extract::Arguments;
-use crate::following::{Ending, Source, accepts_stream, as_events, message};
+use crate::following::{Ending, Source, accepts_stream, as_events, continued, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -139,7 +139,8 @@ impl Source for Follower {
 }
 
 fn told(event: &Event) -> Message {
-    message(event.kind.name(), event).id(event.number.to_string())
+    let begun = Message::default().id(event.number.to_string());
+    continued(begun, event.kind.name(), event)
 }
 
 #[cfg(test)]

@@ -62,7 +62,12 @@ pub(crate) fn as_file<S: Source, P: Send + 'static>(
 
 /// A message of that name.
 pub(crate) fn message(name: &str, data: &impl Serialize) -> Message {
-    Message::default().event(name).data(json!(data).to_string())
+    continued(Message::default(), name, data)
+}
+
+/// A message that has a number already.
+pub(crate) fn continued(begun: Message, name: &str, data: &impl Serialize) -> Message {
+    begun.event(name).data(json!(data).to_string())
 }
 
 /// Whether a client wants server-sent events.

@@ -1,13 +1,13 @@
 //! A running router gets another configuration: what differs is changed, whole or not at all, and other flows lose nothing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, binary, eventually};
 
-use crate::support::to;
+use crate::support::{SmallDisk, to};
 
 /// A router between the two hosts, with a word on everything that the tests change.
 const BASE: &str = r#"# The branch office.
@@ -482,31 +482,11 @@ fn a_command_that_dies_at_any_call_of_saving_leaves_the_old_file_or_the_new_one(
     assert!(router.ask(&["diff", &path]).contains("is what runs"));
 }
 
-/// A file system with hardly any room, which goes with the test.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn new(at: PathBuf) -> Self {
-        fs::create_dir_all(&at).unwrap();
-        let mut mount = Command::new("mount");
-        let mounted = mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs"]).arg(&at).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "mount {}", at.display());
-        Self(at)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Where it can't be had, it goes when nobody uses it any more.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_and_forwarding_goes_on() {
     let Some(_ground) = Ground::enter(&["mount"]) else { return };
     let line = Line::new();
-    let disk = SmallDisk::new(line.file("state"));
+    let disk = SmallDisk::new(line.file("state"), "256k");
     let text = format!("{BASE}[plugins]\nstate = \"{}\"\n", disk.0.display());
     let (router, base) = start(&line, &text);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);

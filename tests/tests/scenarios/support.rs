@@ -1,6 +1,9 @@
 //! What several scenarios do.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use millrace_testkit::{Background, Flow, FlowReport, Line, Millrace, Namespace, transfer};
@@ -78,4 +81,26 @@ pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
     meanwhile();
     let after = arrived(line);
     (after.0 - before.0) / (after.1 - before.1).as_secs_f64()
+}
+
+/// A file system with little room, which goes with the test.
+pub struct SmallDisk(pub PathBuf);
+
+impl SmallDisk {
+    /// With so much room, as `mount` reads it, at a place where nothing is.
+    pub fn new(at: PathBuf, size: &str) -> Self {
+        fs::create_dir_all(&at).unwrap();
+        let mut mount = Command::new("mount");
+        let options = format!("size={size},mode=700");
+        let mounted = mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&at).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "mount {}", at.display());
+        Self(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Where it can't be had, it goes when nobody uses it any more.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }

@@ -2,42 +2,20 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, Millrace, RawSocket, eventually};
 use serde_json::json;
 
-use crate::support::{router, to};
+use crate::support::{SmallDisk, router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A file system with some room, which goes with the test.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn new(at: PathBuf) -> Self {
-        fs::create_dir_all(&at).unwrap();
-        let mut mount = Command::new("mount");
-        let mounted = mount.args(["-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs"]).arg(&at).status();
-        assert!(mounted.is_ok_and(|status| status.success()), "mount {}", at.display());
-        Self(at)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Where it can't be had, it goes when nobody uses it any more.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 #[test]
 fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
     let Some(_ground) = Ground::enter(&["mount"]) else { return };
     let line = Line::new();
-    let disk = Disk::new(line.file("state"));
+    let disk = SmallDisk::new(line.file("state"), "4m");
     let text = format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n\
          [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n",
