@@ -7,10 +7,10 @@
 //!
 //! *Changes.* Entries bear the generation of the change log, with a count of what else changes their contents (neighbours,
 //! what numbers of routes mean, schedulers). The worker publishes it before it answers any later question of control, so
-//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`], [`Mark`]).
-//!
 //! when a change is reported as done no packet is treated by the old state. Entries that a change in the log does not concern are
-//! carried over by the worker itself ([`Carry`]), and a neighbour that no entry sends to changes nothing.
+//! carried over by the worker itself ([`Carry`]), and a neighbour, or a number of a route, that no entry uses changes nothing ([`Uses`]).
+//!
+//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`], [`Mark`]).
 //!
 //! *Traces and captures.* When one begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so
 //! it sees their packets, and other flows go down again at once.
