@@ -14,7 +14,6 @@ const PROGRAMS: [(&str, &str, &[&str]); 4] = [
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    millrace_bpf::inputs().iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for (object, source, defined) in PROGRAMS {
         let (source, object) = (format!("bpf/{source}.c"), out.join(format!("{object}.o")));

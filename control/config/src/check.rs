@@ -161,6 +161,7 @@ impl Checker<'_> {
             ("workers", router.workers as u64, 1..=16, ""),
             ("icmp-dscp", router.icmp_dscp.into(), 0..=63, ""),
             ("new-flows", router.new_flows.into(), 1..=256, ""),
+            ("plugin-weight", router.plugin_weight.into(), 1..=256, " packets"),
             ("driver-flows", router.driver_flows.into(), 0..=4_194_304, ""),
             ("flow-idle", router.flow_idle.into(), 1..=86_400, " seconds"),
         ] {

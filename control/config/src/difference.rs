@@ -21,6 +21,7 @@ const LIVE: &[&str] = &[
     "forward-zero-net",
     "route-priority",
     "new-flows",
+    "plugin-weight",
 ];
 
 /// The keys of a port that can be changed while it is open. Its scheduler is a change of its own.

@@ -531,6 +531,7 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
         route_priority: router.route_priority,
         flows_max: router.flows_max,
         new_flows: router.new_flows,
+        plugin_weight: router.plugin_weight,
         flow_idle: Duration::from_secs(router.flow_idle.into()),
         instances,
     }

@@ -11,6 +11,8 @@ use crate::schedulers::{Schedulers, default_leaf};
 
 /// How long a worker may be late, in nanoseconds: the link makes up for it at once.
 const LATENESS: u64 = 200_000;
+/// Nanoseconds by which packets differ in how long they take from a worker's look at the clock to the wire.
+const ON_THE_WAY: u64 = 20_000;
 /// Bytes of a full packet on the wire.
 const PACKET: u64 = 1538;
 
@@ -157,10 +159,12 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
 }
 
 /// A rate, with what may go ahead of it: as much as makes up for a worker that comes late, or two packets. One more goes, and
-/// leaves a debt, so it is a packet less.
+/// leaves a debt, so it is a packet less; and less by what the way from the clock to the wire may add.
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
-    let slack = rate.map_or(0, |rate| rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET);
+    let slack = rate.map_or(0, |rate| {
+        rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET - rate.bytes_in(ON_THE_WAY)
+    });
     LinkRate { rate, slack: slack as u32 }
 }
 
@@ -268,7 +272,9 @@ mod tests {
                 }
             }
             let allowed = (rate / 8 / 5000).max(2 * 1538);
-            assert!(sent <= allowed && sent + 2 * 1538 > allowed, "{rate}: {sent} of {allowed}");
+            let way = rate / 8 / 50_000;
+            assert!(sent <= allowed - way, "{rate}: {sent} of {allowed}");
+            assert!(sent + way + 2 * 1538 > allowed, "{rate}: {sent} of {allowed}");
         }
     }
 }

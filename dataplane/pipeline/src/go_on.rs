@@ -66,7 +66,8 @@ impl Router {
         }
     }
 
-    /// Takes what instances gave beside verdicts: packets begin their journey, the rest is for control.
+    /// Takes what instances gave beside verdicts: packets begin their journey in the order in which they were made, the rest is
+    /// for control.
     #[inline]
     pub(crate) fn take_given(&mut self) {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
@@ -81,6 +82,7 @@ impl Router {
                 Output::Request(request) => _ = self.tell(Event::InstanceRequests(instance, request)),
             }
         }
+        self.take_made();
     }
 
     /// Tells control something; whether there was room.
@@ -94,7 +96,7 @@ impl Router {
 
     /// A packet that an instance made, from the network header on, as if it came in by a port. One that was made out of packets
     /// that were made or classified anew themselves counts as these and once more: no plugin multiplies packets without end.
-    fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) {
+    pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) {
         self.totals.created.plugins += 1;
         let Some(mut packet) = self.pool.packet_from(bytes) else {
             self.totals.dropped += 1;
@@ -103,7 +105,16 @@ impl Router {
         packet.port = port;
         packet.passes = passes;
         packet.set_network(0);
-        self.classify_again(packet);
+        if let Err(packet) = self.from_plugins.push(packet, &self.pool) {
+            self.drop_packet(packet, DropReason::QueueFull);
+        }
+    }
+
+    /// Begins the journey of what instances have made, as much as the round takes.
+    fn take_made(&mut self) {
+        while let Some(packet) = self.from_plugins.take() {
+            self.classify_again(packet);
+        }
     }
 
     /// Takes a packet that an instance wants classified anew.

@@ -18,6 +18,7 @@ mod fib;
 mod filter_route;
 mod flows;
 mod forward;
+mod from_plugins;
 mod gate_links;
 mod gate_table;
 mod gate_tables;

@@ -26,6 +26,9 @@ pub struct Options {
     /// New flows that are classified in a batch while more comes than the router bears. Packets of others are dropped
     /// then; those of known flows go on.
     pub new_flows: u16,
+    /// Packets of those that instances made which are taken up in a round, at most, 1 to 256: like the
+    /// [weight](crate::PortSettings::input_weight) of a port's input.
+    pub plugin_weight: u16,
     /// How long a flow is remembered without a packet.
     pub flow_idle: Duration,
     /// The address that ICMP errors bear where the way out has none of its own family.
@@ -45,6 +48,7 @@ impl Default for Options {
             route_priority: 0,
             flows_max: 1 << 20,
             new_flows: 128,
+            plugin_weight: 256,
             flow_idle: Duration::from_secs(30),
             // The dummy address of RFC 7600.
             router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),

@@ -351,7 +351,7 @@ impl PortTable {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use millrace_plugin::WorkerPlugins;
     use millrace_schedule::{FlowQueuesSettings, NodeKind, Share};
     use millrace_units::{NextHopIndex, QueueId};
@@ -360,7 +360,8 @@ mod tests {
     use crate::accounts::RouteAccounts;
     use crate::port_scheduler::ScheduleChange;
 
-    fn settings(device: u16, tags: Tags) -> PortSettings {
+    /// A port with this device and these tags.
+    pub(crate) fn settings(device: u16, tags: Tags) -> PortSettings {
         PortSettings {
             name: "p".into(),
             device: DeviceId(device),

@@ -26,6 +26,7 @@ use crate::express::leave_known;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
+use crate::from_plugins::FromPlugins;
 use crate::gate_tables::Published;
 use crate::gates::{Copies, Gates, Outlet};
 use crate::handover::Handover;
@@ -86,6 +87,8 @@ pub struct Router {
     pub(crate) made: Vec<Packet>,
     /// Packets that waited for a neighbour, to be forwarded now.
     pub(crate) resumed: Vec<Packet>,
+    /// Packets that plugins have made.
+    pub(crate) from_plugins: FromPlugins,
     /// Packets that plugins want classified anew.
     pub(crate) again: Vec<Packet>,
     /// Frames of the own stack.
@@ -139,6 +142,7 @@ impl Router {
             events: VecDeque::new(),
             made: Vec::new(),
             resumed: Vec::new(),
+            from_plugins: FromPlugins::default(),
             again: Vec::new(),
             frames: Vec::new(),
             for_kernel: Vec::new(),
@@ -438,6 +442,7 @@ impl Router {
 
     /// Does what has fallen due: neighbours are asked again, packets have waited too long.
     pub fn run_timers(&mut self, now: Instant) {
+        self.from_plugins.begin(self.options.plugin_weight);
         self.run_plugins(now);
         self.own.resolver.poll(now, &mut self.own.actions);
         while let Some(held) = self.hold.expire(now) {
@@ -457,7 +462,7 @@ impl Router {
     pub fn next_timer(&self, now: Instant) -> Option<Instant> {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
-        let again = (!self.again.is_empty()).then_some(now);
+        let again = (!self.again.is_empty() || self.from_plugins.len() > 0).then_some(now);
         // A port whose device is full sends nothing, whatever its scheduler says.
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
@@ -697,7 +702,7 @@ impl Router {
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
         let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
-        let waiting = self.hold.len() + following;
+        let waiting = self.hold.len() + self.from_plugins.len() + following;
         (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }
 

@@ -82,7 +82,7 @@ pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
     let _ = set_timerslack(1);
     let early = if mode == IoMode::Adaptive { PATIENCE } else { Duration::ZERO };
     loop {
-        let turn = worker.turn(time);
+        let turn = worker.turn(time, now);
         if turn.events > 0 {
             control.signal();
         }

@@ -128,12 +128,14 @@ impl Worker {
         Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse }))
     }
 
-    /// One round at `now`.
-    pub fn turn(&mut self, now: Instant) -> Turn {
+    /// One round that begins at `now`. When packets came, `look` tells the time anew before queues send: how long it took to
+    /// receive differs from round to round, and a port with a rate would send as much more at once as it carries in that time.
+    pub fn turn(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Turn {
         self.router.drop_log.begin(now);
         let commands = self.take_commands(now);
         let received = self.receive_all(now) + self.take_over(now);
         self.router.run_timers(now);
+        let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
         self.router.settle_driver(&mut self.devices, now);
         self.hand_back();
@@ -410,17 +412,30 @@ mod tests {
     use millrace_classify::{Filter, FlowAnswer};
     use millrace_forward::SharedFib;
     use millrace_packet::FlowKey;
-    use millrace_units::PortId;
+    use millrace_port::Memory;
+    use millrace_schedule::{LinkOverhead, LinkRate, NodeKind, Rate, Share};
+    use millrace_units::{PortId, QueueId};
+    use millrace_wire::MacAddr;
 
     use super::*;
     use crate::command::{FlowScan, RouteChange};
     use crate::host_path::NoHost;
+    use crate::options::Options;
+    use crate::port_scheduler::ScheduleChange;
+    use crate::ports::PortSettings;
+    use crate::ports::tests::settings;
+    use crate::tags::Tags;
 
     fn worker() -> (Worker, WorkerLink, SharedFib) {
         let fib = SharedFib::new().unwrap();
         let pool = Pool::new(64).unwrap();
         let (worker, link) = Worker::new(pool, fib.reader(), Box::new(NoHost), 1).unwrap();
         (worker, link, fib)
+    }
+
+    /// A port that sends nothing of its own.
+    fn bare_port() -> PortSettings {
+        PortSettings { addresses: Vec::new(), ..settings(0, Tags::single(1)) }
     }
 
     #[test]
@@ -433,11 +448,68 @@ mod tests {
         for count in [64, 64, 1, 1, 64, 1] {
             link.commands.push(changes(count)).unwrap();
         }
-        let taken: Vec<usize> = (0..5).map(|_| worker.turn(Instant::ZERO).commands).collect();
+        let taken: Vec<usize> =
+            (0..5).map(|_| worker.turn(Instant::ZERO, || Instant::ZERO).commands).collect();
         assert_eq!(taken, [1, 1, 3, 1, 0]);
         (0..20).for_each(|_| link.commands.push(changes(1)).unwrap());
-        let taken: Vec<usize> = (0..3).map(|_| worker.turn(Instant::ZERO).commands).collect();
+        let taken: Vec<usize> =
+            (0..3).map(|_| worker.turn(Instant::ZERO, || Instant::ZERO).commands).collect();
         assert_eq!(taken, [16, 4, 0]);
+    }
+
+    #[test]
+    fn queues_send_by_the_time_it_is_once_packets_were_received() {
+        let (mut worker, _link, _fib) = worker();
+        let (device, wire) = Memory::new(MacAddr::ZERO, 1500);
+        worker.add_device(DeviceId(0), Box::new(device));
+        let (port, start) = (PortId(1), Instant::ZERO);
+        worker.router.carry_out(Command::SetPort(port, bare_port()), start);
+        let (node, kind) = (QueueId(1), NodeKind::Fifo(Default::default()));
+        let rate = LinkRate { rate: Some(Rate::from_megabits(8)), slack: 0 };
+        let changes = [
+            ScheduleChange::Add { node, parent: None, share: Share::Only, kind },
+            ScheduleChange::Link(rate, LinkOverhead::None),
+        ];
+        worker.router.schedule(port, &changes, start).unwrap();
+        let entry = worker.router.ports.get_mut(port).unwrap();
+        for _ in 0..3 {
+            let packet = worker.pool.packet_from(&[0; 1000]).unwrap();
+            entry.scheduler.as_mut().unwrap().enqueue(packet, start, &mut Vec::new());
+        }
+        // A packet takes a millisecond: the second is not due when the round begins, but once a frame was received.
+        let (early, late) = (Instant::from_nanos(999_999), Instant::from_nanos(1_000_000));
+        let sent = [(start, false), (early, false), (early, true)].map(|(begins, receives)| {
+            if receives {
+                wire.inject(&[0; 60]);
+            }
+            worker.turn(begins, || late);
+            wire.take_transmitted().len()
+        });
+        assert_eq!(sent, [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
+        let (mut worker, _link, _fib) = worker();
+        let options = Options { plugin_weight: 4, ..Options::default() };
+        worker.router.carry_out(Command::SetOptions(options), Instant::ZERO);
+        worker.router.carry_out(Command::SetPort(PortId(1), bare_port()), Instant::ZERO);
+        // No route leads there: packets that begin their journey end at once.
+        let mut frame = [0; 28];
+        (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
+        frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
+        (0..10).for_each(|_| worker.router.begin_made(&frame, PortId(1), 0));
+        let rounds = [0; 4].map(|_| {
+            let turn = worker.turn(Instant::ZERO, || Instant::ZERO);
+            (worker.router.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
+        });
+        assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
+        let totals = &worker.router.totals;
+        assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (10, 10, 0));
+        (0..20).for_each(|_| worker.router.begin_made(&frame, PortId(1), 0));
+        let drops = &worker.router.ports.get(PortId(1)).unwrap().count.drops;
+        assert_eq!((worker.router.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
+        assert_eq!(worker.router.carried(), 16);
     }
 
     #[test]
@@ -459,7 +531,7 @@ mod tests {
                 let command =
                     if forgets { Command::FlushFlows(scan, reply) } else { Command::ScanFlows(scan, reply) };
                 link.commands.push(command).unwrap();
-                worker.turn(Instant::ZERO);
+                worker.turn(Instant::ZERO, || Instant::ZERO);
                 let page = answer.try_recv().unwrap();
                 assert!(page.flows.len() <= 64);
                 found.extend(page.flows.iter().map(|flow| flow.key.source()));

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Where the shared headers are.
-const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+/// The shared headers, by name. Their text is kept, not their place: a checkout may move while what was built stays.
+const HEADERS: [(&str, &str); 2] =
+    [("form.h", include_str!("../include/form.h")), ("helpers.h", include_str!("../include/helpers.h"))];
 
 /// Compiles the C file `source` to the object file `object`, with `options` for clang beside those that all programs have.
 /// The environment variable `CLANG` says which clang, if not the one of the path.
@@ -16,21 +17,13 @@ const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
 /// In a sentence of one line: there is no clang, or what it says of the source.
 pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let headers = object.with_file_name("include");
+    write_headers(&headers)
+        .map_err(|error| format!("cannot write the headers to {}: {error}", headers.display()))?;
     let mut command = Command::new(&clang);
     // v3 has atomic additions that return what was there (Linux 5.12).
-    command.args([
-        "-target",
-        target(),
-        "-mcpu=v3",
-        "-O2",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-I",
-        INCLUDE,
-    ]);
-    command.args(options).arg("-c").arg(source).arg("-o").arg(object);
+    command.args(["-target", target(), "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
+    command.arg("-I").arg(headers).args(options).arg("-c").arg(source).arg("-o").arg(object);
     for directory in system_headers() {
         command.arg("-idirafter").arg(directory);
     }
@@ -54,9 +47,9 @@ pub fn compile_form(source: &str) -> Result<(), String> {
     compile(Path::new(source), &PathBuf::from(out).join("form.o"), &[])
 }
 
-/// What a build script looks at: where one of these changes, its programs are compiled anew.
-pub fn inputs() -> [&'static str; 1] {
-    [INCLUDE]
+fn write_headers(directory: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(directory)?;
+    HEADERS.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
 }
 
 fn target() -> &'static str {

@@ -74,7 +74,7 @@ impl Pipeline {
         let (reply, answer) = sync_channel(1);
         let _ = self.link.commands.push(Command::Control(id, message, reply));
         for _ in 0..1000 {
-            self.sent += self.worker.turn(self.now).received as u64;
+            self.sent += self.worker.turn(self.now, || self.now).received as u64;
             if let Ok(answer) = answer.try_recv() {
                 let reply = answer.ok_or_else(|| BenchError::measurement("plugins", "no such instance"))?;
                 return reply.map_err(failed);

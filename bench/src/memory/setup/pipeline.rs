@@ -186,7 +186,7 @@ impl Pipeline {
     pub(super) fn tell(&mut self, command: Command) {
         // The ring has room: each command is carried out before the next is given.
         let _ = self.link.commands.push(command);
-        self.sent += self.worker.turn(self.now).received as u64;
+        self.sent += self.worker.turn(self.now, || self.now).received as u64;
     }
 
     /// Begins a trace anew, where packets are to be traced.
@@ -211,7 +211,7 @@ impl Pipeline {
     pub fn forward(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
-            done += self.worker.turn(self.now).received as u64;
+            done += self.worker.turn(self.now, || self.now).received as u64;
             self.now += STEP;
         }
         self.sent += done;
@@ -221,7 +221,7 @@ impl Pipeline {
     /// One round of the worker in real time.
     pub fn turn_now(&mut self) {
         self.now = Instant::ZERO + self.began.elapsed();
-        self.sent += self.worker.turn(self.now).received as u64;
+        self.sent += self.worker.turn(self.now, || self.now).received as u64;
     }
 
     /// How many packets went in.
@@ -243,14 +243,14 @@ impl Pipeline {
             let changing = scope.spawn(move || change(&mut writer));
             let (start, mut packets) = (std::time::Instant::now(), 0);
             while start.elapsed() < time {
-                packets += worker.turn(*now).received as u64;
+                packets += worker.turn(*now, || *now).received as u64;
                 *now += STEP;
             }
             let each = start.elapsed().as_secs_f64() * 1e9 / packets as f64;
             stop.store(true, Ordering::Relaxed);
             while !changing.is_finished() {
                 // Who changes may wait for an answer.
-                packets += worker.turn(*now).received as u64;
+                packets += worker.turn(*now, || *now).received as u64;
             }
             (packets, each, changing.join())
         });

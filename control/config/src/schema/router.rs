@@ -47,6 +47,9 @@ pub struct Router {
     /// New flows that are classified in a batch of 256 packets while more comes than the router bears, 1 to 256; packets
     /// of others are dropped then. Default 128.
     pub new_flows: u16,
+    /// Packets of those that instances made which are taken up in a round, at most, 1 to 256: like `input-weight` of a port. Default
+    /// 256.
+    pub plugin_weight: u16,
     /// Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30.
     pub flow_idle: u32,
     /// Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker.
@@ -73,6 +76,7 @@ impl Default for Router {
             route_priority: 0,
             flows_max: 1 << 20,
             new_flows: 128,
+            plugin_weight: 256,
             flow_idle: 30,
             driver_flows: 131_072,
         }

@@ -79,7 +79,7 @@ impl OfflineWorkers {
     pub fn turn(&mut self) -> Round {
         let mut round = Round { active: false, next_event: None };
         for (worker, _) in &mut self.workers {
-            let turn = worker.turn(self.now);
+            let turn = worker.turn(self.now, || self.now);
             round.active |= turn.received > 0 || turn.commands > 0 || turn.parcels > 0;
             round.next_event = round.next_event.into_iter().chain(turn.next_event).min();
         }
