@@ -88,6 +88,9 @@ impl Progress {
     }
 }
 
+/// Widest column of a table, in letters; what is longer pushes the others aside.
+const WIDEST: usize = 200;
+
 /// A column of a table: its heading, and where in a row's JSON its value stands (`/` separates levels).
 pub type Column = (&'static str, &'static str);
 
@@ -97,7 +100,7 @@ pub fn table(rows: &[Value], columns: &[Column]) -> String {
         vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
     cells.extend(rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect()));
     let widths: Vec<usize> = (0..columns.len())
-        .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).min(WIDEST))
         .collect();
     let numeric: Vec<bool> = (0..columns.len())
         .map(|column| {
@@ -126,8 +129,22 @@ fn pointer(key: &str) -> String {
     format!("/{key}")
 }
 
+/// What stands in a cell: in one line.
 fn cell(row: &Value, key: &str) -> String {
-    row.pointer(&pointer(key)).map_or_else(String::new, plain)
+    row.pointer(&pointer(key)).map_or_else(String::new, plain).replace(['\n', '\t'], " ")
+}
+
+/// Whether a letter only stands for itself: no terminal does something else, or writes in another direction, because of it.
+pub fn is_harmless(letter: char) -> bool {
+    let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !letter.is_control() && !moves
+}
+
+/// A text of somebody, upon which no terminal acts; lines stay lines.
+fn shown(text: &str) -> String {
+    let letter =
+        |letter: char| if is_harmless(letter) || matches!(letter, '\n' | '\t') { letter } else { ' ' };
+    text.chars().map(letter).collect()
 }
 
 /// A JSON value as a person would write it.
@@ -135,7 +152,7 @@ pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => shown(text),
         Value::Number(number) if number.is_f64() => scaled(number.as_f64().unwrap_or(0.0)),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Object(fields) if fields.is_empty() => "-".to_owned(),
@@ -173,6 +190,15 @@ pub fn lines(object: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_have_written_forges_no_rows_and_moves_no_cursor() {
+        let rows = [json!({"why": "a\n9  root\t\u{1b}[31m\u{202e}x"}), json!({"why": "y".repeat(70_000)})];
+        let text = table(&rows, &[("why", "why")]);
+        assert_eq!(text.lines().count(), 3);
+        assert_eq!(text.lines().nth(1), Some("a 9  root  [31m x"));
+        assert_eq!(plain(&json!("a\nb\t\u{7}")), "a\nb\t ");
+    }
 
     #[test]
     fn failures_are_json_for_programs() {

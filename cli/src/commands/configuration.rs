@@ -48,6 +48,11 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     }
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(failed)?;
+    if text.is_empty() {
+        return Err(Failure::new(
+            "nothing came from standard input: in a script of `millrace shell` it is empty, so name a file",
+        ));
+    }
     Ok(text)
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::arguments::{Audit, Events};
 use crate::client::Client;
-use crate::output::{Failure, plain, rows};
+use crate::output::{Failure, is_harmless, plain, rows};
 
 /// Prints events; with `--follow`, goes on with those that come.
 pub fn events(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
@@ -89,12 +89,6 @@ fn audit_line(entry: &Value) -> String {
     let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{revision}{why}");
     // What was asked for may be anything; a terminal must not act upon it.
     line.chars().map(|letter| if is_harmless(letter) { letter } else { ' ' }).collect()
-}
-
-/// Whether a letter only stands for itself: no terminal does something else, or writes in another direction, because of it.
-fn is_harmless(letter: char) -> bool {
-    let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    !letter.is_control() && !moves
 }
 
 /// Messages out of a stream (WHATWG HTML, 9.2.6), of which it is known that their data is JSON of one line.

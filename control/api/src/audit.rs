@@ -22,7 +22,7 @@ use crate::server::Served;
 /// What is POSTed and changes nothing.
 const READING: [&str; 3] = ["/lookup", "/configuration/diff", "/configuration/save"];
 /// What changes nothing, and shows what is in packets: it is noted when it begins.
-const LOOKING: [&str; 2] = ["/capture", "/trace"];
+const LOOKING: [&str; 3] = ["/capture", "/drops/packets", "/trace"];
 /// How long an answer waits for its line to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest request that is noted as it is, in bytes.

@@ -2,14 +2,15 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use millrace_controller::view::ConfigurationView;
-use millrace_controller::{Apply, Keep, RollBack, Save};
+use axum::response::Response;
+use millrace_controller::{Apply, Keep, RollBack, Save, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Led;
 use crate::control::Control;
 use crate::extract::{Body, Name};
+use crate::long::long;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -23,8 +24,9 @@ pub(crate) const BODY_LIMIT: usize = 64 << 20;
 /// What runs.
 pub(crate) async fn running<C: Control>(
     State(served): State<Served<C>>,
-) -> Result<WithTag<ConfigurationView>, Problem> {
-    Ok(WithTag(served.control.configuration()?))
+    Extension(principal): Extension<Principal>,
+) -> Response {
+    long(&served, &principal, |control| Ok(WithTag(control.configuration()?))).await
 }
 
 pub(crate) async fn apply<C: Control>(
@@ -43,24 +45,22 @@ pub(crate) async fn apply<C: Control>(
     Ok(Led(applied.runs, applied))
 }
 
-fn unnamed() -> String {
-    "configuration".to_owned()
-}
-
 /// A text, or what was last applied.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compared {
     text: Option<String>,
-    #[serde(default = "unnamed")]
-    origin: String,
+    #[serde(default, deserialize_with = "words::origin")]
+    #[schemars(length(max = 4096))]
+    origin: Option<String>,
 }
 
 pub(crate) async fn difference<C: Control>(
     State(served): State<Served<C>>,
     Body(compared): Body<Compared>,
 ) -> Answer<impl Serialize> {
-    let text = compared.text.as_deref().map(|text| (text, &*compared.origin));
+    let origin = compared.origin.as_deref().unwrap_or("configuration");
+    let text = compared.text.as_deref().map(|text| (text, origin));
     Ok(Json(served.control.difference(text).await?))
 }
 
@@ -105,6 +105,8 @@ pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Resu
 #[serde(deny_unknown_fields)]
 pub(crate) struct Return {
     revision: Option<u64>,
+    #[serde(default, deserialize_with = "words::comment")]
+    #[schemars(length(max = 1024))]
     comment: Option<String>,
     confirm: Option<u64>,
     if_revision: Option<u64>,
@@ -123,8 +125,10 @@ pub(crate) async fn roll_back<C: Control>(
 
 pub(crate) async fn revision<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Name(number): Name,
-) -> Answer<impl Serialize> {
+) -> Result<Response, Problem> {
     let wrong = |_| Problem::bad_request(format!("{number:?} is no revision: revisions are numbers"));
-    Ok(Json(served.control.revision(number.parse().map_err(wrong)?)?))
+    let number = number.parse().map_err(wrong)?;
+    Ok(long(&served, &principal, move |control| Ok(Json(control.revision(number)?))).await)
 }

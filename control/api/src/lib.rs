@@ -29,6 +29,7 @@ mod frames;
 mod hop;
 mod limits;
 mod listener;
+mod long;
 mod metrics;
 mod naming;
 mod openapi;

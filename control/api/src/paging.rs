@@ -1,7 +1,7 @@
 //! Answers that are pages of long lists: each leads to the next.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::control::{Control, Controlled};
 use crate::extract::Arguments;
-use crate::problem::Problem;
+use crate::long::long;
+use crate::principal::Principal;
 use crate::server::Served;
 
 /// GET of a noun of which there may be many, by keys that are their own.
@@ -18,9 +19,11 @@ pub(crate) fn pages<C: Control, V: Serialize + 'static>(
     read: fn(&C) -> Controlled<Vec<V>>,
     key: fn(&V) -> String,
 ) -> MethodRouter<Served<C>> {
-    let answer = move |State(served): State<Served<C>>, uri: Uri, Arguments(query): Arguments<PageQuery>| async move {
-        let page = query.of(read(&served.control)?, key)?;
-        Ok::<_, Problem>(paged(&uri, page))
+    let answer = move |State(served): State<Served<C>>,
+                       Extension(principal): Extension<Principal>,
+                       uri: Uri,
+                       Arguments(query): Arguments<PageQuery>| async move {
+        long(&served, &principal, move |control| Ok(paged(&uri, query.of(read(control)?, key)?))).await
     };
     get(answer)
 }

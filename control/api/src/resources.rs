@@ -1,7 +1,7 @@
 //! What the methods of most resources do.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -16,8 +16,10 @@ use serde_json::{Map, Value};
 
 use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names, OneOrList};
+use crate::long::long;
 use crate::naming::{FilterView, Settings, refused};
 use crate::paging::paged;
+use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 use crate::tag::{Condition, Tagged, WithTag};
@@ -355,20 +357,25 @@ pub(crate) async fn add_filters<C: Control>(
 /// Bindings, by their ids.
 pub(crate) async fn bindings<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<PageQuery>,
-) -> Result<Response, Problem> {
-    Ok(paged(&uri, served.control.bindings(&query)?))
+) -> Response {
+    long(&served, &principal, move |control| Ok(paged(&uri, control.bindings(&query)?))).await
 }
 
 /// The same as filters.
 pub(crate) async fn filters<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<PageQuery>,
-) -> Result<Response, Problem> {
-    let Page { rows, next } = served.control.bindings(&query)?;
-    Ok(paged(&uri, Page { rows: rows.into_iter().map(FilterView).collect(), next }))
+) -> Response {
+    let filters = move |control: &C| {
+        let Page { rows, next } = control.bindings(&query)?;
+        Ok(paged(&uri, Page { rows: rows.into_iter().map(FilterView).collect(), next }))
+    };
+    long(&served, &principal, filters).await
 }
 
 /// Filters by their ids, or one by what it is; its priority does not count.
@@ -500,10 +507,11 @@ pub(crate) struct Address {
 
 pub(crate) async fn routes<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<RouteQuery>,
-) -> Result<Response, Problem> {
-    Ok(paged(&uri, served.control.routes(&query)?))
+) -> Response {
+    long(&served, &principal, move |control| Ok(paged(&uri, control.routes(&query)?))).await
 }
 
 pub(crate) async fn lookup_route<C: Control>(

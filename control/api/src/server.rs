@@ -18,6 +18,7 @@ use crate::door::Door;
 use crate::hop::{Hop, Message, carry_out};
 use crate::limits::Limits;
 use crate::listener::{Listener, SocketFile};
+use crate::long::LongAnswers;
 use crate::rates::Sampler;
 use crate::remote::Remote;
 use crate::serving::{Service, Serving, Sockets};
@@ -50,6 +51,8 @@ pub(crate) struct Served<C> {
     pub sampler: Sampler,
     /// What is left to clients.
     pub limits: Limits,
+    /// Room for answers that take long to make.
+    pub long: LongAnswers,
     /// How the interface is served.
     pub interface: Arc<Interface>,
 }
@@ -93,9 +96,9 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;
     interface.threads = started.iter().map(|serving| (serving.name, serving.thread)).collect();
     let interface = Arc::new(interface);
-    let (documents, sampler) = Default::default();
-    let served =
-        Served { control: control.clone(), ending, documents, sampler, limits, interface: interface.clone() };
+    let (documents, sampler, long) = Default::default();
+    let (kept, interface_of) = (control.clone(), interface.clone());
+    let served = Served { control: kept, ending, documents, sampler, limits, long, interface: interface_of };
     let resources = TowerToHyperService::new(catalogue::router(served));
     let threads = started.into_iter().map(|serving| serving.ended).collect();
     let users = Users::new(groups);

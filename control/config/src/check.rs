@@ -130,6 +130,10 @@ impl Checker<'_> {
         self.value(wrong.is_none(), "api", "listen", || {
             "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned()
         });
+        let twice = api.listen.iter().enumerate().find(|(place, one)| api.listen[..*place].contains(one));
+        self.value(twice.is_none(), "api", "listen", || {
+            format!("api.listen has {} twice", twice.map(|(_, one)| one.to_string()).unwrap_or_default())
+        });
     }
 
     fn plugins(&self, plugins: &Plugins) {

@@ -39,7 +39,13 @@ impl Config {
             text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
         let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());
         saved.map_err(|error| refused(format!("it can't be written: {error}")))?;
-        Ok(document.to_string())
+        let saved = document.to_string();
+        // Where all lines end as those of other systems do, new ones do as well.
+        let lines = text.matches('\n').count();
+        Ok(match lines > 0 && text.matches("\r\n").count() == lines {
+            true => saved.replace("\r\n", "\n").replace('\n', "\r\n"),
+            false => saved,
+        })
     }
 }
 
@@ -383,6 +389,14 @@ via = "10.2.0.254"
         // A filter that means the same is the same.
         let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
         assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn lines_end_as_those_of_the_file_do() {
+        let file = "# Ours.\r\n[[port]]\r\nname = \"lan\"\r\ndevice = \"eth1\"\r\n";
+        let more = file.to_owned() + "\r\n[[route]]\r\nto = \"10.9.0.0/16\"\r\nvia = \"10.2.0.254\"\r\n";
+        assert_eq!(parsed(&more).save_into(file, "test.toml").unwrap(), more);
+        assert_eq!(parsed(&more).save_into("", "test.toml").unwrap().find('\r'), None);
     }
 
     #[test]

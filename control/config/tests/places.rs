@@ -23,6 +23,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("[api]\naudit-files = 0", "2:15", "1 to 100"),
     ("[api]\ncertificate = \"/c\"", "2:15", "api.key is not"),
     ("[api]\nlisten = [\"0.0.0.0:0\"]", "2:10", "give a port"),
+    ("[api]\nlisten = [\"0.0.0.0:1\", \"0.0.0.0:1\"]", "2:10", "0.0.0.0:1 twice"),
     ("[[plugin]]\nfile = \"p.wasm\"", "2:8", "whole path"),
     ("[[port]]\nname = \"a\"\ndevice = \"e\"\nvlan = 5000", "4:8", "1 to 4094"),
     ("[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = 10", "4:7", "at least 68"),

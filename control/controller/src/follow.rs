@@ -132,6 +132,7 @@ fn say(instance: &str, level: LogLevel, line: &str) {
 
 impl Inner {
     fn end(&mut self) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
+        self.ending = true;
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {

@@ -75,7 +75,7 @@ pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, 
 
 pub use built_in::manual_page;
 pub use capture::{Capture, CaptureAt, CaptureRequest};
-pub use configuration::{Apply, Keep, Pending, RollBack, Save};
+pub use configuration::{Apply, Keep, Pending, RollBack, Save, words};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
 pub use last_drops::DropCursor;

@@ -35,6 +35,34 @@ impl Overrides {
         Ok(config.normalized())
     }
 
+    /// What runs, without what is only said beside configurations: there it is as `said`, the configuration that was applied or
+    /// saved last. What happens when the router dies stays, as a configuration with bindings has to say it.
+    pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
+        let (router, api) = (&mut runs.router, &mut runs.api);
+        if self.mode == Some(router.mode) {
+            router.mode = said.router.mode;
+        }
+        if self.workers == Some(router.workers) {
+            router.workers = said.router.workers;
+        }
+        if self.state.is_some() && self.state == runs.plugins.state {
+            runs.plugins.state.clone_from(&said.plugins.state);
+        }
+        if !self.listen.is_empty() && self.listen == api.listen {
+            api.listen.clone_from(&said.api.listen);
+        }
+        if self.certificate.is_some() && self.certificate == api.certificate.clone().zip(api.key.clone()) {
+            api.certificate.clone_from(&said.api.certificate);
+            api.key.clone_from(&said.api.key);
+        }
+        for port in runs.port.iter_mut().filter(|port| Some(port.driver) == self.driver) {
+            if let Some(own) = said.port.iter().find(|own| own.name == port.name) {
+                port.driver = own.driver;
+            }
+        }
+        runs
+    }
+
     /// Puts it into a configuration.
     pub fn put_into(&self, config: &mut Config) {
         let router = &mut config.router;
@@ -53,5 +81,37 @@ impl Overrides {
         let Some(driver) = self.driver else { return };
         let devices = config.port.iter_mut().filter(|port| port.kind == PortKind::Device);
         devices.filter(|port| port.driver == Device::Auto).for_each(|port| port.driver = driver);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_only_said_beside_a_file_is_not_saved_into_it() {
+        let text = "[router]\nworkers = 2\n[[port]]\nname = \"a\"\ndevice = \"a\"\n\
+                    [[port]]\nname = \"b\"\ndevice = \"b\"\ndriver = \"af_packet\"\n";
+        let said = Config::parse(text, "f").unwrap().normalized();
+        let overrides = Overrides {
+            mode: Some(PollMode::Interrupt),
+            workers: Some(4),
+            on_death: Some(OnDeath::Drop),
+            driver: Some(Device::AfPacket),
+            state: Some("none".into()),
+            listen: vec!["127.0.0.1:8443".parse().unwrap()],
+            certificate: Some(("/c".into(), "/k".into())),
+        };
+        let runs = overrides.read(text, "f").unwrap();
+        assert_ne!(runs, said);
+        let saved = overrides.taken_out(runs.clone(), &said);
+        let router = millrace_config::Router { on_death: Some(OnDeath::Drop), ..said.router.clone() };
+        assert_eq!(saved, Config { router, ..said.clone() });
+        assert_eq!(overrides.read(&saved.to_text().unwrap(), "g").unwrap(), runs);
+        // What was changed since is saved.
+        let mut other = runs.clone();
+        other.router.mode = PollMode::Poll;
+        assert_eq!(overrides.taken_out(other, &said).router.mode, PollMode::Poll);
+        assert_eq!(Overrides::default().taken_out(runs.clone(), &said), runs);
     }
 }

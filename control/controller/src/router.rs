@@ -131,6 +131,8 @@ pub(crate) struct Inner {
     pub store: Store,
     /// How far a configuration is that is being applied, or a list of changes that are being made.
     pub applying: Option<Progress>,
+    /// Whether the router ends: nothing is changed any more, and nothing changed back.
+    pub ending: bool,
     /// What goes back by itself unless it is confirmed.
     pub waiting: Option<Waiting>,
     /// What happened.
@@ -140,8 +142,17 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Refuses once the router ends.
+    pub fn unless_ending(&self) -> Result<(), ControlError> {
+        match self.ending {
+            true => Err(ControlError::Conflict("the router ends: nothing is changed any more".into())),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses while a configuration is being applied.
     pub fn unless_applying(&self) -> Result<(), ControlError> {
+        self.unless_ending()?;
         let Some(Progress { made, of }) = self.applying else { return Ok(()) };
         Err(ControlError::Conflict(format!(
             "a configuration or a list is being applied, {made} of {of} changes so far: try again in a second"

@@ -187,6 +187,7 @@ fn begun(
         base,
         store,
         applying: None,
+        ending: false,
         waiting: None,
         events: Events::default(),
         observed: Observed::default(),

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, binary, eventually};
+use nix::sys::signal::Signal;
 
 use crate::support::{SmallDisk, to};
 
@@ -570,4 +571,29 @@ fn a_change_that_a_worker_does_not_answer_is_unmade() {
         eventually("all is as before", Duration::from_secs(30), || same().then_some(()));
     }
     router.assert_conservation();
+}
+
+#[test]
+fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
+    let Some(_ground) = Ground::enter(&["ip"]) else { return };
+    let line = Line::new();
+    let (mut router, _) = start(&line, BASE);
+    let routes: String = (0..20_000)
+        .map(|number| {
+            format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)
+        })
+        .collect();
+    let many = file(&line, "many.toml", &format!("{BASE}{routes}"));
+    let mut apply = router.client();
+    let apply = apply.args(["apply", &many]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    eventually("some changes are made", Duration::from_secs(60), || {
+        (router.json(&["show", "status"])["applying"]["made"].as_u64() > Some(2000)).then_some(())
+    });
+    // Half of a change is neither saved nor compared.
+    router.try_ask(&["save", "-"]).assert_refused(1, &["is being applied"]);
+    let status = router.end_by(Signal::SIGTERM);
+    assert!(status.success(), "{status:?}: {}", router.log());
+    let told = apply.and_then(Child::wait_with_output).expect("the client ends");
+    assert!(!told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(!line.r.run("ip route show proto 213").contains("11."), "routes stay in the kernel");
 }

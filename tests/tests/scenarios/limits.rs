@@ -20,10 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MEMORY: u64 = 64 << 20;
 
 fn start(line: &Line) -> Millrace {
+    start_with(line, "")
+}
+
+/// The same with more in its configuration.
+fn start_with(line: &Line, more: &str) -> Millrace {
     line.r.ip("link set lo up");
     let text = format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
-         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n",
+         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n{more}",
         line.file("state").display()
     );
     let config = line.write("router.toml", &text);
@@ -147,4 +152,28 @@ fn bodies_that_are_too_long_are_refused_unread() {
         assert!(sent.wait(Duration::from_secs(60)).is_some());
         assert_eq!(sent.log().trim(), status, "{path}");
     }
+}
+
+#[test]
+fn answers_that_take_long_to_make_keep_nobody_waiting() {
+    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let line = Line::new();
+    let routes: String = (0..20_000)
+        .map(|number| {
+            format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)
+        })
+        .collect();
+    let router = start_with(&line, &routes);
+    // They end with the router as well.
+    let ask = format!(
+        "for client in 1 2 3 4 5 6 7 8; do \
+           (while curl -s -o /dev/null --unix-socket {} http://x/configuration; do :; done) & \
+         done; wait",
+        router.socket().display()
+    );
+    let words = ["30", "bash", "-c", &ask];
+    let asking = Background::start(&line.r, "timeout", &words, line.file("asking.log"));
+    assert_unmoved(&line, &router, "long answers");
+    drop(asking);
+    router.assert_conservation();
 }

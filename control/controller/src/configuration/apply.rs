@@ -27,10 +27,12 @@ pub struct Apply {
     /// Its text, as it stands in a file.
     pub text: String,
     /// The file's name, for messages and for the history.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::words::origin")]
+    #[schemars(length(max = 4096))]
     pub origin: Option<String>,
     /// Why it is applied.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::words::comment")]
+    #[schemars(length(max = 1024))]
     pub comment: Option<String>,
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     #[serde(default)]
@@ -59,10 +61,11 @@ impl Router {
     /// What the configuration of a text would change, in the words of the commands.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with it; while another is applied.
     pub async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
         let candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
+        inner.unless_applying()?;
         let difference = inner.model.running(&inner.tables).difference(&candidate);
         Ok(DifferenceView {
             origin: origin.to_owned(),
@@ -202,8 +205,12 @@ impl Router {
 
     /// What runs, in the form that is compared.
     pub(super) fn running(&self) -> Config {
-        let inner = self.lock();
-        inner.model.running(&inner.tables)
+        // Others wait for what is done while the lock is held.
+        let written = {
+            let inner = self.lock();
+            inner.model.as_written(&inner.tables)
+        };
+        written.normalized()
     }
 
     /// What has to be on the disk before something else than this counts.

@@ -54,9 +54,27 @@ impl Base {
             origin: origin.clone(),
             state: State::Good,
             changes: difference.map_or(0, |difference| difference.changes.len()),
-            text: runs.save_into(text, origin).or_else(|_| runs.to_text())?,
+            text: match self.written(overrides, runs, text, origin) {
+                Ok(written) => written,
+                Err(_) => runs.to_text()?,
+            },
         });
         Ok(missing)
+    }
+
+    /// What runs, written into a text; not what is only said beside configurations.
+    ///
+    /// # Errors
+    /// A text that is no configuration.
+    pub fn written(
+        &self,
+        overrides: &Overrides,
+        runs: &Config,
+        text: &str,
+        origin: &str,
+    ) -> Result<String, ControlError> {
+        let said = Config::parse(&self.draft.text, &self.draft.origin)?.normalized();
+        Ok(overrides.taken_out(runs.clone(), &said).save_into(text, origin)?)
     }
 
     /// What a file has that was neither applied nor saved, and would lose when what runs is saved into it: in the words of the commands.

@@ -86,6 +86,10 @@ impl Router {
                 return remains;
             };
             let problem = format!("{}: {error}", back[step]);
+            if self.lock().ending {
+                // What the kernel was given is taken back with all else.
+                return vec![problem];
+            }
             tracing::error!("what was changed could not be changed back: {problem}");
             remains.push(problem);
             back.drain(..=step);
@@ -99,6 +103,9 @@ impl Router {
     async fn make_until_refused(&self, changes: &[Change]) -> Result<(), Stopped> {
         let mut at = 0;
         while at < changes.len() {
+            if let Err(error) = self.lock().unless_ending() {
+                return Err(Stopped { made: at, step: at, error });
+            }
             let group = group(&changes[at..]);
             let (made, outcome) = match group[0].together() {
                 Together::Bindings => self.lock().change_bindings(group),

@@ -15,6 +15,8 @@ use crate::view::{AppliedView, ConfigurationView, RevisionTextView, RevisionView
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
     /// Why.
+    #[serde(deserialize_with = "super::words::comment")]
+    #[schemars(length(max = 1024))]
     pub comment: Option<String>,
     /// Seconds after which what ran before runs again, unless it is confirmed by then.
     pub confirm: Option<u64>,

@@ -19,6 +19,8 @@ pub struct Save {
     /// Its text as it is; without it, what was last applied or saved.
     pub text: Option<String>,
     /// Its name, for messages.
+    #[serde(deserialize_with = "super::words::origin")]
+    #[schemars(length(max = 4096))]
     pub origin: Option<String>,
     /// Also where the file has entries that were neither applied nor saved, and are lost then.
     pub force: bool,
@@ -31,8 +33,12 @@ pub struct Keep {
     /// The text of a file that says what runs; without it, what was last applied or saved, with what has changed since.
     pub text: Option<String>,
     /// The file's name, for the history.
+    #[serde(deserialize_with = "super::words::origin")]
+    #[schemars(length(max = 4096))]
     pub origin: Option<String>,
     /// Why; `saved`, if nothing is said.
+    #[serde(deserialize_with = "super::words::comment")]
+    #[schemars(length(max = 1024))]
     pub comment: Option<String>,
 }
 
@@ -43,8 +49,11 @@ impl Router {
     /// What runs, written into the text of a file whose comments stay.
     ///
     /// # Errors
-    /// A text that is no configuration; one with entries that were neither applied nor saved and would be lost, unless that is wanted.
+    /// A text that is no configuration; one with entries that were neither applied nor saved and would be lost, unless that is wanted;
+    /// while a configuration is applied.
     pub async fn save_into(&self, order: Save) -> Result<String, ControlError> {
+        // Half of a change is nothing that anybody wanted.
+        self.lock().unless_applying()?;
         let (running, kept) = (self.running(), self.kept());
         let work = tokio::task::spawn_blocking(move || kept.saved(&running, order));
         work.await.map_err(|error| ControlError::system("write the configuration", error))?
@@ -86,7 +95,7 @@ impl Kept {
         let Save { text, origin, force } = order;
         let Some(text) = text else {
             let Draft { text, origin, .. } = &self.base.draft;
-            return Ok(running.save_into(text, origin)?);
+            return self.base.written(&self.overrides, running, text, origin);
         };
         let origin = origin.unwrap_or_else(|| "configuration".to_owned());
         let lost = match force {
@@ -96,7 +105,7 @@ impl Kept {
         if !lost.is_empty() && !self.was_kept(&text)? {
             return Err(would_lose(&origin, &lost));
         }
-        Ok(running.save_into(&text, &origin)?)
+        self.base.written(&self.overrides, running, &text, &origin)
     }
 
     /// Whether a text is that of a revision: nothing of it is lost.
@@ -119,15 +128,13 @@ impl Kept {
                     "{origin} is not what runs, and no revision: `millrace save` writes what runs, `millrace apply` makes it run"
                 )));
             }
-            None => running.save_into(&base.draft.text, &base.draft.origin)?,
+            None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
         };
         let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes.len();
         let comment = Some(order.comment.unwrap_or_else(|| "saved".to_owned()));
         let draft = Draft { who, comment, origin, state: State::Good, changes, text };
         let newest = store.last_good().map_err(system)?;
-        let is_same =
-            |(revision, text): &(Revision, String)| *text == draft.text && revision.origin == draft.origin;
-        if let Some((revision, _)) = newest.as_ref().filter(|newest| is_same(newest)) {
+        if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {
             return Ok((draft, revision.clone()));
         }
         let known = base.revision.is_some()

@@ -13,6 +13,7 @@ mod ports;
 mod routes;
 mod running;
 mod single;
+pub mod words;
 
 pub use apply::Apply;
 pub use confirm::Pending;

@@ -16,6 +16,11 @@ use crate::show;
 impl Model {
     /// What runs, in the form that is compared.
     pub fn running(&self, tables: &GateTables) -> Config {
+        self.as_written(tables).normalized()
+    }
+
+    /// What runs, before its parts have that form.
+    pub fn as_written(&self, tables: &GateTables) -> Config {
         let mut config = Config {
             router: self.router.clone(),
             port: self.ports.iter().map(|plan| self.running_port(plan)).collect(),
@@ -39,7 +44,7 @@ impl Model {
                 _ => config.filter.push(self.running_filter(bound)),
             }
         }
-        config.normalized()
+        config
     }
 
     fn running_port(&self, plan: &crate::model::PortPlan) -> Port {

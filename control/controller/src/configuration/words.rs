@@ -1,0 +1,59 @@
+//! What is said of a configuration beside its text: where it comes from, and why it is applied. People read it in one line.
+
+use serde::Deserialize as _;
+use serde::de::{Deserializer, Error};
+
+/// Longest comment, in bytes.
+const COMMENT: usize = 1024;
+/// Longest name of a file, in bytes: as long as a path may be.
+const ORIGIN: usize = 4096;
+
+/// Reads a comment: up to 1,024 bytes in one line.
+///
+/// # Errors
+/// When it is longer, or has letters that a terminal acts upon.
+pub fn comment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    line(from, "comment", COMMENT)
+}
+
+/// Reads the name of a file: up to 4,096 bytes in one line.
+///
+/// # Errors
+/// As [`comment`].
+pub fn origin<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    line(from, "origin", ORIGIN)
+}
+
+fn line<'de, D: Deserializer<'de>>(from: D, what: &str, most: usize) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    let Some(said) = &text else { return Ok(None) };
+    if said.len() > most {
+        let length = said.len();
+        return Err(D::Error::custom(format!("the {what} is {length} bytes long: {most} are right at most")));
+    }
+    if let Some(letter) = said.chars().find(|letter| letter.is_control()) {
+        return Err(D::Error::custom(format!(
+            "the {what} has the control character {letter:?}: one line of letters is right"
+        )));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_and_what_terminals_act_upon_is_not() {
+        assert_eq!(comment(json!("why: größer")).unwrap().as_deref(), Some("why: größer"));
+        assert_eq!(comment(json!(null)).unwrap(), None);
+        assert_eq!(origin(json!("x".repeat(4096))).unwrap().map(|said| said.len()), Some(4096));
+        let why = |said: String| comment(json!(said)).unwrap_err().to_string();
+        assert_eq!(why("x".repeat(1025)), "the comment is 1025 bytes long: 1024 are right at most");
+        for said in ["a\nb", "\u{1b}[31m", "a\tb", "\u{9b}0m"] {
+            assert!(why(said.into()).contains("control character"), "{said:?}");
+        }
+    }
+}
