@@ -41,6 +41,7 @@ mod problem;
 mod rates;
 mod remote;
 mod resources;
+mod room;
 mod schedulers;
 mod server;
 mod serving;

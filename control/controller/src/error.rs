@@ -25,6 +25,9 @@ pub enum ControlError {
     /// The system refused.
     #[error("{0}")]
     System(String),
+    /// A disk is full, or there is no memory: nothing was changed.
+    #[error("{0}")]
+    NoRoom(String),
     /// Entries of a list can't be done, so none of them is.
     #[error(transparent)]
     List(Refused),

@@ -190,6 +190,7 @@ fn begun(
         waiting: None,
         events: Events::default(),
         observed: Observed::default(),
+        memory: None,
     })
 }
 

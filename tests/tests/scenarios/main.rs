@@ -28,6 +28,7 @@ mod lab;
 mod limits;
 mod links;
 mod lists;
+mod memory;
 mod monitors;
 mod operations;
 mod own_ports;
