@@ -7,6 +7,7 @@
 mod bad_input;
 mod capture;
 mod clients;
+mod clocks;
 mod commands;
 mod configuration;
 mod counters;
