@@ -4,28 +4,34 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, repository};
 
 use crate::support::{iperf3_server, rate_to_h2, to};
 
-const DAY: i64 = 86_400;
+pub const DAY: i64 = 86_400;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A clock that the test sets, of one router.
-struct Clock {
+pub struct Clock {
     file: File,
-    by: Vec<String>,
+    /// What a program is begun by that has this clock.
+    pub by: Vec<String>,
 }
 
 impl Clock {
-    fn new(line: &Line) -> Self {
-        let (library, path) = (line.file("clock.so"), line.file("clock"));
+    pub fn new(line: &Line) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let (library, path) = (line.file("clock.so"), line.file(&format!("clock-{number}")));
         let source = repository().join("tests/tests/scenarios/clock.c");
-        let mut compile = Command::new("clang");
-        let built = compile.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-        assert!(built.is_ok_and(|status| status.success()), "{compile:?}");
+        if !library.exists() {
+            let mut compile = Command::new("clang");
+            let built = compile.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+            assert!(built.is_ok_and(|status| status.success()), "{compile:?}");
+        }
         std::fs::write(&path, [0; 4096]).unwrap();
         let by = [
             "env".to_owned(),
@@ -36,11 +42,12 @@ impl Clock {
     }
 
     /// Sets it so many seconds before or behind the real one.
-    fn set(&self, ahead: i64) {
+    pub fn set(&self, ahead: i64) {
         self.file.write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
     }
 
-    fn router(&self, line: &Line, arguments: &str) -> Millrace {
+    /// A router that has this clock.
+    pub fn router(&self, line: &Line, arguments: &str) -> Millrace {
         let by: Vec<&str> = self.by.iter().map(String::as_str).collect();
         Millrace::try_start_by(&line.r, &by, arguments).unwrap()
     }

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod capture;
+mod certificates;
 mod clients;
 mod clocks;
 mod commands;
