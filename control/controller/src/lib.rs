@@ -92,6 +92,6 @@ pub use request::{
     NodeRemoval, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
-pub use start::{Source, StartOptions, check, revisions, start, state_directory};
+pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
 pub use tokens::{Holder, NewToken, Tokens};
 pub use trace::{Trace, TraceRequest};
