@@ -57,9 +57,11 @@ fn assert_says_why(ended: &Ended, when: &str) {
 
 #[test]
 fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_packet() {
-    let Some(_ground) = Ground::enter(&["prlimit"]) else { return };
+    let Some(_ground) = Ground::enter(&["prlimit", "ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     let limit = |bytes: &str| {
@@ -92,7 +94,7 @@ fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_
 
 #[test]
 fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter(&["ping", "mount"]) else { return };
     let Some(group) = Group::new() else { return };
     let line = Line::new();
     // A network namespace has a /sys of its own, without groups.
@@ -108,6 +110,8 @@ fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
     refused.assert_refused(4, &["no memory for packets", "control group", "60 MiB", "fewer frames"]);
     group.limit(1 << 30);
     let mut router = Millrace::try_start_by(&line.r, &by, "--port r1 --port r2").unwrap();
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     group.limit(group.used() + (3 << 20));

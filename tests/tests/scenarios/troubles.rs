@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
-    let Some(_ground) = Ground::enter(&["mount", "curl"]) else { return };
+    let Some(_ground) = Ground::enter(&["mount", "curl", "ping"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "4m");
     let text = format!(
@@ -25,6 +25,8 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
     let more_text = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
     let more = line.write("more.toml", &more_text).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     let full = disk.0.join("full");
