@@ -1,7 +1,8 @@
 //! Millrace, a software router that is programmed while it forwards.
 //!
 //! The one binary: the daemon (`run`), its client (all commands that speak to a running router), and what works
-//! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage. Why it failed
+//! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a call of a plugin
+//! did not return, 4 memory gave out. Why it failed
 //! stands on standard error: one line, or one for each thing that is wrong with a file; with `--json` one of JSON.
 
 mod arguments;
@@ -9,11 +10,15 @@ mod client;
 mod commands;
 mod completion;
 mod log;
+mod memory;
 mod output;
 
 use std::process::ExitCode;
 
 use crate::output::Failure;
+
+#[global_allocator]
+static MEMORY: memory::Guarded = memory::Guarded;
 
 fn main() -> ExitCode {
     restore_broken_pipe();

@@ -101,7 +101,7 @@ impl Millrace {
     /// # Panics
     /// When it does not come up, with its log.
     pub fn start_at(namespace: &Namespace, arguments: &str, socket: &Path) -> Self {
-        let router = Self::bring_up(namespace, arguments, socket.to_owned());
+        let router = Self::bring_up(namespace, &[], arguments, socket.to_owned());
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
@@ -113,12 +113,23 @@ impl Millrace {
     /// # Panics
     /// When it neither forwards nor ends within 20 s.
     pub fn try_start(namespace: &Namespace, arguments: &str) -> Result<Self, Ended> {
-        Self::bring_up(namespace, arguments, own_file("sock"))
+        Self::bring_up(namespace, &[], arguments, own_file("sock"))
     }
 
-    fn bring_up(namespace: &Namespace, arguments: &str, socket: PathBuf) -> Result<Self, Ended> {
+    /// Like [`try_start`](Self::try_start), begun by another program, which becomes the router: `strace -D`, `prlimit`.
+    ///
+    /// # Errors
+    /// When it ends.
+    ///
+    /// # Panics
+    /// When it neither forwards nor ends within 20 s.
+    pub fn try_start_by(namespace: &Namespace, by: &[&str], arguments: &str) -> Result<Self, Ended> {
+        Self::bring_up(namespace, by, arguments, own_file("sock"))
+    }
+
+    fn bring_up(namespace: &Namespace, by: &[&str], arguments: &str, socket: PathBuf) -> Result<Self, Ended> {
         let log = own_file("log");
-        let (mut router, ready) = Self::spawn(namespace, arguments, socket, log);
+        let (mut router, ready) = Self::spawn(namespace, by, arguments, socket, log);
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
             if announced(&ready) {
@@ -132,13 +143,22 @@ impl Millrace {
         panic!("millrace run {arguments}: not ready within {START:?}:\n{}", router.log());
     }
 
-    fn spawn(namespace: &Namespace, arguments: &str, socket: PathBuf, log: PathBuf) -> (Self, File) {
+    fn spawn(
+        namespace: &Namespace,
+        by: &[&str],
+        arguments: &str,
+        socket: PathBuf,
+        log: PathBuf,
+    ) -> (Self, File) {
         let output = File::create(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
         let errors = output.try_clone().expect("a second descriptor");
         let (ready, announce) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
         fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).expect("a pipe that outlives exec");
         let (cache, state) = (own_file("cache"), own_file("state"));
-        let mut command = namespace.command(&binary().display().to_string());
+        let program = binary().display().to_string();
+        let words: Vec<&str> = by.iter().copied().chain([&*program]).collect();
+        let mut command = namespace.command(words[0]);
+        command.args(&words[1..]);
         command.env("CACHE_DIRECTORY", &cache).env("STATE_DIRECTORY", &state);
         command.arg("--socket").arg(&socket).arg("run").args(arguments.split_ascii_whitespace());
         command.arg("--ready-fd").arg(announce.as_raw_fd().to_string());

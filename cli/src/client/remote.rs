@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hyper::Uri;
+use millrace_controller::utc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -70,8 +71,32 @@ impl Remote {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         // Requests are written whole.
         let _ = stream.set_nodelay(true);
-        TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream).await
+        let connected = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream).await;
+        connected.map_err(explained)
     }
+}
+
+/// What is wrong with a certificate, in words for people; other errors as they are.
+fn explained(error: std::io::Error) -> std::io::Error {
+    let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(wrong)) = wrong else { return error };
+    let words = match wrong {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("its certificate expired {}", utc(not_after.as_secs()))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            let (begin, now) = (utc(not_before.as_secs()), utc(time.as_secs()));
+            format!("its certificate holds from {begin} on, and here it is {now}")
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            format!("its certificate is not for this name, but for: {}", presented.join(", "))
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate comes from nobody that is trusted here: name those who are with --ca, or the router's own with --fingerprint".to_owned()
+        }
+        _ => return error,
+    };
+    std::io::Error::new(error.kind(), words)
 }
 
 /// The token, without what is around it in its file.

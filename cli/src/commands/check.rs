@@ -16,7 +16,7 @@ use crate::output::Failure;
 pub fn read(file: &Path) -> Result<Config, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
-    Ok(Config::parse(&text, &file.display().to_string())?)
+    Ok(Config::parse_further(&text, &file.display().to_string(), millrace_controller::check_rest)?)
 }
 
 /// Reads a configuration file, and looks whether a router can be made of it.

@@ -8,6 +8,7 @@ mod service_manager;
 mod signals;
 
 use std::path::Path;
+use std::time::Duration;
 
 use millrace_api::{Entrances, Listener, Remote};
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
@@ -17,8 +18,8 @@ use tokio::sync::oneshot;
 
 use crate::arguments::{self, Run};
 use crate::commands::doctor::missing_permissions;
-use crate::log;
 use crate::output::Failure;
+use crate::{log, memory};
 use boot::{Boot, boot};
 use ready::Ready;
 use service_manager::ServiceManager;
@@ -35,6 +36,8 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let overrides = overrides(arguments);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // One is there before memory can be short, and stays: work for it waits where the system gives no other.
+        .thread_keep_alive(FOR_GOOD)
         .on_thread_start(|| {
             // Threads beside control read and write files.
             if let Err(error) = Privileges::Files.leave_to_thread() {
@@ -55,6 +58,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     log::start()?;
     descriptors::allow();
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
+    memory::check_group(&config, &overrides)?;
     let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source };
     runtime.block_on(daemon(config, options, socket, ready))
 }
@@ -68,6 +72,9 @@ async fn dry_run(config: &Config, json: bool) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// How long threads for files stay without work.
+const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The exit code of a router that was ended because a call of an instance did not return.
 const HUNG: i32 = 3;
@@ -128,6 +135,9 @@ async fn daemon(
             return Err(Failure::new(error));
         }
     };
+    // A thread for files.
+    tokio::task::spawn_blocking(|| ()).await.map_err(Failure::new)?;
+    router.guard_memory(memory::keep_back());
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(server.run(async {
         let _ = stopped.await;

@@ -27,7 +27,7 @@ use crate::extract::Longest;
 use crate::operation::{JSON, Resource};
 use crate::problem::Problem;
 use crate::server::Served;
-use crate::{audit, body_budget, configuration, openapi};
+use crate::{audit, body_budget, configuration, openapi, room};
 
 /// Largest body of a request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
@@ -81,6 +81,7 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(Extension(Longest(BODY_LIMIT)))
         .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
+        .layer(middleware::from_fn_with_state(served.clone(), room::look::<C>))
         .layer(middleware::from_fn_with_state(served.clone(), audit::note::<C>))
         .with_state(served)
 }

@@ -2,18 +2,22 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use millrace_controller::utc;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
 };
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, RootCertStore};
 use sha2::{Digest as _, Sha256};
 
 use crate::ApiError;
@@ -39,43 +43,79 @@ pub enum Place {
 pub(crate) struct Certificate {
     place: Place,
     used: RwLock<Used>,
+    /// Whether it was said that the one in use has expired.
+    is_told: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Used {
-    key: Arc<CertifiedKey>,
-    /// When the files were last changed.
-    changed: Option<[SystemTime; 2]>,
+    /// None where what was given has expired: nobody is let in.
+    key: Option<Arc<CertifiedKey>>,
+    /// What the files were when they were last read.
+    changed: Option<[Stamp; 2]>,
 }
 
+/// By what a file is known to be another one, or to have been written: its number, length, and times in seconds and nanoseconds.
+type Stamp = (u64, u64, [i64; 4]);
+
 impl Certificate {
-    /// Reads it, or makes it.
+    /// Reads it, or makes it. With one that was given and has expired nobody is let in until there is another one: that is told, and no reason
+    /// not to forward.
     ///
     /// # Errors
     /// Files that can't be read or written, or don't belong together.
     pub fn open(place: Place) -> Result<Self, ApiError> {
         let (changed, key) = match &place {
-            Place::Given(chain, key) => (times(chain, key), read(chain, key)?),
-            Place::Own(None, names) => (None, parsed(&make(names, None)?, Path::new("a certificate"))?),
-            Place::Own(Some(directory), names) => (None, own(directory, names)?),
+            Place::Given(chain, key) => (stamps(chain, key), read(chain, key)),
+            Place::Own(None, names) => (None, parsed(&make(names, None)?, Path::new("a certificate"))),
+            Place::Own(Some(directory), names) => (None, own(directory, names)),
         };
-        Ok(Self { place, used: RwLock::new(Used { key, changed }) })
+        let key = match key {
+            Ok(key) => Some(key),
+            Err(error @ ApiError::Expired { .. }) => {
+                tracing::error!("nobody is let in over TLS until there is another one: {error}");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { place, used: RwLock::new(Used { key, changed }), is_told: AtomicBool::new(false) })
     }
 
-    /// SHA-256 of the certificate, as openssl and browsers write it.
-    pub fn fingerprint(&self) -> String {
-        let key = self.key();
+    /// SHA-256 of the certificate, as openssl and browsers write it; none where what was given has expired.
+    pub fn fingerprint(&self) -> Option<String> {
+        let key = self.key()?;
         let digest = key.cert.first().map(Sha256::digest).unwrap_or_default();
-        digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+        Some(digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
+    }
+
+    /// Until when it holds, UTC; none where that can't be read.
+    pub fn holds_until(&self) -> Option<String> {
+        self.end().map(utc)
+    }
+
+    /// The same in seconds since 1970.
+    fn end(&self) -> Option<u64> {
+        end_of(&self.key()?.cert)
+    }
+
+    /// Since when the certificate in use has expired, UTC, once.
+    pub fn tell_expired(&self) -> Option<String> {
+        let end = self.end().filter(|end| *end < now().as_secs());
+        match end {
+            None => self.is_told.store(false, Ordering::Relaxed),
+            Some(_) if self.is_told.swap(true, Ordering::Relaxed) => return None,
+            Some(_) => {}
+        }
+        end.map(utc)
     }
 
     /// Reads it again if its files have changed. Returns whether it is another one now.
     ///
     /// # Errors
-    /// When they can't be read, or don't belong together: the one before stays in use, and this is not tried again until they change.
+    /// When they can't be read, don't belong together, or have expired: the one before stays in use, and this is not tried again until they change.
     pub fn renew(&self) -> Result<bool, ApiError> {
         let Place::Given(chain, key) = &self.place else { return Ok(false) };
-        let now = times(chain, key);
+        let now = stamps(chain, key);
         if now.is_none() || now == self.used.read().unwrap_or_else(PoisonError::into_inner).changed {
             return Ok(false);
         }
@@ -83,24 +123,48 @@ impl Certificate {
         let read = read(chain, key);
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
         used.changed = now;
-        used.key = read?;
+        used.key = Some(read?);
         Ok(true)
     }
 
-    fn key(&self) -> Arc<CertifiedKey> {
+    fn key(&self) -> Option<Arc<CertifiedKey>> {
         self.used.read().unwrap_or_else(PoisonError::into_inner).key.clone()
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.key())
+        self.key()
     }
 }
 
-fn times(chain: &Path, key: &Path) -> Option<[SystemTime; 2]> {
-    let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
-    Some([time(chain)?, time(key)?])
+fn stamps(chain: &Path, key: &Path) -> Option<[Stamp; 2]> {
+    let stamp = |path: &Path| -> Option<Stamp> {
+        let about = fs::metadata(path).ok()?;
+        let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+        Some((about.ino(), about.len(), times))
+    };
+    Some([stamp(chain)?, stamp(key)?])
+}
+
+/// The time since 1970.
+fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// When a certificate ends, in seconds since 1970: what a check says that is made at the end of all times.
+fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
+    let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
+    let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
+    let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::from(u32::MAX) * 100));
+    let checked =
+        verify_server_cert_signed_by_trust_anchor(&certificate, &RootCertStore::empty(), &[], late, known);
+    match checked {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
+    }
 }
 
 fn read(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
@@ -122,6 +186,9 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     let provider = rustls::crypto::ring::default_provider();
     let certified =
         CertifiedKey::from_der(chain, key, &provider).map_err(|error| wrong(error.to_string()))?;
+    if let Some(end) = end_of(&certified.cert).filter(|end| *end < now().as_secs()) {
+        return Err(ApiError::Expired { path: path.to_owned(), since: utc(end) });
+    }
     Ok(Arc::new(certified))
 }
 
@@ -163,8 +230,7 @@ fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiErr
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     // A machine may not know the year when it starts first.
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let year = (1970 + (seconds / 31_556_952) as i32).max(2026);
+    let year = (1970 + (now().as_secs() / 31_556_952) as i32).max(2026);
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
     let made = params.self_signed(&key).map_err(failed)?;
@@ -195,7 +261,7 @@ mod tests {
         let state = directory.join("state");
         let open = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
-            Certificate::open(Place::Own(Some(state.clone()), names)).unwrap().fingerprint()
+            Certificate::open(Place::Own(Some(state.clone()), names)).unwrap().fingerprint().unwrap()
         };
         let first = open(&["router", "127.0.0.1"]);
         assert_eq!(first.len(), 32 * 3 - 1, "{first}");
@@ -205,6 +271,65 @@ mod tests {
         assert_eq!(fs::read(state.join("interface.key")).unwrap(), key);
         let mode = |name: &str| fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("interface.key"), mode("interface.crt")), (0o600, 0o644));
+    }
+
+    /// A certificate that ended on the first day of a year, and its key.
+    fn ended(year: i32) -> [String; 2] {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["router".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        [params.self_signed(&key).unwrap().pem(), key.serialize_pem()]
+    }
+
+    #[test]
+    fn one_that_has_expired_is_not_taken_up_and_is_told_with_when() {
+        let directory = TestDirectory::new();
+        let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
+        let put = |[made, its_key]: [&[u8]; 2]| {
+            fs::write(&chain, made).unwrap();
+            fs::write(&key, its_key).unwrap();
+        };
+        let [old, old_key] = ended(2025);
+        put([old.as_bytes(), old_key.as_bytes()]);
+        let certificate = Certificate::open(Place::Given(chain.clone(), key.clone())).unwrap();
+        assert!(certificate.fingerprint().is_none() && certificate.key().is_none());
+        assert!(!certificate.renew().unwrap(), "it is not told again and again");
+        let good = make(&["a".to_owned()], None).unwrap();
+        put([&good[0], &good[1]]);
+        assert!(certificate.renew().unwrap());
+        let in_use = certificate.fingerprint();
+        assert!(in_use.is_some() && certificate.tell_expired().is_none());
+        assert!(certificate.holds_until().unwrap().starts_with("20"), "{:?}", certificate.holds_until());
+        put([old.as_bytes(), old_key.as_bytes()]);
+        let error = certificate.renew().unwrap_err();
+        assert!(matches!(error, ApiError::Expired { .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains("c.pem") && said.contains("expired 2025-01-01"), "{said}");
+        assert_eq!(certificate.fingerprint(), in_use);
+    }
+
+    #[test]
+    fn of_a_key_that_is_being_written_nothing_is_taken_up_before_it_is_whole() {
+        let directory = TestDirectory::new();
+        let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
+        let first = make(&["a".to_owned()], None).unwrap();
+        fs::write(&chain, &first[0]).unwrap();
+        fs::write(&key, &first[1]).unwrap();
+        let certificate = Certificate::open(Place::Given(chain.clone(), key.clone())).unwrap();
+        let before = certificate.fingerprint();
+        let [made, its_key] = make(&["b".to_owned()], None).unwrap();
+        fs::write(&chain, &made).unwrap();
+        assert!(certificate.renew().is_err(), "it is not this key's");
+        // As long as writes take, and within a tick of the clock.
+        for length in [0, 1, its_key.len() / 2, its_key.len() - 2] {
+            fs::write(&key, &its_key[..length]).unwrap();
+            assert!(certificate.renew().is_err(), "{length}");
+            assert_eq!(certificate.fingerprint(), before, "{length}");
+        }
+        fs::write(&key, &its_key).unwrap();
+        assert!(certificate.renew().unwrap());
+        assert_ne!(certificate.fingerprint(), before);
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn events(&self) -> &Events;
     fn audit(&self) -> AuditLog;
     fn tokens(&self) -> &Tokens;
+    fn room_for(&self, body: usize) -> Controlled<()>;
     fn note(&self, entry: AuditEntry) -> Written;
     fn status(&self) -> Controlled<StatusView>;
     fn summary(&self) -> Controlled<SummaryView>;
@@ -190,6 +191,10 @@ impl Control for Router {
 
     fn tokens(&self) -> &Tokens {
         Router::tokens(self)
+    }
+
+    fn room_for(&self, body: usize) -> Controlled<()> {
+        Router::room_for(self, body)
     }
 
     fn note(&self, entry: AuditEntry) -> Written {

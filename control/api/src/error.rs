@@ -49,6 +49,14 @@ pub enum ApiError {
         /// Why.
         why: String,
     },
+    /// A certificate that was given holds no longer.
+    #[error("the certificate of {} expired {since}", path.display())]
+    Expired {
+        /// Its file.
+        path: PathBuf,
+        /// When, UTC.
+        since: String,
+    },
     /// A certificate can't be made.
     #[error("a certificate can't be made: {why}")]
     OwnCertificate {

@@ -42,6 +42,7 @@ mod problem;
 mod rates;
 mod remote;
 mod resources;
+mod room;
 mod schedulers;
 mod server;
 mod serving;

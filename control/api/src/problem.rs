@@ -82,6 +82,7 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::Conflict(_) => StatusCode::CONFLICT,
         ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
         ControlError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        ControlError::NoRoom(_) => StatusCode::INSUFFICIENT_STORAGE,
         ControlError::List(list) => {
             list.errors.first().map_or(StatusCode::BAD_REQUEST, |(_, error)| status(error))
         }

@@ -25,8 +25,10 @@ use crate::serving::{Service, Serving, Sockets};
 use crate::status::Interface;
 use crate::users::Users;
 
-/// How often it is looked whether something has to be brought to the disk, or read anew from there.
+/// How often it is written down when tokens were used.
 const LOOK: Duration = Duration::from_secs(30);
+/// How often it is looked whether there is another certificate.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Where clients come in.
 #[derive(Debug)]
@@ -111,11 +113,14 @@ impl<C: Control> Server<C> {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let mut look = tokio::time::interval(LOOK);
+        let mut renewal = tokio::time::interval(RENEWAL);
+        renewal.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(message) = self.asked.recv() => self.take(message),
-                _ = look.tick() => self.look_after(),
+                _ = look.tick() => self.write_uses(),
+                _ = renewal.tick() => self.renew(),
             }
         }
         let Self { control, resources, mut asked, threads, end, users, socket, .. } = self;
@@ -141,13 +146,18 @@ impl<C: Control> Server<C> {
         take(message, &self.control, &self.resources, &self.users);
     }
 
-    /// Writes down when tokens were used, and takes up a certificate that was renewed.
-    fn look_after(&self) {
-        let (control, interface) = (self.control.clone(), self.interface.clone());
-        tokio::task::spawn_blocking(move || {
-            keep_uses(&control);
-            interface.renew();
-        });
+    /// Writes down when tokens were used.
+    fn write_uses(&self) {
+        let control = self.control.clone();
+        tokio::task::spawn_blocking(move || keep_uses(&control));
+    }
+
+    /// Takes up a certificate that was renewed, where there is one.
+    fn renew(&self) {
+        if self.interface.has_certificate() {
+            let interface = self.interface.clone();
+            tokio::task::spawn_blocking(move || interface.renew());
+        }
     }
 }
 

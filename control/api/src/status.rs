@@ -34,10 +34,15 @@ impl Interface {
         let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
         let certificate = remote.map(|remote| remote.certificate.clone());
         if let Some(certificate) = &certificate {
-            let (addresses, fingerprint) = (list(&listen), certificate.fingerprint());
-            tracing::info!("serving HTTPS at {addresses}, with the certificate of SHA-256 {fingerprint}");
+            let addresses = list(&listen);
+            tracing::info!("serving HTTPS at {addresses}, with {}", words(certificate));
         }
         Self { socket: socket.display().to_string(), listen, certificate, threads: Vec::new() }
+    }
+
+    /// Whether it is served over TLS.
+    pub fn has_certificate(&self) -> bool {
+        self.certificate.is_some()
     }
 
     /// Takes up a certificate that was renewed.
@@ -45,9 +50,26 @@ impl Interface {
         let Some(certificate) = &self.certificate else { return };
         match certificate.renew() {
             Ok(false) => {}
-            Ok(true) => tracing::info!("the certificate was renewed, SHA-256 {}", certificate.fingerprint()),
+            Ok(true) => tracing::info!("the certificate was renewed: {}", words(certificate)),
+            Err(error) if certificate.fingerprint().is_none() => {
+                tracing::error!("nobody is let in over TLS until there is another one: {error}");
+            }
             Err(error) => tracing::error!("the certificate before stays in use: {error}"),
         }
+        if let Some(since) = certificate.tell_expired() {
+            tracing::error!(
+                "the certificate in use expired {since}: clients refuse it, put another one in its place"
+            );
+        }
+    }
+}
+
+/// Which certificate is in use, for the log.
+fn words(certificate: &Certificate) -> String {
+    match (certificate.fingerprint(), certificate.holds_until()) {
+        (None, _) => "no certificate that holds".to_owned(),
+        (Some(one), None) => format!("the certificate of SHA-256 {one}"),
+        (Some(one), Some(end)) => format!("the certificate of SHA-256 {one}, which holds until {end}"),
     }
 }
 
@@ -100,7 +122,7 @@ pub(crate) async fn status<C: Control>(
     let interface = InterfaceView {
         socket: interface.socket.clone(),
         listen: interface.listen.iter().map(SocketAddr::to_string).collect(),
-        fingerprint: interface.certificate.as_ref().map(|certificate| certificate.fingerprint()),
+        fingerprint: interface.certificate.as_ref().and_then(|certificate| certificate.fingerprint()),
         threads: interface.threads.iter().map(thread).collect(),
     };
     Ok(Json(StatusAnswer { status: served.control.status()?, interface }))

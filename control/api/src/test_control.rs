@@ -43,6 +43,8 @@ pub(crate) struct TestControl {
     pub captured: Arc<Mutex<Vec<CaptureRequest>>>,
     /// What was applied, and by whom.
     pub applied: Arc<Mutex<Vec<(Apply, Who)>>>,
+    /// The longest body that there is memory for, if it is short.
+    pub room: Arc<Mutex<Option<usize>>>,
     /// What happened.
     pub events: Events,
     /// What was asked for.
@@ -76,6 +78,13 @@ impl Control for TestControl {
 
     fn audit(&self) -> AuditLog {
         self.audited.clone()
+    }
+
+    fn room_for(&self, body: usize) -> Controlled<()> {
+        match self.room.lock().unwrap().is_some_and(|most| body > most) {
+            true => Err(ControlError::NoRoom("memory is short".into())),
+            false => Ok(()),
+        }
     }
 
     fn tokens(&self) -> &Tokens {

@@ -1,6 +1,6 @@
 //! Checks across the tables of a configuration.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -22,7 +22,13 @@ struct Checker<'a> {
     config: &'a Config,
     left_out: &'a LeftOut,
     found: RefCell<&'a mut Found>,
+    /// What is looked at: an entry of a list, or a table.
+    place: Cell<Option<(&'static str, Option<usize>)>>,
+    wrong: RefCell<WrongParts>,
 }
+
+/// Parts of a configuration in which something is wrong: entries of lists, and tables.
+pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 
 /// What is wrong, and where that stands.
 type Wrong = (Option<Range<usize>>, String);
@@ -45,25 +51,34 @@ impl From<Option<Range<usize>>> for At<'_> {
     }
 }
 
-/// Notes what is wrong with the tables together, one thing of each entry. Nothing is said of what was left out.
-pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) {
-    let checker = Checker { config, left_out, found: RefCell::new(found) };
-    checker.router();
-    checker.plugins(&config.plugins);
-    checker.api(&config.api);
+/// Notes what is wrong with the tables together, one thing of each entry. Nothing is said of what was left out. Returns in which parts
+/// something is.
+pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> WrongParts {
+    let found = RefCell::new(found);
+    let checker = Checker { config, left_out, found, place: Cell::default(), wrong: RefCell::default() };
+    checker.at("router", None).router();
+    checker.at("plugins", None).plugins(&config.plugins);
+    checker.at("api", None).api(&config.api);
     checker.unique("port", config.port.iter().map(|port| &port.name));
     checker.unique("instance", config.instance.iter().map(|instance| &instance.name));
     checker.unique("gate", config.gate.iter().map(|gate| &gate.name));
     checker.files();
-    config.port.iter().enumerate().for_each(|(index, port)| checker.note(checker.port(index, port)));
+    config
+        .port
+        .iter()
+        .enumerate()
+        .for_each(|(index, port)| checker.note(checker.at("port", Some(index)).port(index, port)));
     checker.devices();
     checker.routes();
-    config.neighbour.iter().for_each(|neighbour| checker.note(checker.known("port", &neighbour.port)));
+    checker.each("neighbour", &config.neighbour, |neighbour| checker.known("port", &neighbour.port));
     checker.places();
-    config.gate.iter().for_each(|gate| checker.note(checker.gate(gate)));
-    config.bind.iter().for_each(|bind| checker.note(checker.binding(bind)));
-    config.filter.iter().for_each(|filter| checker.note(checker.filter(filter)));
+    checker.each("gate", &config.gate, |gate| checker.gate(gate));
+    checker.each("bind", &config.bind, |bind| checker.binding(bind));
+    checker.each("filter", &config.filter, |filter| checker.filter(filter));
+    // No entry is wrong for that.
+    checker.place.set(None);
     checker.note(checker.death());
+    checker.wrong.into_inner()
 }
 
 /// The names of all gates.
@@ -81,6 +96,19 @@ fn is_default(gate: &str) -> bool {
 pub const MOST_PLACEMENTS: usize = 256;
 
 impl Checker<'_> {
+    /// What is noted from now on is wrong with this table, or with this entry of a list.
+    fn at(&self, part: &'static str, entry: Option<usize>) -> &Self {
+        self.place.set(Some((part, entry)));
+        self
+    }
+
+    /// Checks each entry of a list.
+    fn each<T>(&self, list: &'static str, entries: &[T], check: impl Fn(&T) -> Checked) {
+        for (index, entry) in entries.iter().enumerate() {
+            self.at(list, Some(index)).note(check(entry));
+        }
+    }
+
     /// Where that is in the file. It is looked for only where something is wrong.
     fn span(&self, at: At<'_>) -> Option<Range<usize>> {
         let origin = &self.config.origin;
@@ -97,6 +125,7 @@ impl Checker<'_> {
     /// Notes it, if something is wrong.
     fn note(&self, checked: Checked) {
         if let Err((span, problem)) = checked {
+            self.wrong.borrow_mut().extend(self.place.get());
             self.found.borrow_mut().note(span, problem);
         }
     }
@@ -151,6 +180,7 @@ impl Checker<'_> {
 
     fn files(&self) {
         for (index, plugin) in self.config.plugin.iter().enumerate() {
+            self.at("plugin", Some(index));
             let at = At::Entry("plugin", index, &["file"]);
             self.note(self.require(plugin.file.is_absolute(), at, || {
                 format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
@@ -184,9 +214,10 @@ impl Checker<'_> {
         });
     }
 
-    fn unique<'a>(&self, noun: &str, names: impl Iterator<Item = &'a Named>) {
+    fn unique<'a>(&self, noun: &'static str, names: impl Iterator<Item = &'a Named>) {
         let mut seen = HashSet::new();
-        for name in names {
+        for (index, name) in names.enumerate() {
+            self.at(noun, Some(index));
             let plain = !name.is_empty()
                 && name.len() <= 63
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c));
@@ -299,6 +330,7 @@ impl Checker<'_> {
             // Sub-interfaces share the device of a port.
             let Some(device) = port.device.as_deref().filter(|_| port.vlan.is_none()) else { continue };
             if let Some(other) = seen.insert(device, &*port.name) {
+                self.at("port", Some(index));
                 let name = &*port.name;
                 self.note(self.require(false, At::Entry("port", index, &["device"]), || {
                     format!("ports {other:?} and {name:?} name the same device: a device is one port")
@@ -309,8 +341,8 @@ impl Checker<'_> {
 
     fn routes(&self) {
         let mut seen = HashSet::new();
-        for route in &self.config.route {
-            self.note(self.route(route));
+        for (index, route) in self.config.route.iter().enumerate() {
+            self.at("route", Some(index)).note(self.route(route));
             self.note(self.require(seen.insert(route.to.value()), route.to.span(), || {
                 format!(
                     "a second route to {}: a route with several next hops is one, with a list",
@@ -379,12 +411,13 @@ impl Checker<'_> {
 
     fn places(&self) {
         let places = &self.config.place;
+        self.at("place", Some(MOST_PLACEMENTS));
         let beyond = At::Entry("place", MOST_PLACEMENTS, &[]);
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
             format!("{} placements: there can be {MOST_PLACEMENTS}", places.len())
         }));
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
-            self.note(self.place(place, &places[..index]));
+            self.at("place", Some(index)).note(self.place(place, &places[..index]));
         }
     }
 

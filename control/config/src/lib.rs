@@ -59,18 +59,36 @@ impl Config {
     /// All that is wrong, in the order of the file. What is wrong in itself hides nothing of what stands behind it; what is only
     /// wrong together with others is told of entries that can be read.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_further(text, origin, |_| None)
+    }
+
+    /// Reads a configuration. Where something is wrong with it, `further` says what else is: it looks at what is left without the entries and
+    /// tables in which something is ([`Config::lacks`]).
+    ///
+    /// # Errors
+    /// As of [`Self::parse`], and what `further` finds, in the order of the file.
+    pub fn parse_further(
+        text: &str,
+        origin: &str,
+        further: impl FnOnce(&Self) -> Option<ConfigErrors>,
+    ) -> Result<Self, ConfigErrors> {
         let mut found = Found::default();
         let read = match toml::from_str::<Self>(text) {
             Ok(config) => Some(Rest { config, left_out: LeftOut::default() }),
             Err(_) => read::rest(text, &mut found),
         };
-        let mut config = Self::default();
-        if let Some(Rest { config: rest, left_out }) = read {
-            config = rest;
-            config.origin = Origin::new(origin, text);
-            check::check(&config, &left_out, &mut found);
+        let Some(mut rest) = read else {
+            return found.told(text, origin).map_or(Ok(Self::default()), Err);
+        };
+        rest.config.origin = Origin::new(origin, text);
+        let wrong = check::check(&rest.config, &rest.left_out, &mut found);
+        match found.told(text, origin) {
+            None => Ok(rest.config),
+            Some(errors) => {
+                let more = further(&rest.without(&wrong, origin, text));
+                Err(ConfigErrors::of([Some(errors.clone()), more].into_iter().flatten()).unwrap_or(errors))
+            }
         }
-        found.told(text, origin).map_or(Ok(config), Err)
     }
 
     /// The JSON Schema of the configuration.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use toml_edit::{Document, Item};
 
 use crate::error::{ConfigError, ConfigErrors, Place};
+use crate::read::LeftOut;
 use crate::schema::Config;
 
 /// A file's name and its text; nothing, where a configuration comes from no file. It is no part of what a configuration
@@ -19,15 +20,23 @@ pub struct Origin(Option<Arc<Known>>);
 struct Known {
     name: String,
     text: String,
+    /// What is not in the configuration, of what the text says.
+    left_out: LeftOut,
     /// The text with the places of everything in it, once somebody asks; `None` where it can't be read.
     document: OnceLock<Option<Document<String>>>,
 }
 
 impl Origin {
     pub(crate) fn new(name: &str, text: &str) -> Self {
+        Self::of_rest(name, text, LeftOut::default())
+    }
+
+    /// The same of a configuration that lacks parts of the text.
+    pub(crate) fn of_rest(name: &str, text: &str, left_out: LeftOut) -> Self {
         Self(Some(Arc::new(Known {
             name: name.to_owned(),
             text: text.to_owned(),
+            left_out,
             document: OnceLock::new(),
         })))
     }
@@ -62,6 +71,16 @@ pub enum Step<'a> {
 }
 
 impl Config {
+    /// Whether that table, or entries of that list, are left out, as something is wrong in them.
+    pub fn lacks(&self, part: &str) -> bool {
+        self.origin.0.as_ref().is_some_and(|known| known.left_out.is_wrong(part))
+    }
+
+    /// Whether anything is left out.
+    pub fn is_rest(&self) -> bool {
+        self.origin.0.as_ref().is_some_and(|known| known.left_out.is_any())
+    }
+
     /// An error about what stands where these steps lead, or as far as there is something; none, where the configuration comes
     /// from no file.
     pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigErrors> {
@@ -75,8 +94,14 @@ impl Known {
     fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
         let document = self.document.get_or_init(|| Document::parse(self.text.clone()).ok());
         let (mut item, mut span) = (document.as_ref()?.as_item(), None);
-        for step in path {
-            let Some((next, there)) = into(item, *step) else { break };
+        for (depth, step) in path.iter().enumerate() {
+            let step = match (depth, path.first(), step) {
+                (1, Some(Step::Key(list)), Step::Entry(index)) => {
+                    Step::Entry(self.left_out.index(list, *index))
+                }
+                _ => *step,
+            };
+            let Some((next, there)) = into(item, step) else { break };
             item = next;
             span = there.or(span);
         }

@@ -10,7 +10,9 @@ use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, Deserializer};
 
+use crate::check::WrongParts;
 use crate::error::Found;
+use crate::origin::Origin;
 use crate::schema::Config;
 
 /// What a file says beside that in which something is wrong.
@@ -18,6 +20,35 @@ use crate::schema::Config;
 pub(crate) struct Rest {
     pub config: Config,
     pub left_out: LeftOut,
+}
+
+impl Rest {
+    /// What is left of it without the parts that are wrong as well: tables are what they are where nothing is said of them.
+    pub fn without(self, wrong: &WrongParts, origin: &str, text: &str) -> Config {
+        let Self { mut config, mut left_out } = self;
+        let is_wrong = |table| wrong.contains(&(table, None));
+        for (table, reset) in [
+            ("router", (|config| config.router = Default::default()) as fn(&mut Config)),
+            ("plugins", |config| config.plugins = Default::default()),
+            ("api", |config| config.api = Default::default()),
+        ] {
+            if is_wrong(table) {
+                reset(&mut config);
+                left_out.kept.insert(table.to_owned(), Vec::new());
+            }
+        }
+        left_out.leave_out("port", &mut config.port, wrong);
+        left_out.leave_out("route", &mut config.route, wrong);
+        left_out.leave_out("neighbour", &mut config.neighbour, wrong);
+        left_out.leave_out("plugin", &mut config.plugin, wrong);
+        left_out.leave_out("instance", &mut config.instance, wrong);
+        left_out.leave_out("gate", &mut config.gate, wrong);
+        left_out.leave_out("bind", &mut config.bind, wrong);
+        left_out.leave_out("filter", &mut config.filter, wrong);
+        left_out.leave_out("place", &mut config.place, wrong);
+        config.origin = Origin::of_rest(origin, text, left_out);
+        config
+    }
 }
 
 /// What was left out.
@@ -35,9 +66,27 @@ impl LeftOut {
         self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
     }
 
+    /// Leaves out of a list what is wrong there as well, by its index in what was left so far.
+    fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
+        let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
+        if (0..entries.len()).all(is_right) {
+            return;
+        }
+        let kept = (0..entries.len()).filter(|index| is_right(*index));
+        let kept = kept.map(|index| self.index(list, index)).collect();
+        self.kept.insert(list.to_owned(), kept);
+        let mut index = 0..;
+        entries.retain(|_| index.next().is_some_and(is_right));
+    }
+
     /// The names of what was left out of a list.
     pub fn names(&self, list: &str) -> impl Iterator<Item = &str> {
         self.names.get(list).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether something is.
+    pub fn is_any(&self) -> bool {
+        !self.kept.is_empty()
     }
 
     /// Whether something is wrong in that table, or in entries of that list.

@@ -16,10 +16,8 @@ const FILES: [Capability; 8] = [
     Capability::CAP_SETUID,
 ];
 
-/// What opening and using devices takes: AF_XDP and AF_PACKET sockets, TAP devices, memory that the kernel shares, and programs of the
-/// kernel by which packets are given back to it.
-const DEVICES: [Capability; 4] =
-    [Capability::CAP_IPC_LOCK, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_SYS_ADMIN];
+/// What packet memory takes that the kernel shares.
+const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
 /// What is done where something is done apart.
 const APART: &str = "begin a thread with fewer privileges";
@@ -29,8 +27,8 @@ const APART: &str = "begin a thread with fewer privileges";
 pub enum Privileges {
     /// What it may do to files and to processes of its own.
     Files,
-    /// That, and what opening and using devices takes.
-    Devices,
+    /// That, and what packet memory takes that the kernel shares.
+    Memory,
 }
 
 impl Privileges {
@@ -40,8 +38,8 @@ impl Privileges {
     /// When the kernel refuses: the thread has what it had before, or less.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let failed = ConfineError::of("give up capabilities");
-        let devices: &[Capability] = if self == Self::Devices { &DEVICES } else { &[] };
-        let allowed: CapsHashSet = FILES.iter().chain(devices).copied().collect();
+        let memory: &[Capability] = if self == Self::Memory { &MEMORY } else { &[] };
+        let allowed: CapsHashSet = FILES.iter().chain(memory).copied().collect();
         for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
             let had = caps::read(None, set).map_err(&failed)?;
             let left: CapsHashSet = had.intersection(&allowed).copied().collect();
@@ -77,10 +75,10 @@ mod tests {
     #[test]
     fn a_thread_and_those_that_it_starts_keep_what_is_left_to_them_and_others_keep_theirs() {
         let before = permitted();
-        for left in [Privileges::Files, Privileges::Devices] {
+        for left in [Privileges::Files, Privileges::Memory] {
             let allowed: CapsHashSet = match left {
                 Privileges::Files => FILES.into_iter().collect(),
-                Privileges::Devices => FILES.into_iter().chain(DEVICES).collect(),
+                Privileges::Memory => FILES.into_iter().chain(MEMORY).collect(),
             };
             let (own, started) = left.apart(|| (permitted(), std::thread::spawn(permitted).join())).unwrap();
             // Without privileges all of these are empty.

@@ -74,7 +74,7 @@ impl Capture {
             }
         };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let file = CaptureFile::new(&names, snap).map_err(|error| ControlError::System(error.to_string()))?;
+        let file = CaptureFile::new(&names, snap).map_err(ControlError::refused)?;
         let ends = (0..workers).map(|_| capture(number, place, filter, snap as usize, RING / workers));
         let (sinks, sources) = ends.unzip();
         Ok((Self { sources, file, origin: time_of_day() }, sinks))

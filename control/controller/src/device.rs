@@ -9,7 +9,9 @@ use millrace_offload::{
     Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag, receive_queues,
 };
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, DeviceId, DriverPort, Handover, OpenDevice, OpenedDevice, Tags};
+use millrace_pipeline::{
+    Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
+};
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
 use millrace_port::{
@@ -21,6 +23,7 @@ use millrace_wire::MacAddr;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::model::PortPlan;
+use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
 
 /// A kernel device that is a port: what holds it.
@@ -187,7 +190,7 @@ fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
 fn offload_error(error: &OffloadError) -> ControlError {
     match error {
         OffloadError::Occupied { .. } => ControlError::Conflict(error.to_string()),
-        _ => ControlError::System(error.to_string()),
+        _ => ControlError::refused(error),
     }
 }
 
@@ -230,27 +233,18 @@ fn open_xdp(
     workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
     let device = plan.settings.device;
-    let wrap = Wrapping::of(plan)?;
     // What is wrapped around a port sees all of its frames, so then one worker has all queues.
-    let spread = if wrap.is_empty() { workers.len() } else { 1 };
-    let mut wraps = vec![wrap];
-    let mut opened: Option<millrace_pipeline::DeviceReport> = None;
+    let spread = if Wrapping::of(plan)?.is_empty() { workers.len() } else { 1 };
+    let mut opened: Option<DeviceReport> = None;
     for turn in 0..spread {
         let queues = settings.queues.iter().copied().filter(|queue| *queue as usize % spread == turn);
         let part = af_xdp::Options { queues: queues.collect(), ..settings.clone() };
         if part.queues.is_empty() {
             break;
         }
-        let wrap = wraps.pop().unwrap_or_default();
-        let open: OpenDevice = Box::new(move |pool: &Pool| {
-            let port = open_queues(pool, part)?;
-            let sockets = port.sockets().collect();
-            Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
-        });
         // The owner has the first queue, and sends by it.
         let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
-        let report = workers.get(worker).ask(|reply| Command::AddDevice(device, open, reply))?;
-        match (&mut opened, report) {
+        match (&mut opened, open_queues(plan, part, turn == 0, workers.get(worker))?) {
             (Some(all), Ok(report)) => all.sockets.extend(report.sockets),
             (None, report) => opened = Some(report.map_err(|error| open_error(plan, &error))?),
             // The device has fewer queues than it said.
@@ -268,12 +262,26 @@ fn open_xdp(
     Ok((programs, report.capabilities, sockets))
 }
 
-/// Opens as many of the queues as the device really has: the kernel says how many it made room for.
-fn open_queues(pool: &Pool, mut settings: af_xdp::Options) -> Result<AfXdp, PortError> {
+/// Has a worker open as many of the queues as the device really has: the kernel says how many it made room for. The sockets are made
+/// here, for workers may make none.
+fn open_queues(
+    plan: &PortPlan,
+    mut settings: af_xdp::Options,
+    is_first: bool,
+    worker: &mut WorkerHandle,
+) -> Result<Result<DeviceReport, PortError>, ControlError> {
     loop {
-        match AfXdp::open(pool, settings.clone()) {
+        let sockets = AfXdp::make_sockets(&settings).map_err(|error| open_error(plan, &error))?;
+        let wrap = if is_first { Wrapping::of(plan)? } else { Wrapping::default() };
+        let own = settings.clone();
+        let open: OpenDevice = Box::new(move |pool: &Pool| {
+            let port = AfXdp::open_by(sockets, pool, own)?;
+            let sockets = port.sockets().collect();
+            Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
+        });
+        match worker.ask(|reply| Command::AddDevice(plan.settings.device, open, reply))? {
             Err(PortError::Queue { .. }) if settings.queues.len() > 1 => settings.queues.pop(),
-            opened => return opened,
+            opened => return Ok(opened),
         };
     }
 }
@@ -292,8 +300,9 @@ fn open_packet(
     settings.segment_mtu = options.segment_mtu.min(settings.mtu);
     settings.filter = filter_of(&programs)?;
     let wrap = Wrapping::of(plan)?;
+    let sockets = AfPacket::make_sockets(&settings).map_err(|error| open_error(plan, &error))?;
     let open: OpenDevice = Box::new(move |_: &Pool| {
-        let port = AfPacket::open(settings)?;
+        let port = AfPacket::open_by(sockets, settings)?;
         Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets: Vec::new() })
     });
     let report = open_on_worker(plan, open, workers)?;
@@ -321,16 +330,19 @@ pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
 pub(crate) fn open_own(plan: &PortPlan, workers: &mut Workers) -> Result<Capabilities, ControlError> {
     let wrap = Wrapping::of(plan)?;
     let (config, settings) = (plan.config.clone(), plan.settings.clone());
+    // What takes privileges is done here.
+    let tap = (config.kind == PortKind::Tap).then(|| Tap::open(&settings.name, settings.mtu));
+    let tap = tap.transpose().map_err(|error| open_error(plan, &error))?;
     let open: OpenDevice = Box::new(move |_: &Pool| {
-        let port: Box<dyn Port> = match config.kind {
-            PortKind::Tap => Box::new(Tap::open(&settings.name, settings.mtu)?),
-            PortKind::Pcap => {
+        let port: Box<dyn Port> = match (tap, config.kind) {
+            (Some(tap), _) => Box::new(tap),
+            (None, PortKind::Pcap) => {
                 let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
                 let options =
                     PcapOptions { input: config.input, output: config.output, pace, origin: time_of_day() };
                 Box::new(Pcap::open(settings.mac, settings.mtu, &options)?)
             }
-            PortKind::Memory | PortKind::Device => Box::new(Memory::new(settings.mac, settings.mtu).0),
+            (None, _) => Box::new(Memory::new(settings.mac, settings.mtu).0),
         };
         Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
     });

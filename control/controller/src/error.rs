@@ -25,6 +25,9 @@ pub enum ControlError {
     /// The system refused.
     #[error("{0}")]
     System(String),
+    /// A disk is full, or there is no memory: nothing was changed.
+    #[error("{0}")]
+    NoRoom(String),
     /// Entries of a list can't be done, so none of them is.
     #[error(transparent)]
     List(Refused),
@@ -87,12 +90,35 @@ impl Wrong {
 
 /// Collects what is wrong with a configuration while it is planned.
 #[derive(Debug, Default)]
-pub(crate) struct Unplannable(Vec<ControlError>);
+pub(crate) struct Unplannable {
+    errors: Vec<ControlError>,
+    /// Whether something of it was left out, whose name others may use.
+    is_rest: bool,
+}
 
 impl Unplannable {
+    /// Nothing yet.
+    pub fn of(config: &Config) -> Self {
+        Self { errors: Vec::new(), is_rest: config.is_rest() }
+    }
+
     /// What something became, unless it is wrong.
     pub fn unless<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
-        result.map_err(|error| self.0.push(error)).ok()
+        result.map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// The same of what names others: what is said of a name is so as long as nothing was left out that may have it.
+    pub fn unless_named<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
+        let is_of_names = |error: &ControlError| {
+            let text = error.to_string();
+            ["no instance ", "no gate ", "no port ", "no plugin ", "no queue ", "no node "]
+                .iter()
+                .any(|words| text.contains(words))
+        };
+        match result {
+            Err(error) if self.is_rest && is_of_names(&error) => None,
+            other => self.unless(other),
+        }
     }
 
     /// Refuses the configuration, if something is wrong with it.
@@ -101,7 +127,7 @@ impl Unplannable {
     /// All of it, where it is known where in a file it stands; else the first.
     pub fn refuse(self) -> Result<(), ControlError> {
         let (mut placed, mut others) = (Vec::new(), Vec::new());
-        for error in self.0 {
+        for error in self.errors {
             match error {
                 ControlError::Config(errors) => placed.push(errors),
                 other => others.push(other),
@@ -142,12 +168,23 @@ impl ControlError {
 
     /// Whether nobody knows what was done: the system or a worker failed in the middle, and nothing was refused.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::System(_))
+        matches!(self, Self::System(_) | Self::NoRoom(_))
     }
 
     /// The system refused to do `what`.
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
-        Self::System(format!("can't {what}: {error}"))
+        Self::refused(format!("can't {what}: {error}"))
+    }
+
+    /// What the system says, as a sentence. That a disk, or what one may have of it, is full is told apart, by the number which
+    /// errors of the system bear through all that they are told by.
+    pub(crate) fn refused(text: impl fmt::Display) -> Self {
+        let text = text.to_string();
+        let full = [libc::ENOSPC, libc::EDQUOT].map(|number| format!("(os error {number})"));
+        match full.iter().any(|full| text.contains(full)) {
+            true => Self::NoRoom(text),
+            false => Self::System(text),
+        }
     }
 
     /// Nothing of kind `noun` has the name `name`; `known` are those that exist.

@@ -1,7 +1,7 @@
 //! The router's log of events, as everybody has it who tells of some or reads them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_telemetry::{EventKind, EventLog, EventPage, EventQuery, Occurrence, utc_milliseconds};
 use serde_json::{Map, Value};
@@ -14,6 +14,8 @@ pub struct Events(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     log: Mutex<EventLog>,
+    /// From when on its clock counts, which nobody sets.
+    began: Instant,
     /// The number of the newest event.
     newest: watch::Sender<u64>,
 }
@@ -31,7 +33,7 @@ impl Default for Events {
 impl From<EventLog> for Events {
     fn from(log: EventLog) -> Self {
         let newest = watch::Sender::new(log.newest());
-        Self(Arc::new(Shared { log: Mutex::new(log), newest }))
+        Self(Arc::new(Shared { log: Mutex::new(log), began: Instant::now(), newest }))
     }
 }
 
@@ -39,6 +41,14 @@ impl Events {
     fn lock(&self) -> MutexGuard<'_, EventLog> {
         // Each change is one step.
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log, the moment by the log's clock, and what that is by the clock on the wall.
+    fn now(&self) -> (MutexGuard<'_, EventLog>, u64) {
+        let mut log = self.lock();
+        let at = self.0.began.elapsed().as_millis() as u64;
+        log.set_wall_clock(at, now());
+        (log, at)
     }
 
     /// Notes that something happens: what the kind says happens to `subject`, with a sentence and the same for programs, an
@@ -52,16 +62,16 @@ impl Events {
         };
         let (subject, text) = (cut(subject), cut(&text.into()));
         let occurrence = Occurrence { kind, subject, text, details };
-        let mut log = self.lock();
-        if log.note(occurrence, now()) {
+        let (mut log, now) = self.now();
+        if log.note(occurrence, now) {
             self.0.newest.send_replace(log.newest());
         }
     }
 
     /// Logs what was gathered in seconds that are over. It is called about once a second.
     pub(crate) fn flush(&self) {
-        let mut log = self.lock();
-        if log.flush(now()) {
+        let (mut log, now) = self.now();
+        if log.flush(now) {
             self.0.newest.send_replace(log.newest());
         }
     }

@@ -358,7 +358,7 @@ impl Inner {
                 .programs
                 .set_local_addresses(&addresses)
                 .and_then(|()| device.programs.set_vlans(&vlans));
-            set.map_err(|error| ControlError::System(error.to_string()))?;
+            set.map_err(ControlError::refused)?;
         }
         Ok(())
     }

@@ -84,8 +84,11 @@ impl Inner {
         settings: HostSettings,
     ) -> Result<Result<HostCatch, String>, ControlError> {
         let name = format!("mr-out-{ifindex}");
+        let catcher = match Tap::open_catcher(&name) {
+            Ok(catcher) => catcher,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
         let open: OpenDevice = Box::new(move |_: &Pool| {
-            let catcher = Tap::open_catcher(&name)?;
             let descriptor = catcher.descriptor().map(|descriptor| (0, descriptor));
             Ok(OpenedDevice { port: Box::new(catcher), sockets: descriptor.into_iter().collect() })
         });

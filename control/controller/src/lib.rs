@@ -28,6 +28,7 @@ mod load;
 mod loader;
 mod lookup;
 mod maps;
+mod memory_guard;
 mod merge_patch;
 mod model;
 mod node_removal;
@@ -79,6 +80,7 @@ pub use configuration::{Apply, Keep, Pending, RollBack, Save, words};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
 pub use last_drops::DropCursor;
+pub use memory_guard::MemoryGuard;
 /// The settings that hold for the whole router.
 pub use millrace_config::Router as RouterSettings;
 pub use overrides::Overrides;
@@ -90,6 +92,6 @@ pub use request::{
     NodeRemoval, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
-pub use start::{Source, StartOptions, check, revisions, start, state_directory};
+pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
 pub use tokens::{Holder, NewToken, Tokens};
 pub use trace::{Trace, TraceRequest};

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledFilter, Filter};
 use millrace_config::{
-    Budget, Config, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
+    Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
 };
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
@@ -119,13 +119,18 @@ impl Model {
                 model.own_routes.add_address(plan.id, *net);
             }
         }
-        let mut wrong = Unplannable::default();
+        let mut wrong = Unplannable::of(config);
         model.plan_schedulers(config, &mut wrong);
-        for (index, route) in config.route.iter().enumerate() {
+        // What leads to ports that are left out would be wrong for that alone.
+        let (routes, neighbours) = match config.lacks("port") {
+            true => (&[][..], &[][..]),
+            false => (&config.route[..], &config.neighbour[..]),
+        };
+        for (index, route) in routes.iter().enumerate() {
             let at = [Step::Key("route"), Step::Entry(index), Step::Key("via")];
             wrong.unless(model.add_route(route).map_err(|error| error.placed(config, &at)));
         }
-        for (index, neighbour) in config.neighbour.iter().enumerate() {
+        for (index, neighbour) in neighbours.iter().enumerate() {
             let at = [Step::Key("neighbour"), Step::Entry(index), Step::Key("address")];
             wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
             model.neighbours.push(neighbour.clone());
@@ -136,6 +141,18 @@ impl Model {
         model.add_plugins(config, loader, &mut wrong)?;
         wrong.refuse()?;
         Ok(model)
+    }
+
+    /// What is wrong with what is left of a configuration without that in which something is; nothing, where that can't be told apart from what
+    /// follows of it.
+    pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
+        if rest.lacks("port") && plan_ports(rest).is_err() {
+            return None;
+        }
+        match Self::remembering(rest, Memory::open(None), loader) {
+            Err(ControlError::Config(wrong)) => Some(wrong),
+            _ => None,
+        }
     }
 
     /// Plans the trees of ports. What is said of flows is looked at where the trees are right.
@@ -341,8 +358,9 @@ impl Model {
         for plugin in built_in_plugins() {
             self.plugins.add_plugin(plugin)?;
         }
-        let mut all_loaded = true;
-        for (index, plugin) in config.plugin.iter().enumerate() {
+        // Whether they may be loaded may be what is wrong.
+        let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
+        for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
             let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
             let loaded = self.load_plugin(plugin, loader).map_err(|error| error.placed(config, &at));
             all_loaded &= wrong.unless(loaded).is_some();
@@ -354,12 +372,15 @@ impl Model {
             self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
         }
         let missing = self.create_instances(config, all_loaded, wrong);
+        if config.lacks("port") {
+            return Ok(());
+        }
         for (index, bind) in config.bind.iter().enumerate() {
             if missing.contains(&*bind.instance) {
                 continue;
             }
             let at = [Step::Key("bind"), Step::Entry(index)];
-            wrong.unless(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
+            wrong.unless_named(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
         }
         for (index, filter) in config.filter.iter().enumerate() {
             let (matches, action) = (filter.r#match.value(), filter.action.value());
@@ -368,7 +389,7 @@ impl Model {
             }
             let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
             let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-            wrong.unless(added.map_err(|error| error.placed(config, &at)));
+            wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
         }
         Ok(())
     }
@@ -406,7 +427,7 @@ impl Model {
                 }
                 let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
                 let error = ControlError::from(error).of(&format!("instance {name:?}"));
-                wrong.unless::<()>(Err(error.placed(config, &at)));
+                wrong.unless_named::<()>(Err(error.placed(config, &at)));
                 if !is_there {
                     break;
                 }

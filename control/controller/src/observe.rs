@@ -206,6 +206,7 @@ impl Inner {
         self.observe_share("flow table", flows.records.into(), flows.maximum.into());
         let (used, frames) = snapshot.memory;
         self.observe_share("packet memory", used.into(), frames.into());
+        self.observe_memory();
         self.events.flush();
     }
 
@@ -254,8 +255,17 @@ impl Inner {
         self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
     }
 
-    fn observe_threshold(&mut self, what: &str, above: bool, below: bool, text: String, details: Value) {
-        match crossed(&mut self.observed.exceeded, what, above, below) {
+    /// Tells when something goes above its threshold, and when it is below again; returns which, if one.
+    pub fn observe_threshold(
+        &mut self,
+        what: &str,
+        above: bool,
+        below: bool,
+        text: String,
+        details: Value,
+    ) -> Option<bool> {
+        let is_crossed = crossed(&mut self.observed.exceeded, what, above, below);
+        match is_crossed {
             Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
             Some(false) => {
                 let text = format!("{what}: that is over");
@@ -263,6 +273,7 @@ impl Inner {
             }
             None => {}
         }
+        is_crossed
     }
 }
 

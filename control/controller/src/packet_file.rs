@@ -19,7 +19,7 @@ impl PacketFile {
     /// None, as long as there is memory.
     pub fn new() -> Result<Self, ControlError> {
         let file = CaptureFile::new(&[], u32::from(u16::MAX));
-        let file = file.map_err(|error| ControlError::System(error.to_string()))?;
+        let file = file.map_err(ControlError::refused)?;
         Ok(Self { file, ports: Vec::new() })
     }
 
@@ -28,7 +28,7 @@ impl PacketFile {
     /// # Errors
     /// A port's name that has no form in the file.
     pub fn add(&mut self, frame: &RawFrame, comment: &str) -> Result<(), ControlError> {
-        let failed = |error: millrace_telemetry::CaptureFileError| ControlError::System(error.to_string());
+        let failed = |error: millrace_telemetry::CaptureFileError| ControlError::refused(error);
         let number = match self.ports.iter().position(|port| *port == frame.port) {
             Some(number) => number,
             None => {

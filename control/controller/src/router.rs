@@ -41,7 +41,7 @@ use crate::view::{
 };
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
-use crate::{Capture, CaptureRequest, ControlError};
+use crate::{Capture, CaptureRequest, ControlError, MemoryGuard};
 
 /// A handle on a running router. Clones name the same one.
 #[derive(Clone)]
@@ -139,6 +139,8 @@ pub(crate) struct Inner {
     pub events: Events,
     /// What was seen last of what happens by itself.
     pub observed: Observed,
+    /// Who knows how much memory is left; nobody, where it isn't looked at.
+    pub memory: Option<MemoryGuard>,
 }
 
 impl Inner {

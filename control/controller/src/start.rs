@@ -191,6 +191,7 @@ fn begun(
         waiting: None,
         events: Events::default(),
         observed: Observed::default(),
+        memory: None,
     })
 }
 
@@ -220,6 +221,12 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
         }
     }
     crate::crash::watch(state)
+}
+
+/// What is wrong with what is left of a configuration without that in which something is, for
+/// [`Config::parse_further`](millrace_config::Config::parse_further).
+pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
+    Model::wrong_with_rest(rest, &Loader::new(rest))
 }
 
 /// Checks a configuration as far as it can be without the machine it is for.
@@ -569,8 +576,8 @@ fn start_worker(
     let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
     let make = move || {
-        let confined = Privileges::Devices.leave_to_thread();
-        confined.map_err(|error| ControlError::System(error.to_string()))?;
+        let confined = Privileges::Memory.leave_to_thread();
+        confined.map_err(ControlError::refused)?;
         make_worker(making)
     };
     let body = move || match make() {
@@ -594,7 +601,7 @@ fn start_worker(
 }
 
 fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
-    let pool = Pool::new(making.frames).map_err(|error| ControlError::System(error.to_string()))?;
+    let pool = Pool::new(making.frames).map_err(ControlError::refused)?;
     let (mut worker, link) = Worker::new(pool, making.prefixes, Box::new(NoHost), making.seed)
         .map_err(|error| ControlError::system("make the flow table", error))?;
     if let Some(handover) = making.handover {

@@ -29,12 +29,14 @@ pub struct EventLog {
     newest: u64,
     /// What happened less than a second ago, by kind and subject.
     open: HashMap<(EventKind, String), Window>,
+    /// What the clock on the wall is ahead of that by which seconds are counted, in milliseconds.
+    ahead: i64,
 }
 
 /// A second that began with an event.
 #[derive(Debug)]
 struct Window {
-    /// When, in milliseconds since 1970.
+    /// When, in milliseconds.
     began: u64,
     /// What has happened since: the last of it, when, and how often.
     more: Option<(Occurrence, u64, u64)>,
@@ -67,7 +69,13 @@ pub struct EventPage {
 }
 
 impl EventLog {
-    /// Notes that something happens, `now` milliseconds after 1970. Returns whether an event has come of it by now.
+    /// Says what the clock on the wall, in milliseconds since 1970, shows at `now`. It may be set meanwhile; `now` goes on by itself. Until
+    /// this is said both are the same.
+    pub fn set_wall_clock(&mut self, now: u64, wall: u64) {
+        self.ahead = wall.wrapping_sub(now).cast_signed();
+    }
+
+    /// Notes that something happens, at `now`, in milliseconds. Returns whether an event has come of it by now.
     pub fn note(&mut self, mut occurrence: Occurrence, now: u64) -> bool {
         let before = self.newest;
         self.flush(now);
@@ -94,8 +102,7 @@ impl EventLog {
     pub fn flush(&mut self, now: u64) -> bool {
         let mut due = Vec::new();
         self.open.retain(|_, window| {
-            // A clock that was set back ends it as well.
-            if now.abs_diff(window.began) < WINDOW {
+            if now.saturating_sub(window.began) < WINDOW {
                 return true;
             }
             window.began = now;
@@ -120,7 +127,8 @@ impl EventLog {
         if self.kept.len() == MOST_EVENTS {
             self.kept.pop_front();
         }
-        let (number, time, severity) = (self.newest, utc_milliseconds(at), kind.severity());
+        let (number, time, severity) =
+            (self.newest, utc_milliseconds(at.saturating_add_signed(self.ahead)), kind.severity());
         self.kept.push_back(Event { number, time, kind, subject, severity, text, count, details });
     }
 
@@ -179,6 +187,22 @@ mod tests {
         assert!(log.kept.len() <= 12, "{:?}", all(&log));
         assert_eq!(log.kept.iter().map(|event| event.count).sum::<u64>(), 1_000_000);
         assert_eq!(log.kept.front().unwrap().count, 1);
+    }
+
+    #[test]
+    fn a_clock_on_the_wall_that_is_set_ends_no_second_and_is_what_events_tell() {
+        let mut log = EventLog::default();
+        for (number, wall) in [86_400_000, 0, 172_800_000, 5, 86_400_000].into_iter().enumerate() {
+            log.set_wall_clock(number as u64, wall);
+            log.note(fault("i1"), number as u64);
+        }
+        log.set_wall_clock(1000, 86_401_000);
+        log.flush(1000);
+        assert_eq!(all(&log), [(1, "i1", 1), (2, "i1", 4)]);
+        assert_eq!(
+            [&log.kept[0].time, &log.kept[1].time].map(|time| &time[..19]),
+            ["1970-01-02T00:00:00"; 2]
+        );
     }
 
     #[test]

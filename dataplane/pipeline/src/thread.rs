@@ -1,7 +1,7 @@
 //! A worker under the real clock: when it polls, when it sleeps, and what wakes it.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use millrace_units::Instant;
@@ -66,10 +66,26 @@ impl AsRawFd for Wake {
     }
 }
 
-/// The moment by CLOCK_MONOTONIC.
+/// What a time namespace adds to the kernel's CLOCK_MONOTONIC, in nanoseconds. Programs of the kernel have the clock itself, and share
+/// token buckets with workers.
+static NAMESPACE: LazyLock<i64> = LazyLock::new(|| {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    monotonic_offset(&offsets)
+});
+
+/// That of CLOCK_MONOTONIC of all offsets, in nanoseconds; 0 where nothing is said of it.
+fn monotonic_offset(offsets: &str) -> i64 {
+    let own = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let mut numbers =
+        own.into_iter().flat_map(str::split_ascii_whitespace).map(|word| word.parse().unwrap_or(0));
+    numbers.next().unwrap_or(0_i64) * 1_000_000_000 + numbers.next().unwrap_or(0)
+}
+
+/// The moment by the kernel's CLOCK_MONOTONIC, as programs of the kernel have it.
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
-    Instant::from_nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    let own = time.tv_sec() * 1_000_000_000 + time.tv_nsec();
+    Instant::from_nanos((own - *NAMESPACE).max(0).unsigned_abs())
 }
 
 /// Runs `worker` until it is told to stop. `wake` is signalled by control after a command; `control` is signalled
@@ -151,6 +167,16 @@ mod tests {
         let first = now();
         std::thread::sleep(Duration::from_millis(2));
         assert!(now().since(first) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn a_namespace_of_time_says_what_it_adds() {
+        assert_eq!(
+            monotonic_offset("monotonic       86400         7\nboottime            0         0\n"),
+            86_400_000_000_007
+        );
+        assert_eq!(monotonic_offset("monotonic  -1  500000000\n"), -500_000_000);
+        assert_eq!(monotonic_offset(""), 0);
     }
 
     #[test]

@@ -6,7 +6,9 @@
 
 mod bad_input;
 mod capture;
+mod certificates;
 mod clients;
+mod clocks;
 mod commands;
 mod configuration;
 mod counters;
@@ -28,6 +30,7 @@ mod lab;
 mod limits;
 mod links;
 mod lists;
+mod memory;
 mod monitors;
 mod operations;
 mod own_ports;

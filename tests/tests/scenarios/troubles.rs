@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
-    let Some(_ground) = Ground::enter(&["mount"]) else { return };
+    let Some(_ground) = Ground::enter(&["mount", "curl", "ping"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "4m");
     let text = format!(
@@ -22,9 +22,11 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
         disk.0.display()
     );
     let config = line.write("router.toml", &text).display().to_string();
-    let more = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
-    let more = line.write("more.toml", &more).display().to_string();
+    let more_text = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
+    let more = line.write("more.toml", &more_text).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     let full = disk.0.join("full");
@@ -34,13 +36,34 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
         .try_ask(&["apply", &more])
         .assert_refused(1, &["remember the revision", "No space left", "changed back"]);
     assert!(router.ask(&["diff", &config]).contains("is what runs"));
+    let apply = json!({"text": more_text, "origin": "more.toml"}).to_string();
+    let token = json!({"name": "t", "role": "viewer"}).to_string();
+    let post = |path: &str, body: &str| post(&line, &router, path, body);
+    for (path, body) in [("/configuration", &*apply), ("/tokens", &token)] {
+        let answer = post(path, body);
+        assert!(answer.starts_with("507 application/problem+json"), "{path}: {answer}");
+        assert!(answer.contains("No space left on device"), "{path}: {answer}");
+    }
     assert!(router.json(&["events", "--last", "50"]).to_string().contains("audit-failed"));
     fs::remove_file(&full).unwrap();
+    assert!(post("/tokens", &token).starts_with("201 "));
     router.ask(&["apply", &more]);
     assert_eq!(router.json(&["history"])[0]["changes"], 1);
     let report = flow.finish();
     assert_eq!(report.lost(), 0, "{report:?}");
     drop(router);
+}
+
+/// Sends a body to the interface; returns the status, the kind of the answer, and the answer.
+fn post(line: &Line, router: &Millrace, path: &str, body: &str) -> String {
+    let file = line.write("body.json", body);
+    line.r.run(&format!(
+        "curl -s -o {answer} -w '%{{http_code}} %{{content_type}} ' --unix-socket {socket} -X POST http://m{path} \
+         -H 'content-type: application/json' --data-binary @{file} && cat {answer}",
+        answer = line.file("answer").display(),
+        socket = router.socket().display(),
+        file = file.display()
+    ))
 }
 
 #[test]

@@ -586,3 +586,25 @@ async fn the_description_names_every_operation_and_every_reference_leads_somewhe
         assert!(description.pointer(pointer).is_some(), "{pointer}");
     }
 }
+
+#[tokio::test]
+async fn without_memory_only_what_takes_none_is_done_until_there_is_some() {
+    let server = Server::start();
+    let body = json!({"plugin": "statistics", "name": "i1"}).to_string();
+    *server.control.room.lock().unwrap() = Some(body.len() - 1);
+    let (status, headers, problem) = server.answer("POST", "/instances", body.clone()).await;
+    assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{problem}");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    assert_eq!(headers["retry-after"], "2");
+    assert_eq!((&problem["status"], &problem["detail"]), (&json!(507), &json!("memory is short")));
+    assert_eq!(server.ask("GET", "/instances", "").await.0, StatusCode::OK);
+    // A room of nothing at all.
+    *server.control.room.lock().unwrap() = Some(0);
+    let (status, _, problem) = server.answer("POST", "/instances", body.clone()).await;
+    assert_eq!(
+        (status, &problem["title"]),
+        (StatusCode::INSUFFICIENT_STORAGE, &json!("Insufficient Storage"))
+    );
+    *server.control.room.lock().unwrap() = None;
+    assert_eq!(server.ask("POST", "/instances", body).await.0, StatusCode::CREATED);
+}

@@ -231,7 +231,12 @@ impl Router {
             (inner.loader.clone(), inner.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
-            let mut config = Config::parse(&text, &origin)?;
+            let further = |rest: &Config| {
+                let mut rest = rest.clone();
+                overrides.put_into(&mut rest);
+                Model::wrong_with_rest(&rest, &loader)
+            };
+            let mut config = Config::parse_further(&text, &origin, further)?;
             overrides.put_into(&mut config);
             Model::remembering(&config, Memory::open(None), &loader)?;
             Ok(config.normalized())
@@ -272,7 +277,7 @@ impl Router {
         drafts.push(draft);
         let store = self.lock().store.clone();
         let added = tokio::task::spawn_blocking(move || store.add(&drafts)).await.map_err(failed)?;
-        let added = added.map_err(|error| ControlError::System(error.to_string()))?;
+        let added = added.map_err(ControlError::refused)?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         let before = (earlier > 0).then(|| revision.number - 1);
         Ok(Remembered { revision, before })

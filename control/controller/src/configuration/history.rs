@@ -50,7 +50,7 @@ impl Router {
             let waiting = inner.waiting.as_ref().map(|waiting| waiting.revision);
             (inner.store.clone(), waiting, inner.base.clone())
         };
-        let failed = |error: StoreError| ControlError::System(error.to_string());
+        let failed = |error: StoreError| ControlError::refused(error);
         let last = store.last_good().map_err(failed)?;
         let last = last.filter(|(_, text)| *text == base.draft.text).map(|(revision, _)| revision.number);
         let runs = waiting.or(base.revision).or(last);
@@ -138,7 +138,7 @@ impl Router {
             Ok(None)
         });
         let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
-        let found = found.map_err(|error: StoreError| ControlError::System(error.to_string()))?;
+        let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
         found.ok_or_else(|| {
             ControlError::NotFound("there is no revision but what runs: `millrace history`".into())
         })

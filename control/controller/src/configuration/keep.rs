@@ -161,5 +161,5 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
 }
 
 fn system(error: StoreError) -> ControlError {
-    ControlError::System(error.to_string())
+    ControlError::refused(error)
 }

@@ -60,3 +60,64 @@ gate = "route"
     }
     assert_eq!(told.len(), 6, "{told:#?}");
 }
+
+/// A file in which something is wrong in each table, in itself or only with others.
+const WRONG: &str = r#"[router]
+workers = 99
+
+[[port]]
+name = "a"
+kind = "memory"
+address = ["10.1.0.1/24"]
+scheduler = { rate = "1mbit", node = [{ name = "x", kind = "fifo", under = "nowhere" }] }
+
+[[route]]
+too = "10.7.0.0/16"
+via = "10.1.0.2"
+
+[[route]]
+to = "10.9.0.0/16"
+via = "192.0.2.1"
+
+[[instance]]
+name = "j"
+plugim = "null"
+
+[[instance]]
+name = "i"
+plugin = "statistics"
+settings = { nonsense = 1 }
+
+[[filter]]
+match = "proto udp"
+action = "instance j"
+gate = "firewall"
+"#;
+
+/// Lines in which something is wrong.
+fn lines_told(text: &str) -> Vec<(usize, String)> {
+    let wrong = Config::parse_further(text, "f", crate::check_rest).unwrap_err();
+    wrong.errors().iter().map(|error| (error.place.line, error.problem.clone())).collect()
+}
+
+#[test]
+fn what_is_wrong_only_together_is_told_with_what_is_wrong_in_itself() {
+    let told = lines_told(WRONG);
+    let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [2, 8, 11, 16, 20, 25], "{told:#?}");
+    assert!(told[1].1.contains("nowhere") && told[3].1.contains("no subnet"), "{told:#?}");
+    assert!(told[5].1.contains("nonsense"), "{told:#?}");
+}
+
+#[test]
+fn of_what_is_left_out_nothing_follows() {
+    // Without its port a route leads nowhere, and a filter's instance is left out: that is not told.
+    let told = lines_told(&WRONG.replace("kind = \"memory\"", "kind = \"memry\""));
+    let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [2, 6, 11, 20, 25], "{told:#?}");
+    // Nor are instances of plugins that may have been meant.
+    let text = WRONG.replace("workers = 99", "").replace("plugin = \"statistics\"", "plugin = \"other\"");
+    let plugins = format!("{text}\n[[plugin]]\nfile = \"other.wasm\"\n");
+    let told = lines_told(&plugins);
+    assert!(told.iter().all(|(line, _)| *line != 24), "{told:#?}");
+}

@@ -55,15 +55,36 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
+/// The sockets of a port that is to be opened: what of it takes privileges.
+#[derive(Debug)]
+pub struct Sockets([OwnedFd; 2]);
+
 impl AfPacket {
-    /// Opens the sockets.
+    /// Makes the sockets, in the calling thread's network namespace; no frame comes yet.
+    ///
+    /// # Errors
+    /// [`PortError`]: no permission, a ring size out of range.
+    pub fn make_sockets(options: &Options) -> Result<Sockets, PortError> {
+        options.check()?;
+        socket::create_both(options).map(Sockets)
+    }
+
+    /// Makes the sockets and opens the port.
     ///
     /// # Errors
     /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
     pub fn open(options: Options) -> Result<Self, PortError> {
-        options.check()?;
-        let (receiver, ring) = socket::open_receiver(&options)?;
-        let sender = socket::open_sender(&options)?;
+        let sockets = Self::make_sockets(&options)?;
+        Self::open_by(sockets, options)
+    }
+
+    /// Opens the port by sockets that were made for it, which takes no privileges.
+    ///
+    /// # Errors
+    /// [`PortError`]: no such device, down, no memory.
+    pub fn open_by(Sockets([receiver, sender]): Sockets, options: Options) -> Result<Self, PortError> {
+        let ring = socket::open_receiver(receiver.as_fd(), &options)?;
+        socket::open_sender(sender.as_fd(), &options)?;
         Ok(Self {
             ring,
             receiver,

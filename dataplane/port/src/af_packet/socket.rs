@@ -12,39 +12,46 @@ const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Bytes of frames on their way out.
 const SEND_BUFFER: i32 = 16 << 20;
 
-/// The receiving socket and its ring.
-pub(super) fn open_receiver(options: &Options) -> Result<(OwnedFd, ReceiveRing), PortError> {
+/// Both sockets, with large buffers: all of them that takes privileges. The first is to receive by.
+pub(super) fn create_both(options: &Options) -> Result<[OwnedFd; 2], PortError> {
+    let failed = |error| explain(options, "socket(AF_PACKET)", error);
+    let [receiver, sender] = [create().map_err(failed)?, create().map_err(failed)?];
+    // Frames longer than a slot come by the socket's queue; with a smaller buffer fewer of them.
+    for (fd, name, bytes) in
+        [(&receiver, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER), (&sender, libc::SO_SNDBUFFORCE, SEND_BUFFER)]
+    {
+        // It may be refused, without CAP_NET_ADMIN.
+        let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, name, &bytes);
+    }
+    Ok([receiver, sender])
+}
+
+/// The ring of the receiving socket, by which frames come from now on.
+pub(super) fn open_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<ReceiveRing, PortError> {
     let explain = |call| move |error| explain(options, call, error);
-    let fd = create().map_err(explain("socket(AF_PACKET)"))?;
-    let set = |level, name, value: i32| socket_option::set(fd.as_fd(), level, name, &value);
+    let set = |level, name, value: i32| socket_option::set(fd, level, name, &value);
     set(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)
         .map_err(explain("PACKET_VERSION"))?;
     set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(explain("PACKET_VNET_HDR"))?;
     set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(explain("PACKET_IGNORE_OUTGOING"))?;
-    // Frames longer than a slot come by the socket's queue; without the larger buffer fewer of them.
     set(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1).map_err(explain("PACKET_COPY_THRESH"))?;
-    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
     if let Some(filter) = &options.filter {
         set(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, filter.as_raw_fd()).map_err(explain("SO_ATTACH_BPF"))?;
     }
     let frame = usize::from(options.mtu) + super::MAX_LINK_HEADER;
-    let ring = ReceiveRing::map(fd.as_fd(), options.ring_size, frame).map_err(explain("the receive ring"))?;
+    let ring = ReceiveRing::map(fd, options.ring_size, frame).map_err(explain("the receive ring"))?;
     // Only now that everything is set may frames come.
-    bind(fd.as_fd(), options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
-    Ok((fd, ring))
+    bind(fd, options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
+    Ok(ring)
 }
 
-/// The sending socket. It has no protocol, so nothing arrives there.
-pub(super) fn open_sender(options: &Options) -> Result<OwnedFd, PortError> {
+/// Has the other one send. It has no protocol, so nothing arrives there.
+pub(super) fn open_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
-    let fd = create().map_err(explain("socket(AF_PACKET)"))?;
     // Past the queueing disciplines, and with them past tcx egress: what is sent must not be caught there as the host's own.
-    socket_option::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
+    socket_option::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
         .map_err(explain("PACKET_QDISC_BYPASS"))?;
-    // A larger buffer may be refused, without CAP_NET_ADMIN.
-    let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
-    bind(fd.as_fd(), options.ifindex, 0).map_err(explain("bind"))?;
-    Ok(fd)
+    bind(fd, options.ifindex, 0).map_err(explain("bind"))
 }
 
 fn create() -> io::Result<OwnedFd> {

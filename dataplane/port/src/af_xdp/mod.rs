@@ -67,21 +67,44 @@ pub struct AfXdp {
     capabilities: Capabilities,
 }
 
+/// The sockets of a port that is to be opened, for each queue one: what of it takes privileges.
+#[derive(Debug)]
+pub struct Sockets(Vec<OwnedFd>);
+
 impl AfXdp {
+    /// Makes a socket for each queue, in the calling thread's network namespace; none is bound yet.
+    ///
+    /// # Errors
+    /// [`PortError`]: no queue, no permission, ring sizes out of range.
+    pub fn make_sockets(options: &Options) -> Result<Sockets, PortError> {
+        options.rings.check(&options.device)?;
+        if options.queues.is_empty() {
+            let (device, problem) = (options.device.clone(), "no queue was named".into());
+            return Err(PortError::Queue { device, problem });
+        }
+        let made = options.queues.iter().map(|queue| Socket::create(&for_queue(options, *queue), *queue));
+        made.collect::<Result<_, _>>().map(Sockets)
+    }
+
     /// Opens a socket for each queue and lends it frames of `pool`, from which all packets of this port come. A queue
     /// that was in use a moment ago is waited for, up to 1 s.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, no permission, taken, no memory, ring sizes out of range.
     pub fn open(pool: &Pool, options: Options) -> Result<Self, PortError> {
-        options.rings.check(&options.device)?;
-        if options.queues.is_empty() {
-            return Err(PortError::Queue { device: options.device, problem: "no queue was named".into() });
-        }
+        let sockets = Self::make_sockets(&options)?;
+        Self::open_by(sockets, pool, options)
+    }
+
+    /// The same by sockets that were made for these options; of privileges it takes CAP_IPC_LOCK alone, for the memory.
+    ///
+    /// # Errors
+    /// [`PortError`]: no such device or queue, taken, no memory.
+    pub fn open_by(Sockets(sockets): Sockets, pool: &Pool, options: Options) -> Result<Self, PortError> {
         let mut lent = LentFrames::new(pool);
         let mut queues = Vec::new();
-        for &queue in &options.queues {
-            let socket = Socket::open(pool, &for_queue(&options, queue), queue)?;
+        for (&queue, socket) in options.queues.iter().zip(sockets) {
+            let socket = Socket::open(socket, pool, &for_queue(&options, queue), queue)?;
             let receiver = Receiver::new(options.rings.fill);
             queues.push((queue, socket, receiver));
         }

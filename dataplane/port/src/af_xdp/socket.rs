@@ -31,9 +31,15 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn open(pool: &Pool, options: &Options, queue: u32) -> Result<Self, PortError> {
+    /// A socket that is bound to nothing yet: what of it takes privileges.
+    pub(super) fn create(options: &Options, queue: u32) -> Result<OwnedFd, PortError> {
+        let fd = create().map_err(|error| Errors { options, queue }.explain("socket(AF_XDP)", error))?;
+        tune(fd.as_fd(), options);
+        Ok(fd)
+    }
+
+    pub(super) fn open(fd: OwnedFd, pool: &Pool, options: &Options, queue: u32) -> Result<Self, PortError> {
         let errors = Errors { options, queue };
-        let fd = create().map_err(|error| errors.explain("socket(AF_XDP)", error))?;
         register_memory(fd.as_fd(), pool)
             .map_err(|error| errors.explain("registering packet memory", error))?;
         size_rings(fd.as_fd(), &options.rings)
@@ -43,7 +49,6 @@ impl Socket {
                 .map_err(|error| errors.explain("asking for ring offsets", error))?;
         let (receive, transmit, fill, completion) = map_rings(fd.as_fd(), &options.rings, &offsets)
             .map_err(|error| errors.explain("mapping the rings", error))?;
-        tune(fd.as_fd(), options);
         let scatter = bind(fd.as_fd(), options, queue).map_err(|error| errors.explain("bind", error))?;
         let zero_copy =
             is_zero_copy(fd.as_fd()).map_err(|error| errors.explain("asking for the mode", error))?;

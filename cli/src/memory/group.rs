@@ -1,0 +1,108 @@
+//! The control group that limits this process's memory.
+//!
+//! The kernel kills a process of a group that has used up its memory, at whatever it touches next. So what takes memory is
+//! refused before that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A control group, of version 1 or 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    directory: PathBuf,
+    /// The files that say how much it may have, and has.
+    limit: &'static str,
+    used: &'static str,
+    /// In `memory.stat`, what of that the kernel gives back before it kills anybody.
+    spare: &'static str,
+}
+
+/// The group of this process as it was when this was first asked for; `None` where there is none.
+pub fn group() -> Option<&'static Group> {
+    static GROUP: OnceLock<Option<Group>> = OnceLock::new();
+    let find = || Group::of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new("/sys/fs/cgroup"));
+    GROUP.get_or_init(find).as_ref()
+}
+
+impl Group {
+    /// The group by what `/proc/PID/cgroup` says, below where groups are mounted: at its path, or where a container sees its own as the
+    /// root.
+    fn of(said: &str, mounted: &Path) -> Option<Self> {
+        let lines = said.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            Some((parts.next()?, parts.next()?.trim_start_matches('/')))
+        });
+        lines.into_iter().find_map(|(controllers, path)| {
+            let (root, limit, used, spare) = match controllers {
+                "" => (mounted.to_owned(), "memory.max", "memory.current", "inactive_file "),
+                _ if controllers.split(',').any(|one| one == "memory") => (
+                    mounted.join("memory"),
+                    "memory.limit_in_bytes",
+                    "memory.usage_in_bytes",
+                    "total_inactive_file ",
+                ),
+                _ => return None,
+            };
+            let found = [root.join(path), root].into_iter().find(|directory| directory.join(used).is_file());
+            found.map(|directory| Self { directory, limit, used, spare })
+        })
+    }
+
+    /// Bytes that are left in it; all, where there is no limit.
+    pub fn left(&self) -> u64 {
+        let used = number(&self.directory.join(self.used)).unwrap_or(0);
+        let about = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
+        let spare = about.lines().find_map(|line| line.strip_prefix(self.spare)?.parse().ok()).unwrap_or(0);
+        self.limit().saturating_sub(used.saturating_sub(spare))
+    }
+
+    /// Whether so many bytes are left in it.
+    pub fn has(&self, bytes: usize) -> bool {
+        self.left() >= bytes as u64
+    }
+
+    /// Bytes that it may have. Version 1 writes a huge number where there is no limit, version 2 a word.
+    pub fn limit(&self) -> u64 {
+        number(&self.directory.join(self.limit)).unwrap_or(u64::MAX)
+    }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_group_counts_what_the_kernel_would_give_back() {
+        let mounted = std::env::temp_dir().join(format!("millrace-groups-{}", std::process::id()));
+        for (said, at, files) in [
+            (
+                "4:memory:/a/b\n",
+                "memory/a/b",
+                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
+            ),
+            (
+                "5:cpu,memory:/elsewhere\n",
+                "memory",
+                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
+            ),
+            ("0::/a\n", "a", ["memory.max", "memory.current", "inactive_file"]),
+        ] {
+            let directory = mounted.join(at);
+            fs::create_dir_all(&directory).unwrap();
+            assert_eq!(Group::of(said, &mounted), None, "{said}");
+            fs::write(directory.join(files[1]), "900\n").unwrap();
+            let group = Group::of(said, &mounted).unwrap();
+            fs::write(directory.join(files[0]), "max\n").unwrap();
+            assert!(group.has(1 << 50), "{said}");
+            fs::write(directory.join(files[0]), "1000\n").unwrap();
+            fs::write(directory.join("memory.stat"), format!("cache 500\n{} 300\n", files[2])).unwrap();
+            assert_eq!((group.left(), group.has(400), group.has(401)), (400, true, false), "{said}");
+            fs::remove_dir_all(&mounted).unwrap();
+        }
+    }
+}

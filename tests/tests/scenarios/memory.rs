@@ -1,0 +1,164 @@
+//! Memory that gives out: at any step of a start, and while packets are forwarded.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millrace_testkit::{Ended, Flow, Ground, Line, Millrace, eventually};
+
+use crate::support::{router, to};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Set, it has a start tried at each of the first 200 steps at which memory may give out, not at some.
+const ALL: &str = "MILLRACE_ALL_FAULTS";
+
+#[test]
+fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
+    let Some(_ground) = Ground::enter(&["strace", "prlimit"]) else { return };
+    let line = Line::new();
+    let steps: Vec<u32> = match std::env::var_os(ALL) {
+        Some(_) => (1..=200).collect(),
+        None => vec![7, 17, 25, 34, 35, 38, 40, 42, 46, 51, 57, 58, 70, 200],
+    };
+    let mut forwarded = 0;
+    for step in steps {
+        let inject = format!("inject=mmap:error=ENOMEM:when={step}+");
+        let by = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=mmap", "-e", &inject];
+        match Millrace::try_start_by(&line.r, &by, "--port r1 --port r2") {
+            Ok(router) => {
+                router.assert_conservation();
+                forwarded += 1;
+            }
+            Err(ended) => assert_says_why(&ended, &format!("from the mapping {step} of a thread on")),
+        }
+    }
+    assert!(forwarded > 0, "what is mapped later is needed for nothing");
+    // The same by the size of the process, which all its threads share.
+    for mebibytes in [90, 160, 300, 600, 1000, 2000] {
+        let limit = format!("--as={}", mebibytes << 20);
+        if let Err(ended) = Millrace::try_start_by(&line.r, &["prlimit", &limit], "--port r1 --port r2") {
+            assert_says_why(&ended, &format!("with {mebibytes} MiB"));
+        }
+    }
+}
+
+/// Checks that a start ended by itself, with one line that names what there was no memory for. Before a program's first step the
+/// system's loader says it, or can't.
+fn assert_says_why(ended: &Ended, when: &str) {
+    let Ended { code, stderr, .. } = ended;
+    let is_loader = *code == Some(127) || code.is_none() && stderr.is_empty();
+    assert!(is_loader || matches!(code, Some(1 | 4)), "{when}: {ended:?}");
+    assert!(!stderr.contains("panicked") && !stderr.contains("abort"), "{when}: {stderr}");
+    let said: Vec<&str> = stderr.lines().filter(|line| line.starts_with("millrace: ")).collect();
+    assert!(is_loader || said.len() == 1, "{when}: {stderr}");
+    let words = ["emory", "start a", "begin a thread", "ENOMEM"];
+    assert!(is_loader || words.iter().any(|word| said[0].contains(word)), "{when}: {stderr}");
+}
+
+#[test]
+fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_packet() {
+    let Some(_ground) = Ground::enter(&["prlimit", "ping"]) else { return };
+    let line = Line::new();
+    let mut router = router(&line);
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    let limit = |bytes: &str| {
+        let (pid, soft) = (router.pid().to_string(), format!("--as={bytes}:unlimited"));
+        line.r.run(&format!("prlimit --pid {pid} {soft}"));
+    };
+    // Not a byte more than it has.
+    limit("1");
+    eventually("it is told", PATIENCE, || router.log().contains("memory is short").then_some(()));
+    router
+        .try_ask(&["route", "add", "192.0.2.0/24", "via", "10.2.0.2"])
+        .assert_refused(1, &["memory is short"]);
+    router.try_ask(&["show", "routes"]).assert_refused(1, &["memory is short"]);
+    assert!(router.json(&["events", "--last", "20"]).to_string().contains("memory is short"));
+    for _ in 0..200 {
+        router.ask(&["show", "status"]);
+    }
+    limit("unlimited");
+    eventually("there is memory again", PATIENCE, || {
+        (router.try_ask(&["route", "add", "192.0.2.0/24", "via", "10.2.0.2"]).code == Some(0)).then_some(())
+    });
+    eventually("it is told", PATIENCE, || router.log().contains("there is memory again").then_some(()));
+    let audit = router.ask(&["audit"]);
+    assert!(audit.contains("memory is short"), "{audit}");
+    let report = flow.finish();
+    assert_eq!(report.lost(), 0, "{report:?}");
+    assert!(router.is_running() && !router.log().contains("panicked"), "{}", router.log());
+    router.assert_conservation();
+}
+
+#[test]
+fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
+    let Some(_ground) = Ground::enter(&["ping", "mount"]) else { return };
+    let Some(group) = Group::new() else { return };
+    let line = Line::new();
+    // A network namespace has a /sys of its own, without groups.
+    let enter = format!(
+        "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&
+         mount -t cgroup -o memory none /sys/fs/cgroup/memory &&
+         echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"",
+        group.0.display()
+    );
+    let by = ["sh", "-c", &enter];
+    group.limit(60 << 20);
+    let refused = Millrace::try_start_by(&line.r, &by, "--port r1 --port r2").unwrap_err();
+    refused.assert_refused(4, &["no memory for packets", "control group", "60 MiB", "fewer frames"]);
+    group.limit(1 << 30);
+    let mut router = Millrace::try_start_by(&line.r, &by, "--port r1 --port r2").unwrap();
+    // While a neighbour is looked for, few packets are held.
+    line.h1.run("ping -c 1 10.2.0.2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    group.limit(group.used() + (3 << 20));
+    let add = ["route", "add", "192.0.2.0/24", "via", "10.2.0.2"];
+    eventually("it is refused", PATIENCE, || {
+        router.try_ask(&add).stderr.contains("memory is short").then_some(())
+    });
+    group.limit(1 << 30);
+    router.ask(&add);
+    let report = flow.finish();
+    assert_eq!(report.lost(), 0, "{report:?}");
+    assert!(router.is_running());
+}
+
+/// A control group of this test alone, which goes with it.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` where the machine has no such groups that may be made.
+    fn new() -> Option<Self> {
+        let place = PathBuf::from(format!("/sys/fs/cgroup/memory/millrace-{}", std::process::id()));
+        match fs::create_dir(&place) {
+            Ok(()) => Some(Self(place)),
+            Err(error) => {
+                println!("skipped: {}: {error}", place.display());
+                None
+            }
+        }
+    }
+
+    fn limit(&self, bytes: u64) {
+        fs::write(self.0.join("memory.limit_in_bytes"), bytes.to_string()).unwrap();
+    }
+
+    fn used(&self) -> u64 {
+        fs::read_to_string(self.0.join("memory.usage_in_bytes")).unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group can be removed once the last process of it is gone.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
