@@ -139,11 +139,6 @@ impl Classifier {
         self.is_piece = true;
     }
 
-    /// Records may have come since a batch was looked up.
-    pub fn note_growth(&mut self) {
-        self.grown = true;
-    }
-
     /// That was the last piece.
     pub fn end_pieces(&mut self) {
         self.is_piece = false;

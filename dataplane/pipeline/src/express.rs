@@ -264,10 +264,11 @@ impl Router {
             true => self.meet_all::<true>(work, now),
             false => self.meet_all::<false>(work, now),
         }
-        if !work.left.is_empty() {
+        if work.left.len() > work.aside {
             self.express_left(work, now);
         }
-        work.left.is_empty()
+        // What is aside takes no way at all.
+        work.left.len() == work.aside
     }
 
     /// Treats the packets that leave as most do, and notes which are left.
