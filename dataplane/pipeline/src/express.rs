@@ -437,9 +437,8 @@ impl Router {
 
     /// Has every flow take the general way once, because something has changed that adjacencies depend on.
     pub(crate) fn forget_adjacencies(&mut self) {
-        let Self { adjacencies, neighbours, classifier, bare, .. } = self;
-        // Who looks up a neighbour says that it is used.
-        if adjacencies.forget(|key| _ = neighbours.lookup(key.port, key.address)) {
+        let Self { adjacencies, classifier, bare, .. } = self;
+        if adjacencies.forget() {
             classifier.changes.everything_changed();
             bare.forget_all();
         }

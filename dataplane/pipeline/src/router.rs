@@ -47,6 +47,8 @@ const NEIGHBOURS: usize = 65_536;
 const ETHER_TYPES: usize = 64;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
+/// Packets that have waited too long which are refused in a turn.
+const EXPIRED_AT_ONCE: usize = 64;
 /// Filters whose counters are read between two batches.
 const FILTERS_AT_ONCE: usize = 1024;
 
@@ -458,7 +460,9 @@ impl Router {
     pub fn run_timers(&mut self, now: Instant) {
         self.run_plugins(now);
         self.own.resolver.poll(now, &mut self.own.actions);
-        while let Some(held) = self.hold.expire(now) {
+        // What is left of these has a turn right behind this one: see `next_timer`.
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some(held) = self.hold.expire(now) else { break };
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.keep_flows(now, true);
@@ -669,7 +673,7 @@ impl Router {
             return;
         }
         if !up {
-            self.own.resolver.link_down(id, &mut self.own.actions);
+            self.own.resolver.link_down(id);
         }
         let old =
             before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
