@@ -1,6 +1,7 @@
 //! Following: what changes in the kernel, and what the worker says by itself.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
@@ -28,6 +29,8 @@ use crate::start::complete;
 const MOST_REQUESTS: usize = 256;
 /// Neighbours that workers are told of at once: more would make packets wait.
 const NEIGHBOURS_TOGETHER: usize = 64;
+/// Pieces in which workers say what neighbours are in use, at most: enough for all of them, as long as none is used again meanwhile.
+pub(crate) const MOST_PIECES: usize = 512;
 /// How often the kernel is told which neighbours are in use.
 const REFRESH: Duration = Duration::from_secs(1);
 /// How often all counters are looked at for what nobody tells.
@@ -479,9 +482,23 @@ impl Inner {
         Ok(())
     }
 
+    /// The neighbours that are in use, piece by piece, so that no worker is long away for them.
+    fn used_neighbours(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
+        let mut used = HashSet::new();
+        for _ in 0..MOST_PIECES {
+            let pieces = self.workers.ask(Command::TakeUsedNeighbours)?;
+            let more = pieces.iter().any(|piece| piece.more);
+            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
+            if !more {
+                break;
+            }
+        }
+        Ok(used)
+    }
+
     /// Tells the kernel which neighbours are in use: it sees no traffic to them, and would forget them.
     fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
-        let used: HashSet<_> = self.workers.ask(Command::TakeUsedNeighbours)?.into_iter().flatten().collect();
+        let used = self.used_neighbours()?;
         for (port, address) in &used {
             if let Some(device) = self.own_device(*port) {
                 let state = NeighbourKnowledge::Used;

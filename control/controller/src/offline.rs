@@ -10,11 +10,12 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::CompiledFilter;
+use millrace_classify::{CompiledFilter, Filter};
 use millrace_config::Config;
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, GateTables,
-    MOST_TRACED, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture, trace,
+    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
+    FlowScan, GateTables, MOST_TRACED, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture,
+    trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
@@ -390,6 +391,14 @@ impl OfflineRouter {
     /// The flow table at this moment.
     pub fn flows(&mut self) -> FlowCounts {
         self.snapshot().flows
+    }
+
+    /// Flows that are known, as they are listed: a bounded number of them.
+    pub fn flow_reports(&mut self) -> Vec<FlowReport> {
+        let Ok(filter) = self.model.compile(&Filter::any()) else { return Vec::new() };
+        let scan = FlowScan { from: 0, records: u32::MAX, filter };
+        let pages = self.workers.ask(|reply| Command::ScanFlows(scan, reply));
+        pages.into_iter().flat_map(|page| page.flows).collect()
     }
 
     /// Sends an instance a control message.

@@ -169,6 +169,7 @@ impl Inner {
         let name = named.unwrap_or(what);
         match self.model.plugins.instance(name) {
             Ok(id) => {
+                self.may_be_placed(new.level)?;
                 let known = Placeable::Instance(name.to_owned());
                 return match (new.level, self.stays_up(id)) {
                     (WantedLevel::Xdp, Some(why)) if self.model.placed_instance(name).is_none() => {
@@ -186,7 +187,19 @@ impl Inner {
         let wrong = |error: ControlError| {
             ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
         };
-        parse_filter(what).map(Placeable::Flows).map_err(wrong)
+        let flows = parse_filter(what).map(Placeable::Flows).map_err(wrong)?;
+        self.may_be_placed(new.level)?;
+        Ok(flows)
+    }
+
+    /// Refuses what nothing can be placed at.
+    fn may_be_placed(&self, level: WantedLevel) -> Result<(), ControlError> {
+        match (level, &self.flow_cache) {
+            (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
+                "all flows stay at the workers, as nothing is in the driver: {why}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the workers where flows are wanted, and the packets of instances, and waits until that holds.
@@ -318,6 +331,9 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         StaysUp::NotForwarded => "it is not forwarded".to_owned(),
         StaysUp::Neighbour => "the link address of its next hop is not known".to_owned(),
         StaysUp::Protocol => "it is neither TCP, nor UDP, nor ICMP".to_owned(),
+        StaysUp::ComesUp => {
+            "its packets came up from the driver: longer than the MTU or than its programs bear".to_owned()
+        }
         StaysUp::Full => "the flow cache is full".to_owned(),
         StaysUp::Soon => "it may go down with its next packets".to_owned(),
     }

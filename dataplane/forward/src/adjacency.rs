@@ -15,6 +15,8 @@ use crate::{LinkHeader, NeighbourKey};
 
 /// Most adjacencies of a table; further ones get no number. A power of two.
 const MOST: usize = 1 << 14;
+/// Adjacencies that are looked at for their use at a time.
+const LOOKED_AT: usize = 1024;
 /// Bits of a number below the epoch.
 const INDEX_BITS: u32 = MOST.trailing_zeros();
 /// The number of no adjacency. Epochs begin at 1, so no other number is 0.
@@ -140,6 +142,10 @@ pub struct AdjacencyTable {
     keys: Vec<NeighbourKey>,
     numbers: HashMap<(NeighbourKey, Family), u32, FixedState>,
     epoch: u32,
+    /// Neighbours that were used by numbers that are void now.
+    used: Vec<NeighbourKey>,
+    /// The entry that is looked at next for its use; nothing before a round begins.
+    hand: Option<usize>,
 }
 
 impl AdjacencyTable {
@@ -150,6 +156,8 @@ impl AdjacencyTable {
             keys: Vec::with_capacity(MOST),
             numbers: HashMap::with_capacity_and_hasher(MOST, FixedState::with_seed(seed)),
             epoch: 1,
+            used: Vec::with_capacity(MOST),
+            hand: None,
         }
     }
 
@@ -183,11 +191,13 @@ impl AdjacencyTable {
         self.entries.get_mut((number & (MOST as u32 - 1)) as usize)
     }
 
-    /// Makes all numbers void. Calls `used` with neighbours that were used since they were last told. Returns `true` when
-    /// epochs begin anew: then numbers that were given out long ago must not be asked for any more.
+    /// Makes all numbers void; that neighbours were used is told later. Returns `true` when epochs begin anew: then numbers that
+    /// were given out long ago must not be asked for any more.
     #[must_use]
-    pub fn forget(&mut self, used: impl FnMut(NeighbourKey)) -> bool {
-        self.take_used(used);
+    pub fn forget(&mut self) -> bool {
+        // Who is beyond what may be told is used again, or was not used much.
+        let used = self.entries.iter().zip(&self.keys).filter(|(entry, _)| entry.used).map(|(_, key)| *key);
+        self.used.extend(used.take(MOST - self.used.len()));
         self.entries.clear();
         self.keys.clear();
         self.numbers.clear();
@@ -199,13 +209,23 @@ impl AdjacencyTable {
         over
     }
 
-    /// Calls `used` with each neighbour that packets were sent to since the last time.
-    pub fn take_used(&mut self, mut used: impl FnMut(NeighbourKey)) {
-        for (entry, key) in self.entries.iter_mut().zip(&self.keys) {
-            if std::mem::take(&mut entry.used) {
-                used(*key);
+    /// Calls `tell` with neighbours that packets were sent to since they were last told, `most` at the most; whether this round has
+    /// more of them. The next round begins behind the last one.
+    pub fn take_used(&mut self, most: usize, mut tell: impl FnMut(NeighbourKey)) -> bool {
+        let told = self.used.len().min(most);
+        self.used.drain(self.used.len() - told..).for_each(&mut tell);
+        let mut left = most - told;
+        let mut hand = self.hand.unwrap_or_default();
+        let end = self.entries.len().min(hand + LOOKED_AT);
+        while left > 0 && hand < end {
+            if std::mem::take(&mut self.entries[hand].used) {
+                tell(self.keys[hand]);
+                left -= 1;
             }
+            hand += 1;
         }
+        self.hand = (hand < self.entries.len()).then_some(hand);
+        self.hand.is_some() || !self.used.is_empty()
     }
 }
 
@@ -298,7 +318,7 @@ mod tests {
         assert_eq!(table.intern(neighbour(1), Family::V4, || unreachable!()), Some(one));
         assert!(one != two && one != NO_ADJACENCY && table.get_mut(one).is_some());
         assert!(table.get_mut(NO_ADJACENCY).is_none());
-        assert!(!table.forget(|_| ()));
+        assert!(!table.forget());
         assert!(table.get_mut(one).is_none());
         let again = table.intern(neighbour(1), Family::V4, adjacency).unwrap();
         assert!(again != one && table.get_mut(again).is_some() && table.get_mut(one).is_none());
@@ -313,8 +333,8 @@ mod tests {
         packet.set_network(14);
         table.get_mut(numbers[1]).unwrap().rewrite(&mut packet);
         let mut used = Vec::new();
-        table.take_used(|key| used.push(key));
-        table.take_used(|key| used.push(key));
+        assert!(!table.take_used(8, |key| used.push(key)));
+        assert!(!table.take_used(8, |key| used.push(key)));
         assert_eq!(used, [neighbour(2)]);
     }
 
@@ -324,7 +344,46 @@ mod tests {
         let key = |n: usize| NeighbourKey { port: PortId(0), address: (n as u32).to_be_bytes().into() };
         let given = (0..=MOST).filter_map(|n| table.intern(key(n), Family::V4, adjacency)).count();
         assert_eq!(given, MOST);
-        let forgotten = (0..1 << (32 - INDEX_BITS)).filter(|_| table.forget(|_| ())).count();
+        let forgotten = (0..1 << (32 - INDEX_BITS)).filter(|_| table.forget()).count();
         assert_eq!(forgotten, 1);
+    }
+
+    #[test]
+    fn what_was_used_is_told_in_pieces_each_once_also_of_numbers_that_are_void() {
+        let mut table = AdjacencyTable::new(1);
+        let key =
+            |number: u32| NeighbourKey { port: PortId(1), address: std::net::Ipv4Addr::from(number).into() };
+        let used = |table: &mut AdjacencyTable, many: u32| {
+            for number in 0..many {
+                let made = || Adjacency { used: true, ..adjacency() };
+                table.intern(key(number), Family::V4, made).unwrap();
+            }
+        };
+        let told = |table: &mut AdjacencyTable| {
+            let (mut told, mut pieces) = (Vec::new(), 0);
+            loop {
+                let before = told.len();
+                let more = table.take_used(100, |key| told.push(key));
+                assert!(told.len() - before <= 100, "{} at once", told.len() - before);
+                pieces += 1;
+                if !more {
+                    told.sort_unstable();
+                    return (told, pieces);
+                }
+            }
+        };
+        used(&mut table, 1000);
+        let all: Vec<NeighbourKey> = (0..1000).map(key).collect();
+        assert_eq!(told(&mut table), (all.clone(), 10));
+        assert_eq!(told(&mut table), (Vec::new(), 1));
+        assert!(!table.forget());
+        used(&mut table, 1000);
+        assert!(!table.forget());
+        assert_eq!(told(&mut table), (all, 10), "of numbers that are void");
+        // Many that nobody uses are looked at in pieces, too.
+        for number in 0..3000 {
+            table.intern(key(number), Family::V4, adjacency).unwrap();
+        }
+        assert_eq!(told(&mut table), (Vec::new(), 3));
     }
 }

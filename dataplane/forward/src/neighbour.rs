@@ -198,9 +198,10 @@ impl NeighbourTable {
         Some(entry.state)
     }
 
-    /// Calls `each` with every learned neighbour that was used since the last time, and begins anew.
-    pub fn drain_used(&mut self, mut each: impl FnMut(NeighbourKey)) {
-        for key in self.used.drain(..) {
+    /// Calls `each` with learned neighbours that were used since they were last told, `most` at the most; whether there are more.
+    pub fn drain_used(&mut self, most: usize, mut each: impl FnMut(NeighbourKey)) -> bool {
+        let first = self.used.len() - self.used.len().min(most);
+        for key in self.used.drain(first..) {
             if let Some(entry) = self.entries.get_mut(&key)
                 && entry.used
             {
@@ -208,6 +209,7 @@ impl NeighbourTable {
                 each(key);
             }
         }
+        !self.used.is_empty()
     }
 
     /// All entries, in no order; the flag says whether one is static.
@@ -308,12 +310,12 @@ mod tests {
         }
         table.remove(key(2));
         let mut used = Vec::new();
-        table.drain_used(|key| used.push(key));
+        assert!(!table.drain_used(8, |key| used.push(key)));
         assert_eq!(used, [key(1)]);
-        table.drain_used(|key| panic!("{key} was not used again"));
+        table.drain_used(8, |key| panic!("{key} was not used again"));
         lookup(&mut table, key(1));
         let mut again = 0;
-        table.drain_used(|_| again += 1);
+        table.drain_used(8, |_| again += 1);
         assert_eq!(again, 1);
     }
 

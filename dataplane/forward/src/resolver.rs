@@ -19,6 +19,9 @@ use millrace_wire::MacAddr;
 use crate::{NeighbourKey, RateLimit, TokenBucket};
 use state::{Entry, State};
 
+/// Neighbours for which time has passed that are looked after at once.
+const AT_ONCE: usize = 64;
+
 /// Times and bounds of a resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolverSettings {
@@ -129,6 +132,8 @@ pub struct Resolver {
     /// Neighbours in the order in which they were asked for; some may be resolved by now, or gone.
     asked: VecDeque<NeighbourKey>,
     unresolved: usize,
+    /// Neighbours behind links that went down, to be forgotten.
+    gone: Vec<NeighbourKey>,
     requests: TokenBucket,
     /// The router's own addresses, with the last defence of each.
     own: HashMap<NeighbourKey, Option<Instant>, FixedState>,
@@ -143,6 +148,7 @@ impl Resolver {
             deadlines: BTreeSet::new(),
             asked: VecDeque::new(),
             unresolved: 0,
+            gone: Vec::new(),
             requests: TokenBucket::new(settings.requests),
             own: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
@@ -251,10 +257,18 @@ impl Resolver {
 
     /// Does what has fallen due: asks again, gives up, forgets.
     pub fn poll(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        while let Some((deadline, key)) = self.deadlines.first().copied() {
-            if deadline > now {
-                return;
-            }
+        let mut left = AT_ONCE;
+        while left > 0
+            && let Some(key) = self.gone.pop()
+        {
+            left -= 1;
+            self.forget(key, actions);
+        }
+        while left > 0
+            && let Some((deadline, key)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            left -= 1;
             let Some(entry) = self.entries.get(&key) else {
                 self.deadlines.remove(&(deadline, key));
                 continue;
@@ -279,6 +293,9 @@ impl Resolver {
 
     /// When [`poll`](Self::poll) next has something to do.
     pub fn next_event(&self) -> Option<Instant> {
+        if !self.gone.is_empty() {
+            return Some(Instant::ZERO);
+        }
         self.deadlines.first().map(|(deadline, _)| *deadline).filter(|deadline| *deadline != Instant::FOREVER)
     }
 
@@ -291,15 +308,13 @@ impl Resolver {
         }
     }
 
-    /// Forgets the neighbours of a port that it learned, and the own addresses: the link went down.
-    pub fn link_down(&mut self, port: PortId, actions: &mut Vec<Action>) {
+    /// Forgets the own addresses of a port, and with the next [polls](Self::poll) the neighbours that it learned there: the link went
+    /// down.
+    pub fn link_down(&mut self, port: PortId) {
         let learned = |(key, entry): (&NeighbourKey, &Entry)| {
             (key.port == port && !matches!(entry.state, State::Static(_))).then_some(*key)
         };
-        let keys: Vec<_> = self.entries.iter().filter_map(learned).collect();
-        for key in keys {
-            self.forget(key, actions);
-        }
+        self.gone.extend(self.entries.iter().filter_map(learned));
         self.own.retain(|key, _| key.port != port);
     }
 

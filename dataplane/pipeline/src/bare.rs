@@ -182,7 +182,7 @@ impl Router {
         v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
         let sent = send(v4.found(), Family::V4, (numbers, adjacencies), work)
             + send(v6.found(), Family::V6, (numbers, adjacencies), work);
-        sent == work.packets.len()
+        sent + work.aside == work.packets.len()
     }
 
     /// Asks for the routes of packets that nothing else can be said of.

@@ -32,7 +32,7 @@ const FULL_BATCHES: u32 = 4;
 /// Records that are looked at for their age in a round, and steps of growth.
 const UPKEEP: usize = 64;
 /// The same when there is nothing else to do.
-const IDLE_UPKEEP: usize = 4096;
+const IDLE_UPKEEP: usize = 1024;
 
 /// How often flows are looked after when no packets come.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
@@ -137,11 +137,6 @@ impl Classifier {
     pub fn begin_pieces(&mut self, packets: usize, new_flows: u16) {
         self.begin_batch(packets, false, new_flows);
         self.is_piece = true;
-    }
-
-    /// Records may have come since a batch was looked up.
-    pub fn note_growth(&mut self) {
-        self.grown = true;
     }
 
     /// That was the last piece.

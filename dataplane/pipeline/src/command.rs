@@ -83,8 +83,9 @@ pub enum Command {
     RoutesChanged(Vec<RouteChange>),
     /// Says what the kernel knows of neighbours.
     SetNeighbours(Vec<NeighbourChange>),
-    /// Asks which neighbours of kernel ports, and of those whose devices are other workers', were used since the last time.
-    TakeUsedNeighbours(ReplyTo<Vec<(PortId, IpAddr)>>),
+    /// Asks which neighbours of kernel ports, and of those whose devices are other workers', were used since they were last told, a
+    /// bounded number of them.
+    TakeUsedNeighbours(ReplyTo<UsedNeighbours>),
     /// Changes instances, gates and bindings, all of it before the next packet.
     Plugins(Vec<PluginChange<Published>>),
     /// Gives a gate another table with the same filters.
@@ -243,6 +244,15 @@ pub struct NeighbourChange {
     pub address: IpAddr,
     /// What is known.
     pub state: NeighbourKnowledge,
+}
+
+/// Neighbours that were used.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UsedNeighbours {
+    /// Their ports and addresses.
+    pub used: Vec<(PortId, IpAddr)>,
+    /// Whether there are more to be asked for.
+    pub more: bool,
 }
 
 /// What is known of a neighbour's link address.

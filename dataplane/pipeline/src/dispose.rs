@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::vec::Drain;
 
 use ipnet::IpNet;
@@ -33,8 +34,15 @@ pub(crate) const EVENT_LIMIT: usize = 1024;
 impl Router {
     /// Carries out the fate of every packet, in order.
     pub(crate) fn dispose(&mut self, work: &mut Work, now: Instant) {
+        self.dispose_first(work, 0..work.packets.len(), now);
+        self.gates.plugins_mut().end_of_batch();
+    }
+
+    /// Carries out the fates of the first packets of a batch that are left, of which the notes have these numbers.
+    pub(crate) fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
         let Work { packets, keys, states, fates, destinations, .. } = work;
-        let (mut packets, mut index, tapped) = (packets.drain(), 0, self.is_tapped());
+        let (mut index, tapped) = (notes.start, self.is_tapped());
+        let mut packets = packets.drain_front(notes.len());
         while let Some(first) = packets.as_slice().first() {
             if matches!(fates[index], Fate::Queue) && !tapped {
                 let port = first.out_port;
@@ -70,8 +78,6 @@ impl Router {
             }
             index += 1;
         }
-        drop(packets);
-        self.gates.plugins_mut().end_of_batch();
     }
 
     /// Puts a batch of nothing but finished frames, which [`Leaving`](crate::work::Leaving) has counted, into the queue of the port that all leave by; or
@@ -89,7 +95,7 @@ impl Router {
     }
 
     /// Counts the finished frames of a batch that were put into the queue of a port.
-    pub(crate) fn count_leaving(&mut self, work: &Work, port: Option<PortId>) {
+    fn count_leaving(&mut self, work: &Work, port: Option<PortId>) {
         let Some(out) = port.and_then(|port| self.ports.get_mut(port)) else { return };
         let mut ledger = Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() };
         for (accounts, amount) in work.leaving.amounts() {

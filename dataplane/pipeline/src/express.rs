@@ -264,10 +264,11 @@ impl Router {
             true => self.meet_all::<true>(work, now),
             false => self.meet_all::<false>(work, now),
         }
-        if !work.left.is_empty() {
+        if work.left.len() > work.aside {
             self.express_left(work, now);
         }
-        work.left.is_empty()
+        // What is aside takes no way at all.
+        work.left.len() == work.aside
     }
 
     /// Treats the packets that leave as most do, and notes which are left.
@@ -436,9 +437,8 @@ impl Router {
 
     /// Has every flow take the general way once, because something has changed that adjacencies depend on.
     pub(crate) fn forget_adjacencies(&mut self) {
-        let Self { adjacencies, neighbours, classifier, bare, .. } = self;
-        // Who looks up a neighbour says that it is used.
-        if adjacencies.forget(|key| _ = neighbours.lookup(key.port, key.address)) {
+        let Self { adjacencies, classifier, bare, .. } = self;
+        if adjacencies.forget() {
             classifier.changes.everything_changed();
             bare.forget_all();
         }

@@ -71,19 +71,22 @@ impl Router {
             bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
             route: self.route_in_words(record.answer.next_hop),
             hash: flows.hashes(&flows.key(index)).1,
-            stays_up: self.stays_up(index, record),
+            stays_up: self.stays_up(index, record, now),
             placed: self.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
         }
     }
 
     /// Why a flow is not in the driver; `None` when it is there.
-    fn stays_up(&self, index: FlowIndex, record: &FlowRecord) -> Option<StaysUp> {
+    fn stays_up(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
         let key = self.classifier.flows.key(index);
         if self.driver.as_ref().is_some_and(|driver| driver.has(index, &key)) {
             return None;
         }
         if key.port == ROUTER {
             return Some(StaysUp::Own);
+        }
+        if self.driver.as_ref().is_some_and(|driver| driver.keeps_up(index, &key, now)) {
+            return Some(StaysUp::ComesUp);
         }
         let plan = self.plan_of(&key, self.classifier.flows.hashes(&key).1, &record.answer);
         let is_full = || self.driver.as_ref().is_some_and(|driver| driver.counts().room == 0);

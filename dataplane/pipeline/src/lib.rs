@@ -55,7 +55,7 @@ pub use capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direc
 pub use classify::ClassifyCounts;
 pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
-    NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, WaitingRoutes,
+    NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, UsedNeighbours, WaitingRoutes,
 };
 pub use driver_flows::{
     ASK, BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals,

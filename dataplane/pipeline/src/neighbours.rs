@@ -1,13 +1,14 @@
 //! Neighbours: what control says of them, what it is told, and what workers tell each other.
 
-use std::net::IpAddr;
-
 use millrace_forward::{NeighbourKey, NeighbourState, Solicited};
 use millrace_units::{Instant, PortId};
 
-use crate::command::{Event, NeighbourChange, NeighbourKnowledge};
+use crate::command::{Event, NeighbourChange, NeighbourKnowledge, UsedNeighbours};
 use crate::dispose::EVENT_LIMIT;
 use crate::router::Router;
+
+/// Neighbours in use that are told between two batches.
+const USED_AT_ONCE: usize = 256;
 
 impl Router {
     /// Takes up what control says of neighbours.
@@ -40,20 +41,22 @@ impl Router {
     }
 
     /// The neighbours in use that others than this worker's own stack look after; that asks for its own again.
-    pub(crate) fn take_used_neighbours(&mut self, now: Instant) -> Vec<(PortId, IpAddr)> {
+    /// A bounded number at a time.
+    pub(crate) fn take_used_neighbours(&mut self, now: Instant) -> UsedNeighbours {
         let neighbours = &mut self.neighbours;
-        self.adjacencies.take_used(|key| _ = neighbours.lookup(key.port, key.address));
+        let note = |key: NeighbourKey| _ = neighbours.lookup(key.port, key.address);
+        let more_behind = self.adjacencies.take_used(USED_AT_ONCE, note);
         let mut used = Vec::new();
         let (ports, own, handover) = (&self.ports, &mut self.own, &self.handover);
         let here = |device| handover.as_ref().is_none_or(|handover| handover.owns(device));
-        self.neighbours.drain_used(|key| match ports.get(key.port) {
+        let more = self.neighbours.drain_used(USED_AT_ONCE, |key| match ports.get(key.port) {
             Some(entry) if entry.is_kernel() || !here(entry.settings.device) => {
                 used.push((key.port, key.address));
             }
             Some(_) => own.resolver.used(key, now, &mut own.actions),
             None => {}
         });
-        used
+        UsedNeighbours { used, more: more || more_behind }
     }
 
     /// Tells control, and by way of it other workers, of a neighbour of a port without a kernel whose device is here.
@@ -81,5 +84,60 @@ impl Router {
             Some(NeighbourState::Reachable(_)) => self.own.resolver.used(key, now, &mut self.own.actions),
             _ => self.tell_others(key, NeighbourKnowledge::Forgotten),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use millrace_forward::SharedFib;
+    use millrace_packet::Pool;
+    use millrace_wire::MacAddr;
+
+    use super::*;
+
+    fn key(number: u32) -> NeighbourKey {
+        NeighbourKey { port: PortId(1), address: Ipv4Addr::from(number).into() }
+    }
+
+    fn router() -> (Pool, Router) {
+        let (pool, fib) = (Pool::new(512).unwrap(), SharedFib::new().unwrap());
+        (pool.clone(), Router::new(pool, fib.reader(), 1).unwrap())
+    }
+
+    #[test]
+    fn neighbours_in_use_are_told_in_pieces_until_there_are_no_more() {
+        let (_, mut router) = router();
+        for number in 0..1000 {
+            router.learn(key(number), NeighbourState::Reachable(MacAddr([2; 6])), Instant::ZERO);
+            router.neighbours.lookup(PortId(1), key(number).address);
+        }
+        let mut pieces = 1;
+        // Of a port that is not there nobody is told: what counts is how many are looked at.
+        while router.take_used_neighbours(Instant::ZERO).more {
+            pieces += 1;
+        }
+        assert_eq!(pieces, 1000_usize.div_ceil(USED_AT_ONCE));
+        assert!(!router.take_used_neighbours(Instant::ZERO).more);
+    }
+
+    #[test]
+    fn packets_that_have_waited_too_long_are_refused_in_pieces() {
+        let (pool, mut router) = router();
+        for number in 0..200 {
+            let packet = pool.packet_from(&[0; 60]).unwrap();
+            assert!(router.hold.hold(key(number), packet, Instant::ZERO).is_none());
+        }
+        let late = Instant::ZERO + Duration::from_secs(10);
+        let mut left = Vec::new();
+        while !router.hold.is_empty() {
+            assert!(router.next_timer(late).is_some_and(|due| due <= late), "another turn follows at once");
+            router.run_timers(late);
+            left.push(router.hold.len());
+        }
+        assert_eq!(left, [136, 72, 8, 0]);
+        assert_eq!(router.totals.dropped, 200);
     }
 }

@@ -11,7 +11,7 @@ use millrace_classify::{FlowIndex, FlowTable, flow_hash};
 use millrace_packet::FlowKey;
 
 /// Slots of the flow table that are looked at in a round.
-const PIECE: u32 = 1024;
+const PIECE: u32 = 512;
 
 /// The flows, and how far the table was gone through since they changed.
 #[derive(Debug, Default)]
@@ -97,10 +97,10 @@ mod tests {
             (marked(&table), rounds)
         };
         let wanted = [key(3), key(4711)];
-        assert_eq!(change(&mut reserved, &wanted), (wanted.to_vec(), 5));
+        assert_eq!(change(&mut reserved, &wanted), (wanted.to_vec(), 10));
         // The same again, in another order, is no change.
         assert_eq!(change(&mut reserved, &[key(4711), key(3)]), (wanted.to_vec(), 0));
-        assert_eq!(change(&mut reserved, &wanted[1..]), (wanted[1..].to_vec(), 5));
-        assert_eq!(change(&mut reserved, &[]), (Vec::new(), 5));
+        assert_eq!(change(&mut reserved, &wanted[1..]), (wanted[1..].to_vec(), 10));
+        assert_eq!(change(&mut reserved, &[]), (Vec::new(), 10));
     }
 }

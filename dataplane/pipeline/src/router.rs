@@ -48,6 +48,8 @@ const NEIGHBOURS: usize = 65_536;
 const ETHER_TYPES: usize = 64;
 /// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
 const ROUNDS: usize = 4;
+/// Packets that have waited too long which are refused in a turn.
+const EXPIRED_AT_ONCE: usize = 64;
 /// Filters whose counters are read between two batches.
 const FILTERS_AT_ONCE: usize = 1024;
 
@@ -184,7 +186,9 @@ impl Router {
         if tapped {
             self.tap_arrivals(work, now);
         }
-        if self.trace.is_some() {
+        if let Some(tracer) = &mut self.trace
+            && !tracer.passes(work.packets.len())
+        {
             return self.journey_watched(work, Pick::Chosen, now);
         }
         if self.handover.is_some() {
@@ -203,21 +207,32 @@ impl Router {
     /// The stages from classify on.
     #[inline(always)]
     pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
+        match self.settle(work, now) {
+            true => self.leave(work, now),
+            false => self.dispose(work, now),
+        }
+    }
+
+    /// The stages from classify on up to where packets leave: their fates are settled. Whether all (but those [aside](Work::aside))
+    /// are finished frames that [`Leaving`](crate::work::Leaving) has counted.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, work: &mut Work, now: Instant) -> bool {
         self.gates.groups.begin();
         let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
         if !is_bare && !self.classify_or_express(work, now) {
             work.note_keys();
-            return self.travel(work, now);
+            self.settle_from(work, Position::Early, 0, now);
+            return false;
         }
         if self.gates.groups.is_empty() {
             self.offer_to_driver(work, now);
-            return self.leave(work, now);
+            return true;
         }
-        self.leave_bound(work, now);
+        self.settle_bound(work, now)
     }
 
-    /// Takes packets through the instances at gates of `early` and `late`, of whose flows the rest is known.
-    fn leave_bound(&mut self, work: &mut Work, now: Instant) {
+    /// Takes packets through the instances at gates of `early` and `late`, of whose flows the rest is known; the same answer.
+    fn settle_bound(&mut self, work: &mut Work, now: Instant) -> bool {
         if self.gates.looks_at_packets() {
             work.note_keys();
         }
@@ -228,11 +243,11 @@ impl Router {
             self.decide(work);
         }
         self.offer_to_driver(work, now);
-        if work.leaving.packets() == work.packets.len() as u64 {
-            return self.leave(work, now);
+        let all = work.leaving.packets() + work.aside as u64 == work.packets.len() as u64;
+        if !all {
+            work.note_keys();
         }
-        work.note_keys();
-        self.dispose(work, now);
+        all
     }
 
     /// Stage parse, of one packet.
@@ -284,6 +299,12 @@ impl Router {
         if self.is_traced(work) {
             return self.travel_traced(work, position, stage, now);
         }
+        self.settle_from(work, position, stage, now);
+        self.dispose(work, now);
+    }
+
+    /// The same up to where they leave: their fates are settled.
+    fn settle_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };
         for here in [Position::Early, Position::Route, Position::Late] {
@@ -301,7 +322,6 @@ impl Router {
             }
         }
         self.run_gates(Position::Queue, from(Position::Queue), work, now);
-        self.dispose(work, now);
     }
 
     /// Makes the copies that filters want, and hands those at gates for copies to the instances there.
@@ -445,7 +465,9 @@ impl Router {
         self.from_plugins.begin(self.options.plugin_weight);
         self.run_plugins(now);
         self.own.resolver.poll(now, &mut self.own.actions);
-        while let Some(held) = self.hold.expire(now) {
+        // What is left of these has a turn right behind this one: see `next_timer`.
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some(held) = self.hold.expire(now) else { break };
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.keep_flows(now, true);
@@ -656,7 +678,7 @@ impl Router {
             return;
         }
         if !up {
-            self.own.resolver.link_down(id, &mut self.own.actions);
+            self.own.resolver.link_down(id);
         }
         let old =
             before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();

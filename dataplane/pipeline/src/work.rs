@@ -171,6 +171,8 @@ pub struct Work {
     /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
     /// [`complete`](Self::complete), as few need it, or the key to [`note_keys`](Self::note_keys).
     pub(crate) brief: Bits,
+    /// How many packets the stages leave alone because each goes by itself: their fates are not open meanwhile.
+    pub(crate) aside: usize,
     /// Whether keys of packets that are on a path are still to be [noted](Self::note_keys).
     pub(crate) keys_due: bool,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
@@ -206,6 +208,7 @@ impl Default for Work {
             packets: Batch::new(),
             nears: each(NearKey::of(&key)),
             brief: Bits::default(),
+            aside: 0,
             keys_due: false,
             keys: each(key),
             hashes: each(0),
@@ -229,6 +232,7 @@ impl Work {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
         self.brief = Bits::default();
+        self.aside = 0;
         self.keys_due = false;
         self.leaving.begin();
         self.begin_classified(count);

@@ -87,11 +87,21 @@ impl Batch {
         self.packets.extend(other.packets.drain(from..).take(room));
     }
 
-    /// Takes the first packet out of another batch, if there is one and room for it.
+    /// Takes the packet at a place out. Until it is [put back](Self::put_back), the last one stands there.
+    ///
+    /// # Panics
+    /// When there is no packet at this place.
     #[inline]
-    pub fn take_front(&mut self, other: &mut Self) {
-        let room = self.room().min(1);
-        self.packets.extend(other.drain_front(room));
+    pub fn take_out(&mut self, place: usize) -> Packet {
+        self.packets.swap_remove(place)
+    }
+
+    /// Puts the packet back that was [taken out](Self::take_out) of this place. In between nothing else has come or gone.
+    #[inline]
+    pub fn put_back(&mut self, place: usize, packet: Packet) {
+        self.packets.push(packet);
+        let last = self.packets.len() - 1;
+        self.packets.swap(place.min(last), last);
     }
 
     /// Takes the last packet out.

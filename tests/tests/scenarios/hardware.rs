@@ -100,6 +100,11 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
         let program = row(&router, "processors", processor);
         assert!(program["why_not"].as_str().is_some_and(|said| said.contains(why)), "{name}: {program:#}");
         assert_eq!(row(&router, "ports", "r1")["sockets"], sockets, "{name}");
+        // Where no flow can ever be in the driver, none can be placed there.
+        if ["none.toml", "workers.toml"].contains(&name) {
+            let placed = router.try_ask(&["place", "proto udp", "xdp"]);
+            assert!(placed.code != Some(0) && placed.stderr.contains(why), "{name}: {placed:?}");
+        }
         let tap = row(&router, "ports", "t");
         assert!(tap["processor"].as_str().is_some_and(|one| one.starts_with("worker ")), "{name}: {tap:#}");
     }

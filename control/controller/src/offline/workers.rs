@@ -13,6 +13,7 @@ use millrace_port::Port;
 use millrace_units::{Instant, NextHopIndex, PortId, QueueAccount};
 
 use crate::ControlError;
+use crate::follow::MOST_PIECES;
 use crate::route_table::{RouteTable, TellRoutes};
 use crate::show::Counts;
 use crate::workers::sum_accounts;
@@ -195,7 +196,15 @@ impl OfflineWorkers {
     /// Lets workers ask the neighbours that were used since the last time, as control does.
     pub fn refresh_neighbours(&mut self) {
         // There is no kernel that had to hear of them, so these are neighbours behind other workers' devices.
-        let used: BTreeSet<_> = self.ask(Command::TakeUsedNeighbours).into_iter().flatten().collect();
+        let mut used = BTreeSet::new();
+        for _ in 0..MOST_PIECES {
+            let pieces = self.ask(Command::TakeUsedNeighbours);
+            let more = pieces.iter().any(|piece| piece.more);
+            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
+            if !more {
+                break;
+            }
+        }
         for (port, address) in used {
             self.tell_owner(NeighbourChange { port, address, state: NeighbourKnowledge::Used });
         }

@@ -9,6 +9,9 @@ use millrace_units::Instant;
 use super::record::{LIVE, PROBATION, tick, ticks, ticks_since};
 use super::{FlowAnswer, FlowIndex, FlowTable};
 
+/// Records that end in one step.
+pub(super) const ENDS_AT_ONCE: usize = 128;
+
 /// Why a record ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -130,13 +133,14 @@ impl FlowTable {
     }
 
     /// A step of what has to be done between batches: growth that is under way, and records that expired. Looks at
-    /// about `budget` records, at most. Returns whether more is due, for a worker that has time.
+    /// about `budget` records, at most, of which so many end that who is told of them takes no long. Returns whether more is due, for a
+    /// worker that has time.
     pub fn maintain(&mut self, now: Instant, budget: usize) -> bool {
         self.note_time(now);
         let budget = self.split_within(budget);
-        let budget = self.expire_on_probation(budget);
+        let ended = self.expire_on_probation(budget.min(ENDS_AT_ONCE));
         self.sweep.advance(tick(self.now), self.fresh - 1);
-        self.expire_swept(budget);
+        self.expire_swept(budget - ended, ENDS_AT_ONCE - ended);
         self.buckets.wants_split() || self.sweep.due > 0 || self.oldest_has_expired()
     }
 
@@ -154,23 +158,30 @@ impl FlowTable {
         }
     }
 
-    fn expire_on_probation(&mut self, mut budget: usize) -> usize {
-        while budget > 0 && self.oldest_has_expired() {
+    /// Ends so many records at most that got no second packet; returns how many.
+    fn expire_on_probation(&mut self, most: usize) -> usize {
+        let mut ended = 0;
+        while ended < most && self.oldest_has_expired() {
             self.end(self.probation.first(), RemovalReason::Expired);
-            budget -= 1;
+            ended += 1;
         }
-        budget
+        ended
     }
 
-    fn expire_swept(&mut self, budget: usize) {
+    /// Looks at so many records at most, until so many have ended.
+    fn expire_swept(&mut self, budget: usize, mut ends: usize) {
         let steps = self.sweep.due.min(u32::try_from(budget).unwrap_or(u32::MAX));
-        self.sweep.due -= steps;
         for _ in 0..steps {
+            if ends == 0 {
+                return;
+            }
+            self.sweep.due -= 1;
             let slot = if self.sweep.slot < self.fresh { self.sweep.slot } else { 1 };
             self.sweep.slot = slot + 1;
             let used = self.records[slot].used;
             if used & (LIVE | PROBATION) == LIVE && ticks_since(self.now, used) > self.idle_ticks {
                 self.end(slot, RemovalReason::Expired);
+                ends -= 1;
             }
         }
     }

@@ -226,7 +226,8 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     }
     assert!(actions.contains(&Action::Forgotten { key: key(1) }));
     assert_eq!(resolver.len(), 2);
-    resolver.link_down(PortId(1), &mut actions);
+    resolver.link_down(PortId(1));
+    resolver.poll(second(0), &mut actions);
     assert!(resolver.is_empty() && resolver.deadlines.is_empty());
 }
 
@@ -235,8 +236,36 @@ fn a_link_that_goes_down_takes_what_was_learned_and_leaves_what_was_configured()
     let (mut resolver, mut actions) = (Resolver::new(ResolverSettings::default(), 1), Vec::new());
     resolver.set_static(key(1), MAC, &mut actions);
     assert_eq!(resolver.solicit(key(2), second(0), &mut actions), Solicited::Pending);
-    resolver.link_down(PortId(1), &mut actions);
+    resolver.link_down(PortId(1));
+    assert_eq!(resolver.next_event(), Some(Instant::ZERO));
+    resolver.poll(second(0), &mut actions);
     assert_eq!(actions.last(), Some(&Action::Forgotten { key: key(2) }));
     assert_eq!(resolver.len(), 1);
     assert_eq!(resolver.solicit(key(1), second(1), &mut actions), Solicited::Known(MAC));
+}
+
+#[test]
+fn neighbours_whose_time_has_come_all_at_once_are_looked_after_in_pieces() {
+    let settings = ResolverSettings {
+        requests: RateLimit { per_second: 1, burst: 1000 },
+        ..ResolverSettings::default()
+    };
+    let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
+    for number in 1..=250 {
+        assert_eq!(resolver.solicit(key(number), second(0), &mut actions), Solicited::Pending);
+    }
+    let rounds = |resolver: &mut Resolver, now| {
+        let mut counts = Vec::new();
+        while resolver.next_event().is_some_and(|due| due <= now) {
+            let mut actions = Vec::new();
+            resolver.poll(now, &mut actions);
+            counts.push(actions.len());
+        }
+        counts
+    };
+    // Each is asked for once more.
+    assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
+    resolver.link_down(PortId(1));
+    assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
+    assert!(resolver.is_empty() && resolver.deadlines.is_empty());
 }

@@ -82,6 +82,8 @@ pub enum StaysUp {
     Neighbour,
     /// It is neither TCP, nor UDP, nor ICMP.
     Protocol,
+    /// The driver had it, and could not treat its packets: they came up.
+    ComesUp,
     /// There is no place left for its token bucket, or it.
     Full,
     /// It may go down, and has not yet: few packets came so far, or something has just changed.

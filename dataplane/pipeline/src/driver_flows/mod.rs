@@ -21,6 +21,7 @@
 mod budget;
 mod cache;
 mod carry;
+mod comes_up;
 mod level;
 mod mark;
 mod plan;
@@ -42,6 +43,7 @@ use millrace_port::Port;
 use millrace_units::{Instant, PortId};
 
 use self::carry::Carry;
+use self::comes_up::{KeptUp, Watched};
 use self::mark::{Mark, Outlet};
 use self::plan::Plan;
 use self::uses::Uses;
@@ -61,6 +63,8 @@ const SETTLING: Duration = Duration::from_micros(100);
 /// In place of the number of a flow's entry: it has none, or will have one with its next packet if it can.
 const NEVER: u32 = 0;
 const DUE: u32 = u32::MAX;
+/// The same: its packets came up although it had one, and it stays up for now.
+const UP: u32 = u32::MAX - 1;
 /// How often all entries are looked at, and how many in a turn.
 const ROUND: Duration = Duration::from_millis(250);
 const ENTRIES_PER_TURN: usize = 128;
@@ -116,6 +120,7 @@ struct Entry {
     told: DriverTotals,
     /// Whether somebody wants it in the driver.
     placed: bool,
+    watched: Watched,
     last_used: Instant,
 }
 
@@ -135,6 +140,8 @@ pub(crate) struct DriverFlows {
     settling: Vec<(u32, Instant)>,
     /// Entries that may still be made in this turn.
     inserts: usize,
+    /// Flows that stay up for now, because the driver could not treat their packets.
+    kept_up: KeptUp,
     uses: Uses,
     carry: Carry,
     published: u64,
@@ -163,6 +170,7 @@ impl DriverFlows {
             by_flow: Vec::new(),
             settling: Vec::new(),
             inserts: INSERTS_PER_TURN,
+            kept_up: KeptUp::default(),
             uses: Uses::default(),
             carry: Carry::default(),
             published: SUSPENDED,
@@ -252,7 +260,22 @@ impl DriverFlows {
 
     /// Whether a flow without an entry had one, or would have had one if there had not been too many others in that turn.
     fn is_due(&self, flow: FlowIndex) -> bool {
-        self.by_flow.get(flow.slot() as usize).is_some_and(|number| *number != NEVER)
+        self.by_flow.get(flow.slot() as usize).is_some_and(|number| !matches!(*number, NEVER | UP))
+    }
+
+    /// Whether a flow stays up for now, because the driver could not treat its packets.
+    pub fn keeps_up(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
+        self.by_flow.get(flow.slot() as usize) == Some(&UP) && self.kept_up.has(flow, key, now)
+    }
+
+    /// Whether a flow has an entry that is right, although a packet of it came up.
+    fn comes_up(&mut self, slot: u32) -> bool {
+        let is_right = !self.is_old(slot);
+        let entry = self.entries.get_mut(slot as usize).and_then(Option::as_mut);
+        if is_right && let Some(entry) = entry.filter(|entry| entry.begun) {
+            entry.watched.came_up();
+        }
+        is_right
     }
 
     /// Gives an entry up; what it was, and what was done by it.
@@ -441,9 +464,9 @@ impl Router {
 
     /// Offers a flow, of which a packet was just treated that is as all others.
     fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
-        let Some(driver) = &self.driver else { return };
+        let Some(driver) = &mut self.driver else { return };
         let slot = driver.entry_of(flow, key);
-        if slot.is_some_and(|slot| !driver.is_old(slot)) {
+        if slot.is_some_and(|slot| driver.comes_up(slot)) || driver.keeps_up(flow, key, now) {
             return;
         }
         let record = self.classifier.flows.record(flow);
@@ -483,8 +506,9 @@ impl Router {
             Some(slot) => driver.renew(slot, (plan, &content), placed, now),
             None => {
                 let (generation, told) = (driver.published, DriverTotals::default());
+                let (watched, begun) = (Watched::from(now), false);
                 let entry =
-                    Entry { key: *key, flow, plan, generation, begun: false, told, placed, last_used: now };
+                    Entry { key: *key, flow, plan, generation, begun, told, placed, watched, last_used: now };
                 let full = placed && driver.inserts > 0 && driver.cache.room() == 0;
                 if let Some(least) = full.then(|| driver.least_wanted()).flatten() {
                     self.give_up_driven(least);

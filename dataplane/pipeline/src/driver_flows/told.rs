@@ -2,7 +2,8 @@
 
 use millrace_units::{Amount, Instant};
 
-use super::{DriverTotals, ENTRIES_PER_TURN, Entry, IDLE, IDLE_WHEN_FULL, ROUND, SUSPENDED};
+use super::way::Way;
+use super::{DriverFlows, DriverTotals, ENTRIES_PER_TURN, Entry, IDLE, IDLE_WHEN_FULL, ROUND, SUSPENDED, UP};
 use crate::router::Router;
 
 impl Router {
@@ -29,8 +30,24 @@ impl Router {
                 if let Some(driver) = &mut self.driver {
                     driver.counts.idle += u64::from(known);
                 }
+            } else if self.is_better_up(slot, now) {
+                self.give_up_driven(slot);
+                if let Some(driver) = &mut self.driver
+                    && driver.kept_up.add(entry.flow, entry.key, now)
+                {
+                    driver.note(entry.flow, UP);
+                }
             }
         }
+    }
+
+    /// Whether the packets of a flow come up although nothing else keeps the driver from treating them.
+    fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
+        let Some(driver) = &mut self.driver else { return false };
+        let DriverFlows { entries, ways, mark, published, .. } = &mut **driver;
+        let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
+        let is_overloaded = ways.get(entry.key.port.index()).is_some_and(Way::is_overloaded);
+        entry.watched.is_better_up(is_overloaded || mark.is_stuck(now) || *published == SUSPENDED, now)
     }
 
     /// Gives an entry up.
@@ -56,6 +73,7 @@ impl Router {
                 flows.touch_many(entry.flow, packets, bytes, now);
             }
             (entry.told, entry.last_used) = (totals, now);
+            entry.watched.treated(sent.packets + dropped.packets);
         }
         let entry = *entry;
         self.count_driven(&entry, DriverTotals { sent, dropped });

@@ -1,4 +1,4 @@
-//! The journey of a packet that is traced: through the same stages, in the same order, as [`Router::stages`] and
+//! The journey of a packet that is traced: through the same stages, in the same order, as [`Router::settle`] and
 //! [`Router::travel_from`] take a batch, with a line written behind each.
 
 use millrace_forward::Route;
@@ -29,7 +29,7 @@ impl Router {
     }
 
     /// Writes a line.
-    fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+    pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
         if let Some(tracer) = &mut self.trace {
             tracer.write(mark, step, now);
         }
@@ -47,23 +47,23 @@ impl Router {
         }
     }
 
-    /// Takes the one packet of a batch through the stages from classify on.
-    pub(crate) fn go_alone(&mut self, work: &mut Work, pick: Pick, now: Instant) {
-        self.begin(work, pick, now);
-        let mark = work.packets[0].trace;
-        if pick == Pick::Chosen && self.handover.is_some() {
-            self.steer(work);
+    /// Takes the one packet of a batch, whose journey was [begun](Self::begin), through the stages from classify on up to where it leaves.
+    pub(super) fn go_alone(&mut self, work: &mut Work, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
         }
+        let mark = work.packets[0].trace;
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
-        let is_express = self.classify_or_express(work, now);
+        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        let is_express = is_bare || self.classify_or_express(work, now);
         work.note_keys();
         if was_open {
             let step = self.classified(work, before);
             self.write(mark, step, now);
         }
         if !is_express {
-            return self.travel_stages(work, Position::Early, 0, now);
+            return self.settle_traced(work, Position::Early, 0, now);
         }
         if !self.gates.groups.is_empty() {
             self.gates_traced(Position::Early, 0, work, now);
@@ -71,11 +71,12 @@ impl Router {
         }
         self.forward_traced(work, now);
         self.offer_to_driver(work, now);
-        self.dispose_traced(work, now);
     }
 
-    fn begin(&mut self, work: &Work, pick: Pick, now: Instant) {
-        let packet = &work.packets[0];
+    /// Begins to write down the journey of a packet of a batch that was just read.
+    pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
+        work.complete(place);
+        let packet = &work.packets[place];
         // Its batch was read before it was known that it is traced: what that costs is seen on a copy. Only what could be read
         // has a hash.
         let copy = if packet.hash != 0 { copy_to_parse(packet, &self.pool) } else { None };
@@ -91,7 +92,7 @@ impl Router {
         if packet.hash != 0 {
             tracer.restart();
             let _ = copy.and_then(|mut copy| parse_again(&mut copy));
-            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(0)), now);
+            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(place)), now);
         }
     }
 
@@ -123,10 +124,12 @@ impl Router {
             tracer.restart();
         }
         self.write(work.packets[0].trace, TraceStep::GoesOn, now);
-        self.travel_stages(work, position, stage, now);
+        self.settle_traced(work, position, stage, now);
+        self.dispose_traced(work, 0, now);
+        self.gates.plugins_mut().end_of_batch();
     }
 
-    fn travel_stages(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+    fn settle_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };
         for here in [Position::Early, Position::Route, Position::Late] {
@@ -148,7 +151,6 @@ impl Router {
             }
         }
         self.gates_traced(Position::Queue, from(Position::Queue), work, now);
-        self.dispose_traced(work, now);
     }
 
     /// A packet that has waited for a neighbour goes on.
@@ -159,7 +161,8 @@ impl Router {
         }
         self.write(work.packets[0].trace, TraceStep::GoesOn, now);
         self.forward_traced(work, now);
-        self.dispose_traced(work, now);
+        self.dispose_traced(work, 0, now);
+        self.gates.plugins_mut().end_of_batch();
     }
 
     fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
@@ -222,9 +225,10 @@ impl Router {
         }
     }
 
-    /// Carries out the fate of the one packet of a batch, and writes down what came of it.
-    fn dispose_traced(&mut self, work: &mut Work, now: Instant) {
-        let (mark, fate) = (work.packets[0].trace, work.fates[0]);
+    /// Carries out the fate of the first packet of a batch that is left, of which the notes have this number, and writes down what came
+    /// of it.
+    pub(super) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
+        let (mark, fate) = (work.packets[0].trace, work.fates[note]);
         match fate {
             Fate::Refuse(error, _) => self.write(mark, TraceStep::Refused(error), now),
             Fate::Hold(neighbour) => {
@@ -244,7 +248,7 @@ impl Router {
         let queued = leaves.then(|| self.queue_of(&work.packets[0]));
         let (handed, to_host) = (self.totals.handed, self.totals.to_host);
         self.note_dropped(0);
-        self.dispose(work, now);
+        self.dispose_first(work, note..note + 1, now);
         if fate == Fate::Own && self.totals.to_host > to_host {
             self.end(mark, TraceEnd::Own, now);
         } else if leaves && self.totals.handed > handed {
@@ -258,7 +262,7 @@ impl Router {
     }
 
     /// The queue that a packet comes to at the port that it leaves by.
-    fn queue_of(&self, packet: &Packet) -> TraceStep {
+    pub(super) fn queue_of(&self, packet: &Packet) -> TraceStep {
         let entry = self.ports.get(packet.out_port);
         let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
         let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {

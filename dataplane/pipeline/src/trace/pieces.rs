@@ -1,9 +1,15 @@
-//! A batch with packets that are traced is taken in pieces: those before one, it alone, those behind it. Where nothing is bound, and one
-//! is traced, the others take the express way together, as without a trace, and the traced one comes to its place between them in the
-//! queue.
+//! A batch with packets that are traced. These go through the stages each by itself, the others together as without a trace; then all
+//! leave in the order in which they came.
+//!
+//! Instances see a packet that is traced before the others of the batch, or behind them, whichever keeps it in its place among those
+//! of its flow. Where some of these stand before it and some behind it, the batch is cut.
 
-use millrace_units::{Instant, PortId};
+use millrace_packet::Packet;
+use millrace_plugin::EMPTY_PATH;
+use millrace_units::{Amount, Instant};
 
+use super::event::TraceStep;
+use super::tracer::Room;
 use crate::router::Router;
 use crate::work::{Bits, Fate, Work};
 
@@ -16,153 +22,242 @@ pub(crate) enum Pick {
     Marked,
 }
 
+/// A packet of a batch that is traced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traced {
+    place: usize,
+    turn: Turn,
+    /// Its fate while it stands aside.
+    fate: Fate,
+}
+
+/// When a packet that is traced goes through the stages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// Before the others of its batch.
+    First,
+    /// Behind them.
+    Last,
+}
+
 impl Router {
     /// Takes a batch through the stages while a trace goes on: as [`journey`](Router::journey) does, but packets that are traced
     /// alone.
     #[cold]
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
-        let count = work.packets.len();
-        let Some(first) = self.next_traced(work, pick, now) else {
-            self.whole(work, pick, now);
-            self.follow_up(now);
-            return self.keep_flows(now, false);
-        };
-        self.classifier.begin_pieces(count, self.options.new_flows);
-        let (mut rest, mut alone) = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
-        let is_only_one = pick == Pick::Chosen
-            && self.trace.as_mut().is_some_and(|tracer| tracer.passes(count - first - 1));
-        let is_done = is_only_one && self.express_around(work, first, (&mut rest, &mut alone), now);
-        let mut next = Some(first).filter(|_| !is_done);
-        while let Some(at) = next {
-            // What is before it stays in `work`, and goes first.
-            rest.take_tail(work, at + 1);
-            alone.take_tail(work, at);
-            self.whole(work, pick, now);
-            self.go_alone(&mut alone, pick, now);
-            std::mem::swap(work, &mut rest);
-            next = if is_only_one { None } else { self.next_traced(work, pick, now) };
+        let mut room = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
+        self.find_traced(work, pick, &mut room.traced, now);
+        if pick == Pick::Chosen && self.handover.is_some() {
+            self.steer(work);
         }
-        self.whole(work, pick, now);
-        self.classifier.end_pieces();
+        if room.traced.is_empty() {
+            self.stages(work, now);
+        } else {
+            self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
+            self.go_in_pieces(work, &mut room, now);
+            self.classifier.end_pieces();
+        }
         if let Some(tracer) = &mut self.trace {
-            tracer.keep_room((rest, alone));
+            tracer.keep_room(room);
         }
         self.follow_up(now);
         self.keep_flows(now, false);
     }
 
-    /// Takes the express way with all packets but the one that is traced, together, and the rest of the way with those before it, it alone
-    /// and those behind it; whether that could be. Nothing has happened otherwise.
-    fn express_around(
+    /// Finds the packets of a batch that are traced, and begins their journeys.
+    fn find_traced(&mut self, work: &mut Work, pick: Pick, traced: &mut Vec<Traced>, now: Instant) {
+        traced.clear();
+        let mut from = 0;
+        while let Some(place) = self.next_traced(work, from, (pick, traced.len()), now) {
+            from = place + 1;
+            traced.push(Traced { place, turn: Turn::Last, fate: Fate::Forward });
+            self.begin(work, place, pick, now);
+        }
+    }
+
+    /// The next packet that is traced, from this place on; so many of the batch are already.
+    fn next_traced(
         &mut self,
         work: &mut Work,
-        traced: usize,
-        (rest, alone): (&mut Work, &mut Work),
+        mut from: usize,
+        (pick, before): (Pick, usize),
         now: Instant,
-    ) -> bool {
-        let is_plain = self.classifier.remembers() && !self.gates.is_bound();
-        if !is_plain || self.is_tapped() || self.handover.is_some() || !work.fates[traced].is_open() {
-            return false;
-        }
-        // So that the express way leaves it alone.
-        work.fates[traced] = Fate::Consumed;
-        self.gates.groups.begin();
-        self.express(work, now);
-        let count = work.packets.len();
-        let is_last_left = *work.left == [traced as u16];
-        let has_room = |port: &PortId| self.ports.get(*port).is_some_and(|out| out.has_room_for(count));
-        match work.leaving.port().filter(|port| is_last_left && has_room(port)) {
-            Some(port) => {
-                self.offer_to_driver(work, now);
-                alone.take_one(work, traced);
-                self.leave_first(work, port, traced);
-                alone.packets.take_front(&mut work.packets);
-                self.go_alone(alone, Pick::Chosen, now);
-                self.leave_first(work, port, count);
-                self.count_leaving(work, Some(port));
-            }
-            None => {
-                rest.take_tail_behind_express(work, traced + 1);
-                work.fates[traced] = Fate::Forward;
-                alone.take_tail(work, traced);
-                work.left.retain(|index| usize::from(*index) < traced);
-                self.go_on_behind_express(work, now);
-                self.go_alone(alone, Pick::Chosen, now);
-                // Its lookup was before that of the others: records may have come since.
-                self.classifier.note_growth();
-                self.go_on_behind_express(rest, now);
-            }
-        }
-        true
-    }
-
-    /// The stages behind the express way, where nothing is bound.
-    fn go_on_behind_express(&mut self, work: &mut Work, now: Instant) {
-        match work.left.is_empty() {
-            true => {
-                self.offer_to_driver(work, now);
-                self.dispose(work, now);
-            }
-            false => {
-                self.classify_left(work, now);
-                self.travel(work, now);
-            }
-        }
-    }
-
-    /// Puts so many finished frames at the beginning of a batch, or all that are left, into the queue of the port that all leave by.
-    fn leave_first(&mut self, work: &mut Work, port: PortId, count: usize) {
-        if let Some(out) = self.ports.get_mut(port) {
-            out.queue_all(work.packets.drain_front(count));
-        }
-    }
-
-    /// Takes packets that are not traced through the stages.
-    fn whole(&mut self, work: &mut Work, pick: Pick, now: Instant) {
-        if pick == Pick::Chosen && self.handover.is_some() {
-            self.steer(work);
-        }
-        if !work.packets.is_empty() {
-            self.stages(work, now);
-        }
-    }
-
-    /// The first packet that is traced.
-    fn next_traced(&mut self, work: &mut Work, pick: Pick, now: Instant) -> Option<usize> {
+    ) -> Option<usize> {
         let tracer = self.trace.as_mut()?;
         if pick == Pick::Marked {
-            return work.packets.iter().position(|packet| packet.trace != 0);
+            let marked = work.packets[from..].iter().position(|packet| packet.trace != 0)?;
+            return Some(from + marked);
         }
         if tracer.is_over(now) {
+            tracer.rest();
             return None;
         }
-        let mut from = 0;
         while let Some(at) = tracer.next_of(work.packets.len() - from) {
             let index = from + at;
             from = index + 1;
             work.complete(index);
             // Only what was parsed has a hash.
             let candidate = (work.packets[index].hash != 0).then(|| work.candidate(index));
-            if tracer.choose(&mut work.packets[index], candidate.as_ref()) {
+            if tracer.choose(&mut work.packets[index], candidate.as_ref(), before) {
                 return Some(index);
             }
         }
         None
     }
+
+    /// Takes a batch through the stages, cut where that is necessary for the order inside of flows.
+    fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room, now: Instant) {
+        let Room { rest, alone, traced } = room;
+        while let Some(cut) = self.next_cut(work, traced) {
+            let from = traced[cut].place;
+            rest.take_tail(work, from);
+            self.go_around(work, &mut traced[..cut], alone, now);
+            std::mem::swap(work, rest);
+            traced.drain(..cut);
+            traced.iter_mut().for_each(|one| one.place -= from);
+        }
+        self.go_around(work, traced, alone, now);
+    }
+
+    /// Says of each packet that is traced when it goes, up to the first of which neither will do: the number of that one.
+    fn next_cut(&self, work: &Work, traced: &mut [Traced]) -> Option<usize> {
+        if !self.gates.is_bound() {
+            // Nobody sees packets but who sends them, one behind the other.
+            return None;
+        }
+        traced.iter_mut().position(|one| {
+            let turn = self.turn_of(work, one.place);
+            one.turn = turn.unwrap_or(Turn::Last);
+            turn.is_none()
+        })
+    }
+
+    /// When a packet goes.
+    fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
+        if !work.fates[place].is_open() {
+            return Some(Turn::Last);
+        }
+        let hash = work.hashes[place];
+        let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
+        let (before, behind) = work.packets.split_at(place);
+        if !work.hashes.iter().zip(before).any(is_one_of_it) {
+            return Some(Turn::First);
+        }
+        let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
+        (is_last || self.meets_nobody(work, place)).then_some(Turn::Last)
+    }
+
+    /// Whether the flow of a packet is known to be bound to nothing.
+    fn meets_nobody(&self, work: &Work, place: usize) -> bool {
+        let flows = &self.classifier.flows;
+        let flow =
+            flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| self.classifier.remembers());
+        flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
+            let is_right = answer.generation == self.classifier.changes.current();
+            is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
+        })
+    }
+
+    /// Takes a batch through the stages, the packets that are traced by themselves.
+    fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work, now: Instant) {
+        for one in &mut *traced {
+            // The stages leave it alone.
+            one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
+        }
+        work.aside = traced.len();
+        self.go_each(work, traced, Turn::First, (alone, now));
+        work.leaving.begin();
+        let all_leave = work.aside == work.packets.len() || self.settle(work, now);
+        self.go_each(work, traced, Turn::Last, (alone, now));
+        work.aside = 0;
+        for one in &*traced {
+            work.fates[one.place] = one.fate;
+        }
+        if all_leave && self.leave_all(work, traced, now) {
+            return;
+        }
+        work.note_keys();
+        let mut from = 0;
+        for Traced { place, .. } in traced {
+            self.dispose_first(work, from..*place, now);
+            self.dispose_traced(work, *place, now);
+            from = *place + 1;
+        }
+        self.dispose_first(work, from..from + work.packets.len(), now);
+        self.gates.plugins_mut().end_of_batch();
+    }
+
+    /// Takes those whose turn it is through the stages, up to where they leave.
+    fn go_each(
+        &mut self,
+        work: &mut Work,
+        traced: &mut [Traced],
+        turn: Turn,
+        (alone, now): (&mut Work, Instant),
+    ) {
+        for one in traced.iter_mut().filter(|one| one.turn == turn) {
+            alone.take_aside(work, one);
+            self.go_alone(alone, now);
+            one.fate = alone.give_back(work, one.place);
+        }
+    }
+
+    /// Sends a batch of which all but the packets that are traced are finished frames, if these are, too, and all go to one queue that
+    /// has room; whether that was so.
+    fn leave_all(&mut self, work: &mut Work, traced: &[Traced], now: Instant) -> bool {
+        if traced.iter().any(|one| one.fate != Fate::Queue) {
+            return false;
+        }
+        for one in traced {
+            let packet = &work.packets[one.place];
+            let accounts = (packet.next_hop, packet.counts_for);
+            work.leaving.add(packet.out_port, accounts, Amount::packet(packet.len()));
+        }
+        let out = work.leaving.port().and_then(|port| self.ports.get(port));
+        if !out.is_some_and(|out| out.has_room_for(work.packets.len())) {
+            return false;
+        }
+        for one in traced {
+            let packet = &work.packets[one.place];
+            let step = match self.queue_of(packet) {
+                TraceStep::Queued { port, leaf: None, before } => {
+                    TraceStep::Queued { port, leaf: None, before: before + one.place as u32 }
+                }
+                step => step,
+            };
+            self.write(packet.trace, step, now);
+        }
+        self.leave(work, now);
+        true
+    }
 }
 
 impl Work {
-    /// Takes over what is noted of one open packet of another batch, for a batch of that alone.
-    fn take_one(&mut self, other: &mut Self, place: usize) {
+    /// Takes a packet out of another batch, with all that was noted of it before it was classified, for a batch of that alone.
+    fn take_aside(&mut self, other: &mut Self, one: &Traced) {
+        let place = one.place;
         other.complete(place);
         self.nears[0] = other.nears[place];
         self.keys[0] = other.keys[place];
         self.hashes[0] = other.hashes[place];
         self.varying[0] = other.varying[place];
-        self.fates[0] = Fate::Forward;
-        self.brief = Bits::default();
+        self.fates[0] = one.fate;
+        (self.brief, self.keys_due) = (Bits::default(), false);
         self.begin_classified(1);
+        // It is empty.
+        let _ = self.packets.push(other.packets.take_out(place));
+    }
+
+    /// Puts the one packet back to its place in the other batch, with what it takes to let go of it; its fate.
+    fn give_back(&mut self, other: &mut Self, place: usize) -> Fate {
+        if let Some(packet) = self.packets.pop() {
+            other.packets.put_back(place, packet);
+        }
+        other.keys[place] = self.keys[0];
+        other.states[place] = self.states[0];
+        other.destinations[place] = self.destinations[0];
+        self.fates[0]
     }
 
     /// Takes the packets from `from` on out of another batch, with all that was noted of them before they were classified. Packets
@@ -187,19 +282,6 @@ impl Work {
             self.keys[..count].copy_from_slice(&other.keys[from..end]);
         }
         self.begin_classified(count);
-    }
-}
-
-impl Work {
-    /// The same behind the express way, with what that has found out, and which packets it has left.
-    fn take_tail_behind_express(&mut self, other: &mut Self, from: usize) {
-        let end = other.packets.len();
-        self.take_tail(other, from);
-        self.fates[..end - from].copy_from_slice(&other.fates[from..end]);
-        self.flows[..end - from].copy_from_slice(&other.flows[from..end]);
-        let first = other.left.partition_point(|index| usize::from(*index) < from);
-        self.left.clear();
-        self.left.extend(other.left.drain(first..).map(|index| index - from as u16));
     }
 }
 

@@ -12,6 +12,7 @@ use millrace_units::{Instant, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
+use super::pieces::Traced;
 use crate::ports::QUEUE_LIMIT;
 use crate::tsc::cycles;
 use crate::work::Work;
@@ -20,6 +21,8 @@ use crate::work::Work;
 const RING: usize = 8192;
 /// Events that a packet may have: one is chosen only where there is room for so many.
 const LONGEST: usize = 64;
+/// Events that it has as a rule, at most.
+const USUAL: usize = 24;
 /// Packets that are seen to leave by a port in a turn: as many as its queue may hold, and those that a turn puts in beyond that.
 const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
 /// Bits of a mark that say which packet of the worker it is; those above say which worker.
@@ -108,7 +111,18 @@ pub(crate) struct Tracer {
     /// The counter when the last event was written.
     last: Option<u64>,
     /// Kept for its memory.
-    room: Option<(Box<Work>, Box<Work>)>,
+    room: Option<Box<Room>>,
+}
+
+/// Memory for a batch with packets that are traced.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// What is left of a batch that is cut.
+    pub rest: Work,
+    /// One packet alone.
+    pub alone: Work,
+    /// Those that are traced.
+    pub traced: Vec<Traced>,
 }
 
 impl std::fmt::Debug for Tracer {
@@ -134,7 +148,7 @@ impl Tracer {
             places: NOWHERE,
             dropped: 0,
             last: None,
-            room: Some(<(Box<Work>, Box<Work>)>::default()),
+            room: Some(Box::new(Room { traced: Vec::with_capacity(BATCH_SIZE), ..Room::default() })),
         };
         if every > 1 {
             tracer.skip = tracer.gap();
@@ -188,6 +202,11 @@ impl Tracer {
         passes
     }
 
+    /// No packets are chosen any more, so they need not be looked at.
+    pub fn rest(&mut self) {
+        self.skip = u32::MAX;
+    }
+
     /// How many packets are skipped before the next one: between 0 and twice the average, so that no pattern of what comes
     /// decides what is seen (xorshift, Marsaglia 2003).
     fn gap(&mut self) -> u32 {
@@ -197,24 +216,24 @@ impl Tracer {
         ((u64::from(self.random) * u64::from(2 * self.sink.order.every - 1)) >> 32) as u32
     }
 
-    /// Room for the rest of a batch, and for a packet alone.
-    pub fn take_room(&mut self) -> (Box<Work>, Box<Work>) {
+    /// The memory for a batch.
+    pub fn take_room(&mut self) -> Box<Room> {
         self.room.take().unwrap_or_default()
     }
 
-    /// Gives that room back.
-    pub fn keep_room(&mut self, room: (Box<Work>, Box<Work>)) {
+    /// Gives it back.
+    pub fn keep_room(&mut self, room: Box<Room>) {
         self.room = Some(room);
     }
 
     /// Chooses a packet, if it is one of those that are asked for and there is room to write. `candidate`: as filters see it, if it
-    /// could be read.
-    pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>) -> bool {
+    /// could be read. So many of its batch are chosen already, and have just begun.
+    pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>, before: usize) -> bool {
         let matches = |filter: &CompiledFilter| candidate.is_some_and(|candidate| filter.matches(candidate));
         if self.left == 0 || self.sink.order.filter.is_some_and(|filter| !matches(&filter)) {
             return false;
         }
-        if self.sink.ring.slots() < LONGEST {
+        if self.sink.ring.slots() < LONGEST + before * USUAL {
             self.sink.lost.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -397,7 +416,7 @@ mod tests {
         let (sink, source) = trace(1, order(1, 2));
         let mut tracer = Tracer::new(sink, 3, 4095, Instant::ZERO);
         let mut marks = Vec::new();
-        while tracer.choose(&mut packet, None) {
+        while tracer.choose(&mut packet, None, 0) {
             marks.push(packet.trace);
         }
         assert_eq!(marks, [(3 << 12) | 4095, (3 << 12) | 1], "numbers begin anew, and none is 0");
@@ -405,7 +424,7 @@ mod tests {
         let (sink, slow) = trace(2, order(1, 4000));
         let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
         assert!(!tracer.is_over(Instant::ZERO) && tracer.is_over(Instant::ZERO + Duration::from_secs(1)));
-        while tracer.choose(&mut packet, None) {
+        while tracer.choose(&mut packet, None, 0) {
             tracer.write(packet.trace, TraceStep::Copied(1), Instant::ZERO);
             (1..LONGEST).for_each(|_| tracer.write(packet.trace, TraceStep::GoesOn, Instant::ZERO));
         }

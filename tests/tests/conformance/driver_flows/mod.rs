@@ -5,7 +5,7 @@ pub mod driver;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_pipeline::ReversePath;
+use millrace_pipeline::{ReversePath, StaysUp};
 use millrace_plugin::BindingId;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
 use proptest::prelude::*;
@@ -313,6 +313,33 @@ fn a_flow_that_comes_back_goes_down_at_once() {
     pair.advance(16_000);
     assert_eq!(pair.router.router.driver_flows().idle, 1);
     assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
+}
+
+#[test]
+fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_while() {
+    let mut pair = Pair::new(Some(64));
+    pair.router.router.set_mtu("b", 1280);
+    assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
+    // They are cut, which is not for the driver.
+    let long = |pair: &mut Pair, count: u16| {
+        for number in 0..count {
+            pair.receive("a", &Ipv4Frame::udp().dst("10.2.0.2").ports(7, 53).id(number).length(1400).bytes());
+            pair.run();
+            pair.advance(10);
+        }
+        pair.router.router.driver_flows()
+    };
+    assert_eq!(long(&mut pair, 20).flows, 1, "a few say nothing");
+    let counts = long(&mut pair, 400);
+    assert_eq!((counts.flows, counts.inserted), (0, 1));
+    let why = |pair: &mut Pair| pair.router.router.flow_reports().remove(0).stays_up;
+    assert_eq!(why(&mut pair), Some(StaysUp::ComesUp));
+    assert_eq!(long(&mut pair, 3000).inserted, 1, "it is not tried again and again");
+    assert_eq!(driven(&mut pair, "10.2.0.2", 100), 0);
+    // Later it is.
+    pair.advance(30_000);
+    assert!(driven(&mut pair, "10.2.0.2", 600) >= 300);
+    assert_eq!(why(&mut pair), None);
 }
 
 #[test]
