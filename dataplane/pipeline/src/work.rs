@@ -108,6 +108,19 @@ impl Bits {
     }
 }
 
+/// What is known of all packets of a batch together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Alike {
+    /// Nothing.
+    #[default]
+    No,
+    /// They were read as plain frames without a tag, and none was changed since. Those whose fate was settled since have no flow's key
+    /// among [the near ones](Work::nears).
+    Plain,
+    /// The same, and all are of IPv4.
+    Plain4,
+}
+
 /// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
 pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
 
@@ -171,6 +184,8 @@ pub struct Work {
     /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
     /// [`complete`](Self::complete), as few need it, or the key to [`note_keys`](Self::note_keys).
     pub(crate) brief: Bits,
+    /// What is known of all of them.
+    pub(crate) alike: Alike,
     /// Whether keys of packets that are on a path are still to be [noted](Self::note_keys).
     pub(crate) keys_due: bool,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
@@ -206,6 +221,7 @@ impl Default for Work {
             packets: Batch::new(),
             nears: each(NearKey::of(&key)),
             brief: Bits::default(),
+            alike: Alike::No,
             keys_due: false,
             keys: each(key),
             hashes: each(0),
@@ -229,6 +245,7 @@ impl Work {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
         self.brief = Bits::default();
+        self.alike = Alike::No;
         self.keys_due = false;
         self.leaving.begin();
         self.begin_classified(count);

@@ -17,5 +17,5 @@ pub use annotations::{Annotations, Exceptions};
 pub use batch::{BATCH_SIZE, Batch};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
-pub use packet::{Packet, Start};
+pub use packet::{Opened, Packet, Start};
 pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError};

@@ -2,10 +2,11 @@
 //! is traced, the others take the express way together, as without a trace, and the traced one comes to its place between them in the
 //! queue.
 
+use millrace_classify::NearKey;
 use millrace_units::{Instant, PortId};
 
 use crate::router::Router;
-use crate::work::{Bits, Fate, Work};
+use crate::work::{Alike, Bits, Fate, Work};
 
 /// Which packets of a batch are traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +68,10 @@ impl Router {
         }
         // So that the express way leaves it alone.
         work.fates[traced] = Fate::Consumed;
+        let near = std::mem::replace(&mut work.nears[traced], NearKey::NONE);
         self.gates.groups.begin();
         self.express(work, now);
+        work.nears[traced] = near;
         let count = work.packets.len();
         let is_last_left = *work.left == [traced as u16];
         let has_room = |port: &PortId| self.ports.get(*port).is_some_and(|out| out.has_room_for(count));
@@ -162,6 +165,7 @@ impl Work {
         self.varying[0] = other.varying[place];
         self.fates[0] = Fate::Forward;
         self.brief = Bits::default();
+        self.alike = Alike::No;
         self.begin_classified(1);
     }
 
@@ -175,6 +179,7 @@ impl Work {
         self.nears[..count].copy_from_slice(&other.nears[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
         self.brief = other.brief.from(from, count);
+        self.alike = other.alike;
         let all_brief = self.brief == Bits::of(count);
         if all_brief {
             // Of what was read in brief nothing has been decided.
