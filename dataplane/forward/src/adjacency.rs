@@ -88,7 +88,7 @@ fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
 /// Bytes of a link header without tags.
 const PLAIN: usize = 14;
 /// Bytes that [`Exit`] looks at: that header, and a network header as far as both families have one.
-const START: usize = PLAIN + ipv4::HEADER_LEN;
+pub const START: usize = PLAIN + ipv4::HEADER_LEN;
 
 /// What many packets in a row need of an adjacency, as a copy: for those that leave as most do, under a link header without
 /// tags, that came under one. It takes no others.
@@ -108,6 +108,12 @@ impl Exit {
     #[inline(always)]
     pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
+    }
+
+    /// The same of a packet that stands in one frame, with a link header without tags.
+    #[inline(always)]
+    pub fn start_plain<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
+        packet.first_mut::<START>().filter(|start| start.length <= self.longest)
     }
 
     /// Whether a packet that begins so, and may have been changed since it was read, has a whole network header and hops left.
@@ -298,6 +304,10 @@ mod tests {
             });
             let mut adjacency = Adjacency::new(PortId(3), mtu, family, header);
             let exit = adjacency.exit();
+            if network == 14 {
+                let plain = exit.start_plain(&mut one).map(|start| (*start.bytes, start.length));
+                prop_assert_eq!(plain, exit.start(&mut one).map(|start| (*start.bytes, start.length)));
+            }
             let takes = exit.start(&mut one).map(|start| (start.length, exit.is_whole(&start).then(|| exit.rewrite(start.bytes))));
             let fits = adjacency.takes(&other) && bytes.len() >= 34;
             let is_whole = hops > 1 && (!v6 || bytes.len() >= 14 + ipv6::HEADER_LEN);

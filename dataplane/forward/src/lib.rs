@@ -26,7 +26,7 @@ mod shared_route_table;
 mod test_packets;
 mod ttl;
 
-pub use adjacency::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY};
+pub use adjacency::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, START};
 pub use fib::{FibChange, FibMemory, FibReader, Route, RouteIndex, SharedFib};
 pub use fragment::{FragmentError, fragment4};
 pub use hold::{Held, HoldLimits, HoldQueue};

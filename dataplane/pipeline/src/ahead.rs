@@ -61,6 +61,21 @@ impl<A: Copy> Addresses<A> {
         }
     }
 
+    /// Asks for those of all packets of a batch, one for each, and for no others.
+    #[inline(always)]
+    pub fn ask_all(&mut self, addresses: impl ExactSizeIterator<Item = A>) {
+        self.count = addresses.len().min(BATCH_SIZE);
+        for (own, address) in self.addresses.iter_mut().zip(addresses) {
+            *own = address;
+        }
+    }
+
+    /// What was found for all packets of a batch, which were [asked for](Self::ask_all).
+    #[inline]
+    pub fn all_found(&self) -> &[Option<NextHopIndex>] {
+        &self.numbers[..self.count]
+    }
+
     /// Looks all of them up.
     pub fn look_up(&mut self, look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>])) {
         let numbers = &mut self.numbers[..self.count];

@@ -21,7 +21,7 @@ use crate::parse::ROUTER;
 use crate::ports::{PortTable, ReversePath};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
-use crate::work::{Fate, Work};
+use crate::work::{Alike, Fate, Work};
 
 /// The router's own addresses, to which no packet may pretend to belong.
 #[derive(Debug)]
@@ -175,14 +175,36 @@ impl Router {
         if self.gates.is_bound() {
             return false;
         }
-        self.ask_bare(work);
+        let is_plain = work.alike == Alike::Plain4 && work.aside == 0 && self.ask_all4(work);
+        if !is_plain {
+            self.ask_bare(work);
+        }
         work.leaving.begin();
         let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
         v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        if is_plain {
+            return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
+        }
         v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
-        let sent = send(v4.found(), Family::V4, (numbers, adjacencies), work)
-            + send(v6.found(), Family::V6, (numbers, adjacencies), work);
+        let sent = send::<false>(v4.found(), Family::V4, (numbers, adjacencies), work)
+            + send::<false>(v6.found(), Family::V6, (numbers, adjacencies), work);
         sent + work.aside == work.packets.len()
+    }
+
+    /// Asks for the routes of all packets of a batch that came in by one port as [plain ones](Alike::Plain4), if nothing else can be said
+    /// of any; whether so.
+    #[inline]
+    fn ask_all4(&mut self, work: &Work) -> bool {
+        let Self { bare, ports, own_addresses, .. } = self;
+        let count = work.packets.len().min(BATCH_SIZE);
+        let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
+        let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
+        bare.v4.ask_all(work.nears[..count].iter().map(|near| {
+            let (source, destination) = near.addresses4();
+            is_said &= is_ordinary4(source) & is_ordinary4(destination) && !own_addresses.contains4(source);
+            destination
+        }));
+        is_said
     }
 
     /// Asks for the routes of packets that nothing else can be said of.
@@ -230,9 +252,10 @@ impl Router {
     }
 }
 
-/// Makes those packets of a family ready to leave whose routes lead to adjacencies; how many.
+/// Makes those packets of a family ready to leave whose routes lead to adjacencies; how many. Of [`PLAIN`](Alike::Plain) ones nothing is
+/// looked at again.
 #[inline(always)]
-fn send(
+fn send<const PLAIN: bool>(
     found: impl Iterator<Item = (usize, Option<NextHopIndex>)>,
     family: Family,
     (numbers, adjacencies): (&[[u32; 2]], &mut AdjacencyTable),
@@ -241,12 +264,15 @@ fn send(
     let (mut sent, mut amount) = (0, Amount::default());
     // The route that the last packet has left by, with what the next ones need of its adjacency.
     let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
+    let Work { packets, fates, leaving, .. } = work;
+    let count = packets.len().min(BATCH_SIZE);
+    let (packets, fates) = (&mut packets[..count], &mut fates[..count]);
     for (index, route) in found {
         let Some(route) = route else { continue };
-        let packet = &mut work.packets[index];
+        let packet = &mut packets[index];
         if route == last
             && packet.port != port
-            && let Some(start) = exit.start(packet)
+            && let Some(start) = if PLAIN { exit.start_plain(packet) } else { exit.start(packet) }
         {
             (start.annotations.next_hop, start.annotations.out_port) = (route, port);
             exit.rewrite(start.bytes);
@@ -259,15 +285,25 @@ fn send(
             }
             adjacency.rewrite(packet);
             let before = std::mem::replace(&mut amount, Amount::packet(packet.len()));
-            work.leaving.add(port, (last, EMPTY_PATH), before);
+            leaving.add(port, (last, EMPTY_PATH), before);
             (last, port, exit) = (route, adjacency.port, adjacency.exit());
             (packet.next_hop, packet.out_port) = (route, port);
         }
-        work.fates[index] = Fate::Queue;
+        fates[index] = Fate::Queue;
         sent += 1;
     }
-    work.leaving.add(port, (last, EMPTY_PATH), amount);
+    leaving.add(port, (last, EMPTY_PATH), amount);
     sent
+}
+
+/// The same for a batch of nothing but plain packets of IPv4.
+#[inline(never)]
+fn send_all4(
+    found: &[Option<NextHopIndex>],
+    tables: (&[[u32; 2]], &mut AdjacencyTable),
+    work: &mut Work,
+) -> usize {
+    send::<true>(found.iter().copied().enumerate(), Family::V4, tables, work)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@
 use std::ops::Range;
 
 use millrace_classify::{FlowAnswer, FlowIndex, FlowRecord, Meeting, Sought};
-use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route};
-use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
+use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route, START};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet, Start};
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_plugin_abi::Position;
 use millrace_units::{Amount, Instant, NextHopIndex, PathId, PortId};
@@ -29,7 +29,7 @@ use crate::groups::Groups;
 use crate::parse::ROUTER;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
-use crate::work::{Accounts, Fate, Leaving, Work};
+use crate::work::{Accounts, Alike, Fate, Leaving, Work};
 
 /// Makes the open packets of a batch ready to leave by the adjacencies of their flows, of which they have the numbers, unless
 /// something about them is to be looked at on the general way; whether those were all. What leaves is [counted](Leaving).
@@ -98,25 +98,27 @@ fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> Option<(Accoun
 /// Packets of a batch that leave as most do: of flows whose records are right. Those that are bound to nothing leave by an
 /// adjacency that takes them, the others join the group of their path. What the last of them needed is at hand for the next.
 ///
-/// Where nothing is `BOUND`, the loop is one that knows no groups: that takes fewer registers.
-struct Leave<'a, const BOUND: bool> {
+/// Where nothing is `BOUND`, the loop is one that knows no groups: that takes fewer registers. Where all are [`PLAIN`](Alike::Plain),
+/// what was seen of them when they were read is not looked at again.
+struct Leave<'a, const BOUND: bool, const PLAIN: bool> {
     joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
-    /// The current generation.
-    generation: u32,
-    /// The number of the adjacency, with what packets need of it.
+    /// What answers of the current generation say where no field matters that varies.
+    validity: u64,
+    /// The number of the adjacency, and what packets need of it.
     number: u32,
     out_port: PortId,
     exit: Exit,
-    /// The route that they count with, and what does so far.
+    /// The route that they count with, both in one word, and what counts with it so far.
     route: NextHopIndex,
+    way: u64,
     amount: Amount,
     /// Packets before those.
     before: u64,
 }
 
-impl<const BOUND: bool> Leave<'_, BOUND> {
+impl<const BOUND: bool, const PLAIN: bool> Leave<'_, BOUND, PLAIN> {
     /// Counts what leaves.
     #[inline(always)]
     fn settle(&mut self) {
@@ -131,15 +133,25 @@ impl<const BOUND: bool> Leave<'_, BOUND> {
     }
 
     /// Turns to another adjacency, if the number is that of one, and to the route that its packets count with.
-    #[inline(always)]
-    fn turn_to(&mut self, number: u32, route: NextHopIndex) -> Option<()> {
+    #[inline(never)]
+    fn turn_to(&mut self, answer: &FlowAnswer) -> Option<()> {
         self.settle();
-        self.route = route;
+        let number = answer.adjacency;
         if self.number != number {
             let adjacency = self.adjacencies.get_mut(number)?;
             (self.number, self.out_port, self.exit) = (number, adjacency.port, adjacency.exit());
         }
+        (self.route, self.way) = (answer.next_hop, answer.way());
         Some(())
+    }
+
+    /// The start of a packet that leaves so.
+    #[inline(always)]
+    fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
+        if PLAIN {
+            return self.exit.start_plain(packet);
+        }
+        self.exit.start(packet).filter(|start| start.annotations.exceptions == Exceptions::NONE)
     }
 }
 
@@ -222,15 +234,17 @@ impl Joining<'_> {
     }
 }
 
-/// A packet of a batch: its index, itself, and its fate.
-type Place<'p> = (usize, (&'p mut Packet, &'p mut Fate));
-
-impl<'p, const BOUND: bool> Meeting<Place<'p>> for Leave<'_, BOUND> {
+impl<const BOUND: bool, const PLAIN: bool> Meeting<Packet, Fate> for Leave<'_, BOUND, PLAIN> {
     #[inline(always)]
-    fn meet(&mut self, (index, (packet, fate)): Place<'p>, record: &FlowRecord) -> Option<u32> {
+    fn meet(
+        &mut self,
+        index: usize,
+        (packet, fate): (&mut Packet, &mut Fate),
+        record: &FlowRecord,
+    ) -> Option<u32> {
         let answer = &record.answer;
-        let is_right = fate.is_open() && answer.varying_mask == 0 && answer.generation == self.generation;
-        if !is_right {
+        let is_open = PLAIN || fate.is_open();
+        if !is_open || answer.validity() != self.validity {
             return None;
         }
         if answer.path != EMPTY_PATH {
@@ -239,13 +253,10 @@ impl<'p, const BOUND: bool> Meeting<Place<'p>> for Leave<'_, BOUND> {
             }
             return self.joining.join(self.adjacencies, (index, packet), record);
         }
-        if answer.adjacency != self.number || answer.next_hop != self.route {
-            self.turn_to(answer.adjacency, answer.next_hop)?;
+        if answer.way() != self.way {
+            self.turn_to(answer)?;
         }
-        let start = self.exit.start(packet)?;
-        if start.annotations.exceptions != Exceptions::NONE {
-            return None;
-        }
+        let start = self.start(packet)?;
         (start.annotations.out_port, start.annotations.next_hop) = (self.out_port, answer.next_hop);
         self.exit.rewrite(start.bytes);
         self.amount += Amount::packet(start.length);
@@ -260,9 +271,11 @@ impl Router {
     #[inline]
     pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
-        match self.gates.is_bound() {
-            true => self.meet_all::<true>(work, now),
-            false => self.meet_all::<false>(work, now),
+        match (self.gates.is_bound(), work.alike != Alike::No) {
+            (true, false) => self.meet_all::<true, false>(work, now),
+            (true, true) => self.meet_all::<true, true>(work, now),
+            (false, false) => self.meet_all::<false, false>(work, now),
+            (false, true) => self.meet_all::<false, true>(work, now),
         }
         if work.left.len() > work.aside {
             self.express_left(work, now);
@@ -272,7 +285,7 @@ impl Router {
     }
 
     /// Treats the packets that leave as most do, and notes which are left.
-    fn meet_all<const BOUND: bool>(&mut self, work: &mut Work, now: Instant) {
+    fn meet_all<const BOUND: bool, const PLAIN: bool>(&mut self, work: &mut Work, now: Instant) {
         let Self { classifier, adjacencies, gates, .. } = self;
         let Classifier { flows, changes, counts, .. } = classifier;
         let count = work.packets.len().min(BATCH_SIZE);
@@ -280,6 +293,7 @@ impl Router {
         work.leaving.begin();
         let (plugins, groups) = gates.joining();
         let keeps_states = plugins.keeps_states();
+        let has_v6 = work.alike != Alike::Plain4;
         let Work {
             packets,
             nears,
@@ -294,7 +308,7 @@ impl Router {
             leaving,
             ..
         } = &mut *work;
-        let leave = Leave::<BOUND> {
+        let leave = Leave::<BOUND, PLAIN> {
             joining: Joining {
                 plugins,
                 keeps_states,
@@ -307,18 +321,20 @@ impl Router {
             },
             adjacencies,
             leaving,
-            generation: changes.current(),
+            validity: FlowAnswer { generation: changes.current(), ..FlowAnswer::default() }.validity(),
             number: NO_ADJACENCY,
             out_port: PortId::NONE,
             exit: Exit::NONE,
             route: NO_ROUTE,
+            way: FlowAnswer { adjacency: NO_ADJACENCY, next_hop: NO_ROUTE, ..FlowAnswer::default() }.way(),
             amount: Amount::default(),
             before: 0,
         };
-        let sought = Sought { nears: &nears[..count], keys: &keys[..count], hashes: &hashes[..count] };
-        let places = packets.iter_mut().zip(fates.iter_mut()).enumerate();
+        let sought =
+            Sought { nears: &nears[..count], keys: &keys[..count], hashes: &hashes[..count], has_v6 };
+        let packets = (&mut packets[..count], &mut fates[..count]);
         let rest = (leave, left);
-        let mut leave = flows.meet_batch(sought, &mut found[..count], places, now, rest);
+        let mut leave = flows.meet_batch(sought, &mut found[..count], packets, now, rest);
         leave.settle();
         leave.joining.settle();
         let joined = leave.joining.before;

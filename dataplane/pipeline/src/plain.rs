@@ -8,14 +8,14 @@
 use std::net::Ipv4Addr;
 
 use millrace_classify::{FlowTable, NearKey};
-use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Opened, Packet};
 use millrace_units::{Amount, PortId};
 use millrace_wire::EtherType;
 use millrace_wire::checksum::is_valid_header;
 
 use crate::ports::{DeviceId, PortTable};
 use crate::tags::Tags;
-use crate::work::{Bits, Work};
+use crate::work::{Alike, Bits, Work};
 
 const LINK: usize = 14;
 const TAGGED: usize = LINK + 4;
@@ -25,17 +25,22 @@ const SHORTEST: usize = LINK + 20 + 8;
 const IPV4: u16 = EtherType::IPV4.0.swap_bytes();
 const IPV6: u16 = EtherType::IPV6.0.swap_bytes();
 const VLAN: u16 = EtherType::VLAN.0.swap_bytes();
+/// An EtherType, and the first byte of what follows, in a word that was read from the frame; and what stands there before an IPv4 header
+/// without options.
+const TYPE_AND_FIRST: u32 = 0xff_ffff;
+const PLAIN_IPV4: u32 = IPV4 as u32 | 0x45 << 16;
 /// The family in the last word of the key of an IPv4 packet.
 const V4: u64 = (Family::V4 as u64) << 40;
+/// Of identification, flags and place in the second word of an IPv4 header, as they come: all that says that it is a fragment.
+const NOT_WHOLE: u32 = 0xff3f_0000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// The six bytes of an address in a word that was read from the frame.
-const ADDRESS: u64 = 0xffff_ffff_ffff;
+/// Of the first word of a frame, the destination and the bit that says that the source is a group.
+const DESTINATION_AND_GROUP: u64 = 0x1_ffff_ffff_ffff;
 /// No address in a frame is this.
 const NOBODY: u64 = u64::MAX;
 
-/// How many packets ahead their metadata are fetched, and their first bytes, whose place the metadata say.
-const METADATA_AHEAD: usize = 12;
+/// How many packets ahead their first bytes are fetched. Their metadata, which say where these are, were written when they were received.
 const FRAMES_AHEAD: usize = 6;
 
 /// A port as plain frames are held against it.
@@ -71,10 +76,11 @@ impl Arrival {
         arrival
     }
 
-    /// Whether a frame is sent to the port, by somebody: `source` is that in its lowest six bytes.
+    /// Whether a frame that begins so is sent to the port, by a station.
     #[inline(always)]
-    fn is_addressed(&self, destination: u64, source: u64) -> bool {
-        destination & ADDRESS == self.mac && source & 1 == 0 && source & ADDRESS != 0
+    fn is_addressed(&self, start: &[u8; SHORTEST]) -> bool {
+        // The source's two first bytes are those behind the destination in one word, all six the lowest of another.
+        word(start, 0) & DESTINATION_AND_GROUP == self.mac && word(start, 6) << 16 != 0
     }
 
     /// Counts what came in by it.
@@ -93,6 +99,15 @@ struct Notes<'a> {
     hashes: &'a mut [u64; BATCH_SIZE],
 }
 
+/// What a batch turned out to be.
+#[derive(Default)]
+struct Reading {
+    /// Its plain frames.
+    amount: Amount,
+    /// How many of them are of IPv6.
+    v6: usize,
+}
+
 /// Reads the plain frames of a batch from `device`, in [brief](Work::brief), and notes on them what the stages note; the numbers of all
 /// others are added to `others`. Buckets are fetched where flows are remembered.
 pub(crate) fn read_plain(
@@ -105,19 +120,21 @@ pub(crate) fn read_plain(
     let arrival = Arrival::at(ports, device, 0, flows);
     let Work { packets, nears, keys, hashes, .. } = work;
     let notes = Notes { nears, keys, hashes };
-    let amount = match remembers {
+    let Reading { amount, v6 } = match remembers {
         true => read_untagged::<true>(packets, arrival, notes, flows, others),
         false => read_untagged::<false>(packets, arrival, notes, flows, others),
     };
     arrival.count(ports, amount);
-    if !others.is_empty() {
+    if others.is_empty() {
+        work.alike = if v6 == 0 { Alike::Plain4 } else { Alike::Plain };
+    } else {
         read_tagged(ports, device, work, flows, others);
     }
     work.brief = Bits::of(work.packets.len());
     others.iter().for_each(|index| _ = work.brief.take(usize::from(*index)));
 }
 
-/// Reads those that have no tag, and came in by this port; what it counts.
+/// Reads those that have no tag, and came in by this port.
 #[inline(never)]
 fn read_untagged<const FETCH: bool>(
     packets: &mut [Packet],
@@ -125,25 +142,22 @@ fn read_untagged<const FETCH: bool>(
     notes: Notes<'_>,
     flows: &FlowTable,
     others: &mut Vec<u16>,
-) -> Amount {
+) -> Reading {
     let Notes { nears, keys, hashes } = notes;
-    let (mut bytes, before) = (0, others.len());
+    let (mut bytes, mut v6, before) = (0, 0, others.len());
     let count = packets.len().min(BATCH_SIZE);
     let packets = &mut packets[..count];
     for index in 0..count {
-        if let Some(ahead) = packets.get(index + METADATA_AHEAD) {
-            ahead.prefetch_metadata();
-        }
         if let Some(ahead) = packets.get(index + FRAMES_AHEAD) {
             ahead.prefetch();
         }
         let place = (&mut nears[index], &mut keys[index], &mut hashes[index]);
-        match arrival.read::<FETCH>(&mut packets[index], place, flows) {
+        match arrival.read::<FETCH>(&mut packets[index], place, flows, &mut v6) {
             Some(length) => bytes += length as u64,
             None => others.push(index as u16),
         }
     }
-    Amount { packets: (count - (others.len() - before)) as u64, bytes }
+    Reading { amount: Amount { packets: (count - (others.len() - before)) as u64, bytes }, v6 }
 }
 
 /// Reads those that have a tag, of those that are left.
@@ -187,57 +201,62 @@ fn tag_of(start: &[u8; SHORTEST]) -> Option<u16> {
 type Place<'a> = (&'a mut NearKey, &'a mut FlowKey, &'a mut u64);
 
 impl Arrival {
-    /// Reads a frame without a tag if it is plain; its length, then.
+    /// Reads a frame without a tag if it is plain; its length, then. Those of IPv6 are counted in `v6`.
     #[inline(always)]
     fn read<const FETCH: bool>(
         &self,
         packet: &mut Packet,
         place: Place<'_>,
         flows: &FlowTable,
+        v6: &mut usize,
     ) -> Option<usize> {
-        let start = packet.data().first_chunk::<SHORTEST>()?;
-        // Behind the source stands the EtherType.
-        let source = word(start, 6);
-        if !self.is_addressed(word(start, 0), source) {
+        let opened = packet.open();
+        let start = opened.data().first_chunk::<SHORTEST>()?;
+        if !self.is_addressed(start) {
             return None;
         }
-        match (source >> 48) as u16 {
-            IPV4 => self.v4::<LINK, FETCH>(packet, place, flows),
-            IPV6 => self.v6::<LINK, FETCH>(packet, place, flows),
-            _ => None,
+        if quarter(start, 12) & TYPE_AND_FIRST == PLAIN_IPV4 {
+            return self.v4::<LINK, FETCH>(opened, place, flows);
         }
+        if half(start, 12) != IPV6 {
+            return None;
+        }
+        *v6 += 1;
+        self.v6::<LINK, FETCH>(opened, place, flows)
     }
 
     /// The same of one with a tag.
     fn read_tagged(&self, packet: &mut Packet, place: Place<'_>, flows: &FlowTable) -> Option<usize> {
-        let start = packet.data().first_chunk::<SHORTEST>()?;
-        if !self.is_addressed(word(start, 0), word(start, 6)) {
+        let opened = packet.open();
+        let start = opened.data().first_chunk::<SHORTEST>()?;
+        if !self.is_addressed(start) {
             return None;
         }
-        match half(start, 16) {
-            IPV4 => self.v4::<TAGGED, true>(packet, place, flows),
-            IPV6 => self.v6::<TAGGED, true>(packet, place, flows),
-            _ => None,
+        if quarter(start, 16) & TYPE_AND_FIRST == PLAIN_IPV4 {
+            return self.v4::<TAGGED, true>(opened, place, flows);
         }
+        if half(start, 16) != IPV6 {
+            return None;
+        }
+        self.v6::<TAGGED, true>(opened, place, flows)
     }
 
-    /// Reads an IPv4 packet behind a link header of so many bytes.
+    /// Reads an IPv4 packet without options behind a link header of so many bytes.
     #[inline(always)]
     fn v4<const NETWORK: usize, const FETCH: bool>(
         &self,
-        packet: &mut Packet,
+        packet: Opened<'_>,
         (near, _, hash): Place<'_>,
         flows: &FlowTable,
     ) -> Option<usize> {
-        let data = packet.data();
-        let header = data.get(NETWORK..)?.first_chunk::<28>()?;
-        let (length, room) = (data.len(), data.len() - NETWORK);
+        let header = packet.data().get(NETWORK..)?.first_chunk::<28>()?;
+        let (length, room) = (packet.data().len(), packet.data().len() - NETWORK);
+        let total_len = usize::from(half(header, 2).swap_bytes());
+        let (hops, protocol) = (header[8], header[9]);
         // The lowest byte of each is the first one.
         let (first, second, third) = (word(header, 0), word(header, 8), word(header, 16));
-        let total_len = usize::from(((first >> 16) as u16).swap_bytes());
-        let protocol = (second >> 8) as u8;
-        let is_plain = first & 0xff3f_0000_0000_00ff == 0x45
-            && second & 0xff > 1
+        let is_plain = quarter(header, 4) & NOT_WHOLE == 0
+            && hops > 1
             && total_len <= room
             && room <= self.mtu
             && (protocol == UDP && total_len >= 20 + 8 || protocol == TCP && total_len >= 20 + 20)
@@ -262,13 +281,12 @@ impl Arrival {
     #[inline(always)]
     fn v6<const NETWORK: usize, const FETCH: bool>(
         &self,
-        packet: &mut Packet,
+        packet: Opened<'_>,
         (near, key, hash): Place<'_>,
         flows: &FlowTable,
     ) -> Option<usize> {
-        let data = packet.data();
-        let header = data.get(NETWORK..)?.first_chunk::<48>()?;
-        let (length, room) = (data.len(), data.len() - NETWORK);
+        let header = packet.data().get(NETWORK..)?.first_chunk::<48>()?;
+        let (length, room) = (packet.data().len(), packet.data().len() - NETWORK);
         let first = word(header, 0);
         let total_len = 40 + usize::from(((first >> 32) as u16).swap_bytes());
         let next_header = (first >> 48) as u8;
@@ -297,9 +315,9 @@ impl Arrival {
 
     /// Notes on a packet what is noted on each: its network packet has so many bytes, so many of them in the header.
     #[inline(always)]
-    fn note<const NETWORK: usize>(&self, packet: &mut Packet, header_len: u16, total_len: usize, hash: u32) {
-        packet.truncate(NETWORK + total_len);
-        let annotations = packet.set_headers(NETWORK as u16, header_len);
+    fn note<const NETWORK: usize>(&self, packet: Opened<'_>, header_len: u16, total_len: usize, hash: u32) {
+        let network = NETWORK as u16;
+        let annotations = packet.note(NETWORK + total_len, network, network + header_len);
         annotations.port = self.port;
         annotations.exceptions = Exceptions::NONE;
         annotations.hash = hash;
@@ -318,6 +336,14 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
+}
+
+/// The four bytes at a place that is a constant, the first one lowest.
+#[inline(always)]
+fn quarter<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
 }
 
 /// The two bytes at a place that is a constant, the first one lowest.

@@ -13,7 +13,7 @@ use crate::parse::parse;
 use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
 use crate::trace::Pick;
-use crate::work::{Fate, Work};
+use crate::work::{Alike, Fate, Work};
 
 impl Router {
     /// Whether this worker has the device.
@@ -25,6 +25,7 @@ impl Router {
     /// Hands over packets whose flows are other workers'.
     pub(crate) fn steer(&mut self, work: &mut Work) {
         let Some(handover) = &mut self.handover else { return };
+        work.alike = Alike::No;
         for index in 0..work.packets.len() {
             let packet = &work.packets[index];
             if !work.fates[index].is_open() {

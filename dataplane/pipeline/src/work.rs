@@ -108,6 +108,19 @@ impl Bits {
     }
 }
 
+/// What is known of all packets of a batch together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Alike {
+    /// Nothing.
+    #[default]
+    No,
+    /// They were read as plain frames without a tag, and none was changed since. Those whose fate was settled since have no flow's key
+    /// among [the near ones](Work::nears).
+    Plain,
+    /// The same, and all are of IPv4.
+    Plain4,
+}
+
 /// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
 pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
 
@@ -173,6 +186,8 @@ pub struct Work {
     pub(crate) brief: Bits,
     /// How many packets the stages leave alone because each goes by itself: their fates are not open meanwhile.
     pub(crate) aside: usize,
+    /// What is known of all of them.
+    pub(crate) alike: Alike,
     /// Whether keys of packets that are on a path are still to be [noted](Self::note_keys).
     pub(crate) keys_due: bool,
     /// Their flow keys; meaningless where the fate was settled before the parse stage.
@@ -209,6 +224,7 @@ impl Default for Work {
             nears: each(NearKey::of(&key)),
             brief: Bits::default(),
             aside: 0,
+            alike: Alike::No,
             keys_due: false,
             keys: each(key),
             hashes: each(0),
@@ -233,6 +249,7 @@ impl Work {
         self.fates[..count].fill(Fate::Forward);
         self.brief = Bits::default();
         self.aside = 0;
+        self.alike = Alike::No;
         self.keys_due = false;
         self.leaving.begin();
         self.begin_classified(count);

@@ -10,6 +10,7 @@ mod annotations;
 mod batch;
 mod drop_reason;
 mod flow_key;
+mod opened;
 mod packet;
 mod pool;
 
@@ -17,5 +18,6 @@ pub use annotations::{Annotations, Exceptions};
 pub use batch::{BATCH_SIZE, Batch};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
-pub use packet::{Packet, Start};
+pub use opened::{Opened, Start};
+pub use packet::Packet;
 pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError};

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
+use crate::opened::{Opened, Places, Start};
 use crate::pool::PoolInner;
 use crate::{Annotations, FRAME_SIZE, Pool};
 
@@ -13,21 +14,18 @@ use crate::{Annotations, FRAME_SIZE, Pool};
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Frame {
-    buffer: *mut u8,
+    buffer: NonNull<u8>,
     pool: NonNull<PoolInner>,
-    next: *mut Frame,
+    pub(crate) next: *mut Frame,
     index: u32,
     references: Cell<u32>,
-    offset: u16,
-    length: u16,
-    network: u16,
-    transport: u16,
-    annotations: Annotations,
+    pub(crate) places: Places,
+    pub(crate) annotations: Annotations,
 }
 
 impl Frame {
     pub(crate) fn new(
-        buffer: *mut u8,
+        buffer: NonNull<u8>,
         pool: NonNull<PoolInner>,
         index: u32,
         annotations: Annotations,
@@ -38,10 +36,7 @@ impl Frame {
             next: ptr::null_mut(),
             index,
             references: Cell::new(0),
-            offset: 0,
-            length: 0,
-            network: 0,
-            transport: 0,
+            places: Places::NONE,
             annotations,
         }
     }
@@ -49,7 +44,12 @@ impl Frame {
     #[inline]
     fn bytes(&self) -> &[u8] {
         // SAFETY: offset and length are kept within the frame's buffer, which lives as long as its pool's region.
-        unsafe { std::slice::from_raw_parts(self.buffer.add(self.offset.into()), self.length.into()) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.buffer.as_ptr().add(self.places.offset.into()),
+                self.places.length.into(),
+            )
+        }
     }
 }
 
@@ -62,17 +62,6 @@ pub struct Packet {
     _one_thread: PhantomData<*mut ()>,
 }
 
-/// What [`Packet::start_mut`] gives.
-#[derive(Debug)]
-pub struct Start<'a, const COUNT: usize> {
-    /// The first bytes.
-    pub bytes: &'a mut [u8; COUNT],
-    /// What is noted on the packet.
-    pub annotations: &'a mut Annotations,
-    /// The length of the packet.
-    pub length: usize,
-}
-
 impl Packet {
     /// # Safety
     /// Nothing else may refer to the frame.
@@ -82,10 +71,10 @@ impl Packet {
         let head = packet.head_mut();
         head.next = ptr::null_mut();
         head.references.set(1);
-        head.offset = offset;
-        head.length = length;
-        head.network = offset;
-        head.transport = offset;
+        head.places.offset = offset;
+        head.places.length = length;
+        head.places.network = offset;
+        head.places.transport = offset;
         head.annotations = Annotations::EMPTY;
         packet
     }
@@ -113,14 +102,19 @@ impl Packet {
     pub fn data_mut(&mut self) -> &mut [u8] {
         let head = self.head_mut();
         // SAFETY: as in `Frame::bytes`; the first frame is not shared.
-        unsafe { std::slice::from_raw_parts_mut(head.buffer.add(head.offset.into()), head.length.into()) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                head.buffer.as_ptr().add(head.places.offset.into()),
+                head.places.length.into(),
+            )
+        }
     }
 
     /// Bytes of the whole packet.
     #[inline]
     pub fn len(&self) -> usize {
         if self.head().next.is_null() {
-            self.head().length.into()
+            self.head().places.length.into()
         } else {
             self.frames().map(<[u8]>::len).sum()
         }
@@ -156,14 +150,14 @@ impl Packet {
             // SAFETY: the chain's frames live as long as the packet that this iterator borrows.
             let current = unsafe { frame.as_ref() }?;
             frame = current.next;
-            Some((current.index, current.offset, current.length))
+            Some((current.index, current.places.offset, current.places.length))
         })
     }
 
     /// Bytes that can still be put in front of the first.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.head().offset.into()
+        self.head().places.offset.into()
     }
 
     /// Puts `count` bytes in front, their contents as they happen to be, and returns the data to write.
@@ -174,8 +168,8 @@ impl Packet {
     pub fn prepend(&mut self, count: usize) -> &mut [u8] {
         assert!(count <= self.headroom(), "no headroom for {count} bytes");
         let head = self.head_mut();
-        head.offset -= count as u16;
-        head.length += count as u16;
+        head.places.offset -= count as u16;
+        head.places.length += count as u16;
         self.data_mut()
     }
 
@@ -186,9 +180,9 @@ impl Packet {
     #[inline]
     pub fn trim_front(&mut self, count: usize) {
         let head = self.head_mut();
-        assert!(count <= usize::from(head.length), "fewer than {count} bytes in the first frame");
-        head.offset += count as u16;
-        head.length -= count as u16;
+        assert!(count <= usize::from(head.places.length), "fewer than {count} bytes in the first frame");
+        head.places.offset += count as u16;
+        head.places.length -= count as u16;
     }
 
     /// Shortens the packet to `length` bytes; does nothing when it is not longer.
@@ -200,7 +194,7 @@ impl Packet {
     pub fn truncate(&mut self, length: usize) {
         if self.is_linear() {
             let head = self.head_mut();
-            head.length = length.min(head.length.into()) as u16;
+            head.places.length = length.min(head.places.length.into()) as u16;
         } else {
             self.truncate_chain(length);
         }
@@ -212,10 +206,10 @@ impl Packet {
         loop {
             // SAFETY: `frame` is in this packet's chain, so it is alive and, being unshared, referred to by nothing else.
             let current = unsafe { &mut *frame };
-            let here = usize::from(current.length).min(left);
+            let here = usize::from(current.places.length).min(left);
             left -= here;
             assert!(current.references.get() == 1, "cutting a shared frame");
-            current.length = here as u16;
+            current.places.length = here as u16;
             if left == 0 {
                 release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
                 return;
@@ -252,11 +246,11 @@ impl Packet {
         // SAFETY: the last frame of this packet's chain, owned by it.
         let mut last = unsafe { &mut *self.last() };
         loop {
-            let end = usize::from(last.offset) + usize::from(last.length);
+            let end = usize::from(last.places.offset) + usize::from(last.places.length);
             let here = rest.len().min(FRAME_SIZE - end);
             // SAFETY: `here` bytes fit between `end` and the end of the frame's buffer.
-            unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), last.buffer.add(end), here) };
-            last.length += here as u16;
+            unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), last.buffer.as_ptr().add(end), here) };
+            last.places.length += here as u16;
             rest = &rest[here..];
             if rest.is_empty() {
                 return true;
@@ -268,7 +262,7 @@ impl Packet {
             last.next = more.into_head().as_ptr();
             // SAFETY: just taken from the pool, and owned by this chain now.
             last = unsafe { &mut *last.next };
-            last.offset = 0;
+            last.places.offset = 0;
         }
     }
 
@@ -310,10 +304,10 @@ impl Packet {
     pub fn copy(&self, pool: &Pool) -> Option<Packet> {
         let mut copy = pool.allocate()?;
         let (from, to) = (self.head(), copy.head_mut());
-        to.offset = from.offset;
-        to.length = from.length;
-        to.network = from.network;
-        to.transport = from.transport;
+        to.places.offset = from.places.offset;
+        to.places.length = from.places.length;
+        to.places.network = from.places.network;
+        to.places.transport = from.places.transport;
         to.annotations = Annotations { trace: 0, ..from.annotations };
         to.next = from.next;
         copy.data_mut().copy_from_slice(self.data());
@@ -331,26 +325,14 @@ impl Packet {
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
         let head = self.head_mut();
-        head.network = head.offset + offset as u16;
+        head.places.network = head.places.offset + offset as u16;
     }
 
     /// Notes that the transport header starts `offset` bytes behind the first byte.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
         let head = self.head_mut();
-        head.transport = head.offset + offset as u16;
-    }
-
-    /// Notes that the network header starts `network` bytes behind the first byte, and that it has `length` bytes, which the transport
-    /// header follows. Returns the annotations.
-    #[inline(always)]
-    pub fn set_headers(&mut self, network: u16, length: u16) -> &mut Annotations {
-        let head = self.head_mut();
-        // Both at once.
-        let places =
-            u32::from(head.offset) * 0x1_0001 + (u32::from(network + length) << 16 | u32::from(network));
-        (head.network, head.transport) = (places as u16, (places >> 16) as u16);
-        &mut head.annotations
+        head.places.transport = head.places.offset + offset as u16;
     }
 
     /// The first `COUNT` bytes of a packet that stands in one frame and whose network header starts `NETWORK` bytes behind the
@@ -358,26 +340,51 @@ impl Packet {
     #[inline(always)]
     pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
         let head = self.head_mut();
-        let length = usize::from(head.length);
-        let is_so = head.next.is_null() && head.network == head.offset + NETWORK && length >= COUNT;
-        if !is_so {
+        let is_so = head.next.is_null() && head.places.network == head.places.offset + NETWORK;
+        if is_so { self.first_mut() } else { None }
+    }
+
+    /// The first `COUNT` bytes of a packet's first frame, the packet's annotations, and the length of that frame; `None` where it has
+    /// fewer bytes.
+    #[inline(always)]
+    pub fn first_mut<const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
+        let head = self.head_mut();
+        let length = usize::from(head.places.length);
+        if length < COUNT {
             return None;
         }
         // SAFETY: the frame has so many bytes from its offset on, the first frame is not shared, and its metadata lie elsewhere.
-        let bytes = unsafe { &mut *head.buffer.add(head.offset.into()).cast::<[u8; COUNT]>() };
+        let bytes = unsafe { head.buffer.add(head.places.offset.into()).cast::<[u8; COUNT]>().as_mut() };
         Some(Start { bytes, annotations: &mut head.annotations, length })
+    }
+
+    /// The packet to be read, and what is noted on it then.
+    #[inline(always)]
+    pub fn open(&mut self) -> Opened<'_> {
+        let head = self.head_mut();
+        // SAFETY: as in `Frame::bytes`; the first frame is not shared, and its metadata lie elsewhere.
+        let data = unsafe {
+            NonNull::slice_from_raw_parts(
+                head.buffer.add(head.places.offset.into()),
+                head.places.length.into(),
+            )
+            .as_ref()
+        };
+        Opened { data, head }
     }
 
     /// Where the network header starts, in bytes behind the first.
     #[inline]
     pub fn network_offset(&self) -> usize {
-        usize::from(self.head().network.saturating_sub(self.head().offset)).min(self.head().length.into())
+        usize::from(self.head().places.network.saturating_sub(self.head().places.offset))
+            .min(self.head().places.length.into())
     }
 
     /// Where the transport header starts, in bytes behind the first.
     #[inline]
     pub fn transport_offset(&self) -> usize {
-        usize::from(self.head().transport.saturating_sub(self.head().offset)).min(self.head().length.into())
+        usize::from(self.head().places.transport.saturating_sub(self.head().places.offset))
+            .min(self.head().places.length.into())
     }
 
     /// The bytes of the first frame from the network header on.
@@ -463,7 +470,9 @@ impl Packet {
         // SAFETY: a prefetch reads nothing; any address is allowed.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.head().buffer.add(self.head().offset.into()).cast());
+            _mm_prefetch::<_MM_HINT_T0>(
+                self.head().buffer.as_ptr().add(self.head().places.offset.into()).cast(),
+            );
         }
     }
 }
@@ -563,6 +572,35 @@ mod tests {
     }
 
     proptest! {
+        /// What is noted in one go is what is noted one by one, and the first bytes are those of the data.
+        #[test]
+        fn headers_noted_at_once_stand_where_they_would_one_by_one(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            trimmed in 0_usize..40,
+            (network, transport) in (0_u16..300, 0_u16..300),
+            length in 0_usize..300,
+        ) {
+            let pool = Pool::new(4).unwrap();
+            let [mut one, mut other] = [0, 1].map(|_| {
+                let mut packet = pool.packet_from(&bytes).unwrap();
+                packet.trim_front(trimmed.min(bytes.len()));
+                packet
+            });
+            let opened = one.open();
+            prop_assert_eq!((opened.data(), opened.is_linear()), (other.data(), true));
+            opened.note(length, network, transport).tag = 7;
+            other.truncate(length);
+            other.set_network(network.into());
+            other.set_transport(transport.into());
+            prop_assert_eq!((one.headroom(), one.data(), one.tag), (other.headroom(), other.data(), 7));
+            prop_assert_eq!(one.network_offset(), other.network_offset());
+            prop_assert_eq!(one.transport_offset(), other.transport_offset());
+            let first = other.data().first_chunk::<34>().copied();
+            let length = other.len();
+            let start = one.first_mut::<34>().map(|start| (*start.bytes, start.length));
+            prop_assert_eq!(start, first.map(|first| (first, length)));
+        }
+
         #[test]
         fn a_chain_holds_the_bytes_that_a_vector_holds(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..3000), 1..6),

@@ -47,7 +47,7 @@ struct Handle {
 
 #[derive(Debug)]
 pub(crate) struct PoolInner {
-    region: *mut u8,
+    region: NonNull<u8>,
     frames: Box<[UnsafeCell<Frame>]>,
     free: UnsafeCell<Vec<u32>>,
     exhausted: Cell<u64>,
@@ -99,7 +99,7 @@ impl Pool {
     /// Start and length in bytes of the mapped region, to register it with the kernel. Frame `n` starts at `n *
     /// FRAME_SIZE`.
     pub fn region(&self) -> (*mut u8, usize) {
-        (self.inner().region, self.inner().frames.len() * FRAME_SIZE)
+        (self.inner().region.as_ptr(), self.inner().frames.len() * FRAME_SIZE)
     }
 
     /// Frames in the pool.
@@ -161,7 +161,7 @@ impl PoolInner {
 }
 
 impl Frame {
-    fn unused(pool: NonNull<PoolInner>, region: *mut u8, index: u32) -> Self {
+    fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
         // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
         let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
         Self::new(buffer, pool, index, Annotations::EMPTY)
@@ -179,13 +179,13 @@ impl Drop for Handle {
         }
         // SAFETY: no frame is in use, so nothing refers to the region or the metadata any more.
         unsafe {
-            libc::munmap(inner.region.cast(), inner.frames.len() * FRAME_SIZE);
+            libc::munmap(inner.region.as_ptr().cast(), inner.frames.len() * FRAME_SIZE);
             drop(Box::from_raw(self.inner.as_ptr()));
         }
     }
 }
 
-fn map_region(frames: u32) -> Result<*mut u8, PoolError> {
+fn map_region(frames: u32) -> Result<NonNull<u8>, PoolError> {
     let size = frames as usize * FRAME_SIZE;
     // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
     let region = unsafe {
@@ -198,13 +198,14 @@ fn map_region(frames: u32) -> Result<*mut u8, PoolError> {
             0,
         )
     };
-    if region == libc::MAP_FAILED {
+    let mapped = NonNull::new(region).filter(|region| region.as_ptr() != libc::MAP_FAILED);
+    let Some(mapped) = mapped else {
         let source = std::io::Error::last_os_error();
         return Err(PoolError::Memory { frames, mebibytes: size >> 20, source });
-    }
+    };
     // SAFETY: the range was mapped just now; the advice does not change its contents.
     unsafe { libc::madvise(region, size, libc::MADV_HUGEPAGE) };
-    Ok(region.cast())
+    Ok(mapped.cast())
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(super) struct Buckets {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     last: u32,
-    half: u32,
+    before: u32,
     used: u32,
     slots: u32,
 }
@@ -60,9 +60,9 @@ impl Aim {
     /// The number of the hash's home bucket.
     #[inline(always)]
     pub fn home(self, hash: u64) -> u32 {
-        let last = hash as u32 & self.last;
+        let (last, before) = (hash as u32 & self.last, hash as u32 & self.before);
         // What isn't split yet is where it was before this doubling.
-        select_unpredictable(last < self.used, last, last.wrapping_sub(self.half))
+        select_unpredictable(last < self.used, last, before)
     }
 
     /// The entry of a hash, but for the slot: its tag, which is never 0.
@@ -89,7 +89,7 @@ impl Buckets {
     /// What says where entries are.
     #[inline(always)]
     pub fn aim(&self) -> Aim {
-        Aim { last: self.round - 1, half: self.round / 2, used: self.used, slots: self.slots }
+        Aim { last: self.round - 1, before: (self.round - 1) / 2, used: self.used, slots: self.slots }
     }
 
     /// The number of the hash's home bucket.

@@ -65,6 +65,20 @@ zeroable! {
     }
 }
 
+impl FlowAnswer {
+    /// The mask of the fields that vary, lowest, and the generation, in one word: who compares both compares once.
+    #[inline(always)]
+    pub fn validity(&self) -> u64 {
+        u64::from(self.varying_mask) | u64::from(self.generation) << 32
+    }
+
+    /// The number of how packets leave, lowest, and where they go, in one word.
+    #[inline(always)]
+    pub fn way(&self) -> u64 {
+        u64::from(self.adjacency) | u64::from(self.next_hop.0) << 32
+    }
+}
+
 impl FlowRecord {
     /// Which of the flow's records it is: 0 for the base record.
     #[inline]
@@ -175,6 +189,9 @@ zeroable! {
 }
 
 impl NearKey {
+    /// No flow's: it is of no family. What stands where there is no record is another one.
+    pub const NONE: Self = Self([u64::MAX; 2]);
+
     /// The whole key of an IPv4 packet: of its addresses as they come, the first byte lowest, the source in the lower half, and of the
     /// key's [last word](FlowKey::last_word).
     #[inline(always)]

@@ -4,6 +4,7 @@
 //! Instances see a packet that is traced before the others of the batch, or behind them, whichever keeps it in its place among those
 //! of its flow. Where some of these stand before it and some behind it, the batch is cut.
 
+use millrace_classify::NearKey;
 use millrace_packet::Packet;
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, Instant};
@@ -11,7 +12,7 @@ use millrace_units::{Amount, Instant};
 use super::event::TraceStep;
 use super::tracer::Room;
 use crate::router::Router;
-use crate::work::{Bits, Fate, Work};
+use crate::work::{Alike, Bits, Fate, Work};
 
 /// Which packets of a batch are traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +28,9 @@ pub(crate) enum Pick {
 pub(crate) struct Traced {
     place: usize,
     turn: Turn,
-    /// Its fate while it stands aside.
+    /// Its fate and its near key while it stands aside.
     fate: Fate,
+    near: NearKey,
 }
 
 /// When a packet that is traced goes through the stages.
@@ -71,7 +73,7 @@ impl Router {
         let mut from = 0;
         while let Some(place) = self.next_traced(work, from, (pick, traced.len()), now) {
             from = place + 1;
-            traced.push(Traced { place, turn: Turn::Last, fate: Fate::Forward });
+            traced.push(Traced { place, turn: Turn::Last, fate: Fate::Forward, near: NearKey::NONE });
             self.begin(work, place, pick, now);
         }
     }
@@ -162,7 +164,9 @@ impl Router {
     /// Takes a batch through the stages, the packets that are traced by themselves.
     fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work, now: Instant) {
         for one in &mut *traced {
-            // The stages leave it alone.
+            // The stages leave it alone: it is of no flow, and its fate is not open.
+            work.complete(one.place);
+            one.near = std::mem::replace(&mut work.nears[one.place], NearKey::NONE);
             one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
         }
         work.aside = traced.len();
@@ -172,7 +176,7 @@ impl Router {
         self.go_each(work, traced, Turn::Last, (alone, now));
         work.aside = 0;
         for one in &*traced {
-            work.fates[one.place] = one.fate;
+            (work.fates[one.place], work.nears[one.place]) = (one.fate, one.near);
         }
         if all_leave && self.leave_all(work, traced, now) {
             return;
@@ -237,13 +241,13 @@ impl Work {
     /// Takes a packet out of another batch, with all that was noted of it before it was classified, for a batch of that alone.
     fn take_aside(&mut self, other: &mut Self, one: &Traced) {
         let place = one.place;
-        other.complete(place);
-        self.nears[0] = other.nears[place];
+        self.nears[0] = one.near;
         self.keys[0] = other.keys[place];
         self.hashes[0] = other.hashes[place];
         self.varying[0] = other.varying[place];
         self.fates[0] = one.fate;
         (self.brief, self.keys_due) = (Bits::default(), false);
+        self.alike = Alike::No;
         self.begin_classified(1);
         // It is empty.
         let _ = self.packets.push(other.packets.take_out(place));
@@ -270,6 +274,7 @@ impl Work {
         self.nears[..count].copy_from_slice(&other.nears[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
         self.brief = other.brief.from(from, count);
+        self.alike = other.alike;
         let all_brief = self.brief == Bits::of(count);
         if all_brief {
             // Of what was read in brief nothing has been decided.

@@ -1,5 +1,6 @@
 //! A port that receives copies of the same frames over and over, and counts what is sent: the wire of a bench.
 
+use millrace_memory::prefetch_slice_element;
 use millrace_packet::{Batch, DropReason, HEADROOM, Packet, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
@@ -7,15 +8,25 @@ use millrace_wire::MacAddr;
 use super::capabilities;
 use crate::{Capabilities, Port, PortCounters};
 
+/// Bytes between what is copied and what is fetched.
+const AHEAD: usize = 1024;
+
 /// Gives copies of a ring of template frames, as many as the batch takes, and drops what it is to transmit.
+///
+/// The templates lie one behind the other, and are fetched ahead: what a million of them take of the caches and of the memory's time is as
+/// little as can be, for it is not what a bench is about.
 ///
 /// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its template,
 /// counted, freed) takes 110 instructions, 20 to 30 ns on a virtual AMD EPYC that was busy with other work: subtract
 /// it from what a pipeline between the two costs.
 #[derive(Debug)]
 pub struct Generator {
-    templates: Vec<Vec<u8>>,
+    /// The bytes of all templates, and where each one's end.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The next one, and where it begins.
     position: usize,
+    begin: usize,
     left: u64,
     counters: PortCounters,
     capabilities: Capabilities,
@@ -27,13 +38,23 @@ impl Generator {
     pub fn new(mac: MacAddr, mtu: u16, templates: Vec<Vec<u8>>, frames: u64) -> Self {
         let left = if templates.is_empty() { 0 } else { frames };
         let capabilities = capabilities(mac, mtu);
-        Self { templates, position: 0, left, counters: PortCounters::default(), capabilities }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(templates.len()));
+        for template in templates {
+            bytes.extend(template);
+            ends.push(bytes.len());
+        }
+        Self { bytes, ends, position: 0, begin: 0, left, counters: PortCounters::default(), capabilities }
     }
 
     #[inline]
     fn give(&mut self, pool: &Pool, batch: &mut Batch) {
-        let template = &self.templates[self.position];
-        self.position = if self.position + 1 == self.templates.len() { 0 } else { self.position + 1 };
+        let end = self.ends[self.position];
+        let template = &self.bytes[self.begin..end];
+        prefetch_slice_element(&self.bytes, end + AHEAD);
+        (self.position, self.begin) = (self.position + 1, end);
+        if self.position == self.ends.len() {
+            (self.position, self.begin) = (0, 0);
+        }
         self.counters.received += 1;
         match copied(pool, template) {
             Some(packet) => {
