@@ -51,4 +51,5 @@ mod shell;
 mod shutdown;
 mod support;
 mod troubles;
+mod wanted_routes;
 mod workers;
