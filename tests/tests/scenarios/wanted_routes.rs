@@ -86,6 +86,26 @@ fn a_route_that_the_kernel_took_away_is_told_as_missing_and_given_again() {
 }
 
 #[test]
+fn going_back_while_a_link_is_down_does_all_that_can_be_done() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let (router, with, without) = start(&line);
+    router.ask(&["apply", &without, "--confirm", "2s"]);
+    assert!(!kernel_has(&line, "10.9.0.0/16"));
+    line.r.ip("link set r2 down");
+    eventually("it goes back", Duration::from_secs(8), || {
+        (router.try_ask(&["diff", &with]).code == Some(0)).then_some(())
+    });
+    assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
+    let audit = router.ask(&["audit", "--json"]);
+    assert_eq!(audit.matches("which was not confirmed").count(), 1, "{audit}");
+    assert_eq!(missing(&router), Some(1));
+    line.r.ip("link set r2 up");
+    eventually("the route is there again", SOON, || kernel_has(&line, "10.9.0.0/16").then_some(()));
+    assert_eq!(missing(&router), None);
+}
+
+#[test]
 fn a_refused_configuration_leaves_a_route_wanted_that_the_kernel_refuses_for_now() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
