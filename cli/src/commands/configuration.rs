@@ -85,6 +85,12 @@ fn applied(value: &Value, json: bool) {
         (None, _) if changes.is_empty() => {
             format!("{} is what runs: nothing is changed", plain(&value["origin"]))
         }
+        (Some(revision), None) if changes.is_empty() => {
+            format!(
+                "{} is what runs: nothing is changed; it is revision {revision} now",
+                plain(&value["origin"])
+            )
+        }
         (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
         (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
         (Some(revision), Some(seconds)) => format!(

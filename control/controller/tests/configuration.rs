@@ -430,3 +430,25 @@ fn a_return_during_other_changes_is_told_to_wait() {
         );
     });
 }
+
+#[test]
+fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
+    with_router(async |router| {
+        let numbers = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));
+        apply(&router, BASE).await.unwrap();
+        assert_eq!(numbers().count(), 0, "it was started with that");
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        add_filter(&router, "dport 22");
+        let file = format!("{changed}[[filter]]\nmatch = \"dport 22\"\naction = \"drop\"\n");
+        let order = Apply { text: file.clone(), comment: Some("why".into()), ..Apply::default() };
+        let view = router.apply(order, Who::router()).await.unwrap();
+        assert_eq!((view.revision, view.changes.len()), (Some(3), 0));
+        let newest = router.revision(3).unwrap();
+        assert_eq!((newest.text, newest.revision.comment.as_deref()), (file.clone(), Some("why")));
+        assert!(router.difference_from_base().await.unwrap().changes.is_empty());
+        // The same again is nothing.
+        apply(&router, &file).await.unwrap();
+        assert_eq!(numbers().collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
+    });
+}

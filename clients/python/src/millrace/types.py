@@ -26,7 +26,8 @@ class AppliedView(TypedDict):
     origin: str
     """Where it came from."""
     revision: int | None
-    """Its revision; none where nothing changed, or what ran before runs again."""
+    """Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran
+    before runs again."""
 
 
 class Apply(TypedDict):

@@ -163,7 +163,7 @@ impl Router {
         let missing = self.missing(&before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
-            return Ok(AppliedView::nothing(origin));
+            return self.keep_applied(before, order, who).await;
         }
         let state = if order.confirm.is_some() { State::Waiting } else { State::Good };
         let draft = Draft {
