@@ -272,8 +272,11 @@ impl Router {
         let mut drafts = missing.await.map_err(failed)??;
         let earlier = drafts.len() as u64;
         drafts.push(draft);
-        let store = self.lock().store.clone();
-        let added = tokio::task::spawn_blocking(move || store.add(&drafts)).await.map_err(failed)?;
+        let (store, runs) = {
+            let inner = self.lock();
+            (inner.store.clone(), inner.base.revision)
+        };
+        let added = tokio::task::spawn_blocking(move || store.add(&drafts, runs)).await.map_err(failed)?;
         let added = added.map_err(|error| ControlError::System(error.to_string()))?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         let before = (earlier > 0).then(|| revision.number - 1);

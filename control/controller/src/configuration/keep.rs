@@ -173,8 +173,9 @@ impl Kept {
             || base.draft.text == draft.text
             || newest.is_some_and(|(_, text)| text == base.draft.text);
         let drafts = if known { vec![draft.clone()] } else { vec![base.draft, draft.clone()] };
-        let added =
-            store.add(&drafts).map_err(|error| ControlError::system("remember the revision", error))?;
+        let added = store
+            .add(&drafts, base.revision)
+            .map_err(|error| ControlError::system("remember the revision", error))?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         Ok((draft, revision))
     }
