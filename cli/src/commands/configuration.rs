@@ -12,7 +12,7 @@ use millrace_controller::utc;
 use serde_json::{Value, json};
 
 use super::remote::{done, print};
-use crate::arguments::{Apply, Diff, History, HistoryAction, Rollback, Save};
+use crate::arguments::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Save};
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows};
 
@@ -165,8 +165,9 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
 }
 
 /// Keeps what waits to be confirmed.
-pub fn confirm(client: &Client, json: bool) -> Result<(), Failure> {
-    let value = client.send(Method::POST, "/configuration/confirm", None)?;
+pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
+    let body = confirm.number.map(|number| json!({"revision": number}));
+    let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
     done(&value, &format!("revision {} stays", plain(&value["revision"])), json);
     Ok(())
 }

@@ -371,7 +371,7 @@ fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_
         let waiting = apply_waiting(&router, &changed).await;
         let order = RollBack::default();
         let (back, confirmed) =
-            tokio::join!(router.roll_back(None, &order, Who::router()), router.confirm());
+            tokio::join!(router.roll_back(None, &order, Who::router()), router.confirm(None));
         assert_eq!(back.unwrap().revision, None);
         assert!(matches!(confirmed, Err(ControlError::Conflict(_))), "{confirmed:?}");
         assert_runs(&router, BASE).await;
@@ -379,7 +379,7 @@ fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_
         assert_eq!(format!("{:?}", state(waiting)), "Withdrawn");
         let waiting = apply_waiting(&router, &changed).await;
         let (confirmed, back) =
-            tokio::join!(router.confirm(), router.roll_back(None, &order, Who::router()));
+            tokio::join!(router.confirm(None), router.roll_back(None, &order, Who::router()));
         assert_eq!(confirmed, Ok(waiting));
         match back {
             Err(ControlError::Conflict(_)) => assert_runs(&router, &changed).await,
@@ -387,6 +387,18 @@ fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_
             back => assert_eq!(back.unwrap().revision, Some(waiting + 1)),
         }
         assert_eq!(format!("{:?}", state(waiting)), "Good");
+    });
+}
+
+#[test]
+fn another_revision_than_the_one_that_waits_is_not_confirmed() {
+    with_router(async |router| {
+        let waiting = apply_waiting(&router, &BASE.replace("dport 25", "dport 26")).await;
+        let refused = router.confirm(Some(12345)).await.unwrap_err().to_string();
+        assert_eq!(refused, "revision 2 waits to be confirmed, not revision 12345: nothing was confirmed");
+        assert_eq!(router.configuration().unwrap().pending.unwrap().revision, waiting);
+        assert_eq!(router.confirm(Some(waiting)).await, Ok(waiting));
+        assert!(router.configuration().unwrap().pending.is_none());
     });
 }
 

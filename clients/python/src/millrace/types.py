@@ -145,6 +145,12 @@ class ConfigurationView(TypedDict):
     """As a file would say it."""
 
 
+class Confirm(TypedDict):
+    """What is confirmed."""
+    revision: NotRequired[int | None]
+    """The revision that has to wait: where another one does, nothing is confirmed."""
+
+
 class Confirmed(TypedDict):
     """What was confirmed."""
     revision: int

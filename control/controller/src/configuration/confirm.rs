@@ -113,23 +113,29 @@ impl Router {
         self.lock().waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
     }
 
-    /// Confirms what waits for it: it stays. Returns its revision. It goes on when the caller goes away.
+    /// Confirms what waits for it: it stays. With a number, only where it is that revision. Returns its revision. It goes on when
+    /// the caller goes away.
     ///
     /// # Errors
-    /// When nothing waits; while it goes back; when it could not be written that it counts, which leaves it waiting.
-    pub async fn confirm(&self) -> Result<u64, ControlError> {
+    /// When nothing waits, or another revision; while it goes back; when it could not be written that it counts, which leaves it waiting.
+    pub async fn confirm(&self, revision: Option<u64>) -> Result<u64, ControlError> {
         let router = self.clone();
-        let work = tokio::spawn(async move { router.confirm_whole().await });
+        let work = tokio::spawn(async move { router.confirm_whole(revision).await });
         work.await.map_err(|error| ControlError::system("confirm", error))?
     }
 
-    async fn confirm_whole(&self) -> Result<u64, ControlError> {
+    async fn confirm_whole(&self, meant: Option<u64>) -> Result<u64, ControlError> {
         let _turn = self.begin_turn().map_err(|busy| self.why_not_now(busy))?;
         let (store, revision) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
             (inner.store.clone(), waiting.revision)
         };
+        if let Some(other) = meant.filter(|meant| *meant != revision) {
+            return Err(ControlError::Conflict(format!(
+                "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
+            )));
+        }
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
         let settled = work.await.map_err(|error| ControlError::system("write the confirmation", error))?;
         settled.map_err(|error| ControlError::system("write that the revision is confirmed", error))?;
