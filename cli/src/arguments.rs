@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use bench::{Bench, BenchWorkload, Lab, LabAction, Replay};
-pub use configuration::{Apply, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
+pub use configuration::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
 pub use connection::Connection;
 pub use gate::{Bind, Gate, GateAction, Unbind};
 pub use instance::{Control, Instance, InstanceAction};
@@ -101,8 +101,10 @@ pub enum Command {
     #[command(after_help = "Example:\n  millrace diff router.toml\n  millrace diff")]
     Diff(Diff),
     /// Keep what was applied with --confirm.
-    #[command(after_help = "Example:\n  millrace apply router.toml --confirm 60s && millrace confirm")]
-    Confirm,
+    #[command(
+        after_help = "Example:\n  millrace apply router.toml --confirm 60s && millrace confirm\n  millrace confirm 12"
+    )]
+    Confirm(Confirm),
     /// List what was applied: when, by whom and why; print a revision's file.
     #[command(after_help = "Example:\n  millrace history\n  millrace history show 12")]
     History(History),

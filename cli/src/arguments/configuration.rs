@@ -21,6 +21,13 @@ pub struct Apply {
     pub comment: Option<String>,
 }
 
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub struct Confirm {
+    /// The revision, as `apply` says it: where another one waits, nothing is confirmed. Without it, what waits.
+    pub number: Option<u64>,
+}
+
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct Diff {

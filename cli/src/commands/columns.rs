@@ -32,6 +32,7 @@ const ROUTES: &[Column] = &[
     ("sent bytes", "sent_bytes"),
     ("lost", "lost_packets"),
     ("waiting", "waiting_packets"),
+    ("missing", "missing"),
 ];
 
 const NEIGHBOURS: &[Column] = &[("address", "address"), ("port", "port"), ("mac", "mac"), ("state", "state")];

@@ -12,7 +12,7 @@ use millrace_controller::utc;
 use serde_json::{Value, json};
 
 use super::remote::{done, print};
-use crate::arguments::{Apply, Diff, History, HistoryAction, Rollback, Save};
+use crate::arguments::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Save};
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows};
 
@@ -70,7 +70,15 @@ pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> 
         "if_revision": apply.if_revision,
     });
     applied(&client.send_and_watch(Method::POST, "/configuration", &body)?, json);
+    warn_of_missing(client);
     Ok(())
+}
+
+/// Says on standard error which routes of what runs the kernel does not have.
+fn warn_of_missing(client: &Client) {
+    // What was done is done, whether this can be told or not.
+    let status = client.get("/status").unwrap_or_default();
+    missing(&status).iter().for_each(|line| eprintln!("warning: {line}"));
 }
 
 /// Says what was applied.
@@ -82,6 +90,12 @@ fn applied(value: &Value, json: bool) {
         (None, _) if changes.is_empty() => {
             format!("{} is what runs: nothing is changed", plain(&value["origin"]))
         }
+        (Some(revision), None) if changes.is_empty() => {
+            format!(
+                "{} is what runs: nothing is changed; it is revision {revision} now",
+                plain(&value["origin"])
+            )
+        }
         (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
         (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
         (Some(revision), Some(seconds)) => format!(
@@ -90,6 +104,18 @@ fn applied(value: &Value, json: bool) {
         ),
     };
     done(value, &line, json);
+}
+
+/// Says which configured routes the kernel does not have, if there are some.
+pub(super) fn missing(status: &Value) -> Vec<String> {
+    let named = rows(&status["missing_routes"]["first"]);
+    let line =
+        |route: &Value| format!("the route to {} is missing: {}", plain(&route["to"]), plain(&route["why"]));
+    let mut lines: Vec<String> = named.iter().map(line).collect();
+    let count = status["missing_routes"]["count"].as_u64().unwrap_or(0);
+    let more = count.saturating_sub(lines.len() as u64);
+    lines.extend((more > 0).then(|| format!("{more} more routes are missing: `millrace route list`")));
+    lines
 }
 
 /// What says that a configuration waits to be confirmed, if one does.
@@ -112,7 +138,11 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
         None => json!({}),
     };
     let mut value = client.send(Method::POST, "/configuration/diff", Some(&body)).map_err(trouble)?;
-    let pending = client.get("/status").map_err(trouble)?["pending"].clone();
+    let status = client.get("/status").map_err(trouble)?;
+    let pending = status["pending"].clone();
+    if !status["missing_routes"].is_null() {
+        value["missing_routes"] = status["missing_routes"].clone();
+    }
     if pending.is_object() {
         value["pending"] = pending.clone();
     }
@@ -123,6 +153,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
         if let Some(waits) = waits(&pending) {
             println!("# {waits}");
         }
+        missing(&status).iter().for_each(|line| println!("# {line}"));
         if diff.file.is_none() && !(changes.is_empty() && restart.is_empty()) {
             println!(
                 "# what would make of what runs {} again, as it was last applied or saved:",
@@ -139,8 +170,9 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
 }
 
 /// Keeps what waits to be confirmed.
-pub fn confirm(client: &Client, json: bool) -> Result<(), Failure> {
-    let value = client.send(Method::POST, "/configuration/confirm", None)?;
+pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
+    let body = confirm.number.map(|number| json!({"revision": number}));
+    let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
     done(&value, &format!("revision {} stays", plain(&value["revision"])), json);
     Ok(())
 }
@@ -191,6 +223,7 @@ pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), 
         "if_revision": if_revision,
     });
     applied(&client.send_and_watch(Method::POST, "/configuration/rollback", &body)?, json);
+    warn_of_missing(client);
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Check(check) => check::check(&check, json)?,
         Command::Apply(apply) => configuration::apply(&remote()?, &apply, json)?,
         Command::Diff(diff) => return configuration::diff(&remote()?, &diff, json),
-        Command::Confirm => configuration::confirm(&remote()?, json)?,
+        Command::Confirm(confirm) => configuration::confirm(&remote()?, &confirm, json)?,
         Command::History(history) => configuration::history(&remote()?, &history, json)?,
         Command::Rollback(rollback) => configuration::rollback(&remote()?, &rollback, json)?,
         Command::Save(save) => configuration::save(&remote()?, &save, json)?,

@@ -22,6 +22,10 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
             if let Some(waits) = super::configuration::waits(&value["pending"]) {
                 value["pending"] = waits.into();
             }
+            let missing = super::configuration::missing(&value);
+            if !missing.is_empty() {
+                value["missing_routes"] = missing.join("; ").into();
+            }
             print(&value, &[], false);
         }
         _ => show_rows(&mut value, noun, json),

@@ -75,6 +75,7 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
 /// A route as a line: `10.9.0.0/16 via 10.2.0.2 port wan, protocol static`.
 fn line(route: &Value) -> String {
     let hop = |hop: &Value| match hop["via"].as_str() {
+        Some(via) if hop["port"] == "-" => format!(" via {via}"),
         Some(via) => format!(" via {via} port {}", plain(&hop["port"])),
         None => format!(" port {}", plain(&hop["port"])),
     };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::Led;
 use crate::control::Control;
-use crate::extract::{Body, Name};
+use crate::extract::{Body, MaybeBody, Name};
 use crate::long::long;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -95,8 +95,19 @@ pub(crate) struct Confirmed {
     revision: u64,
 }
 
-pub(crate) async fn confirm<C: Control>(State(served): State<Served<C>>) -> Result<Led<Confirmed>, Problem> {
-    let revision = served.control.confirm().await?;
+/// What is confirmed.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Confirm {
+    /// The revision that has to wait: where another one does, nothing is confirmed.
+    revision: Option<u64>,
+}
+
+pub(crate) async fn confirm<C: Control>(
+    State(served): State<Served<C>>,
+    MaybeBody(Confirm { revision }): MaybeBody<Confirm>,
+) -> Result<Led<Confirmed>, Problem> {
+    let revision = served.control.confirm(revision).await?;
     Ok(Led(Some(revision), Confirmed { revision }))
 }
 

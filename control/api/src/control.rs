@@ -145,7 +145,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Controlled<DifferenceView>> + Send;
     fn save_into(&self, order: Save) -> impl Future<Output = Controlled<String>> + Send;
     fn keep(&self, order: Keep, who: Who) -> impl Future<Output = Controlled<Revision>> + Send;
-    fn confirm(&self) -> impl Future<Output = Controlled<u64>> + Send;
+    fn confirm(&self, revision: Option<u64>) -> impl Future<Output = Controlled<u64>> + Send;
     fn roll_back(
         &self,
         number: Option<u64>,
@@ -502,8 +502,8 @@ impl Control for Router {
         Router::keep(self, order, who).await
     }
 
-    async fn confirm(&self) -> Controlled<u64> {
-        Router::confirm(self).await
+    async fn confirm(&self, revision: Option<u64>) -> Controlled<u64> {
+        Router::confirm(self, revision).await
     }
 
     async fn roll_back(&self, number: Option<u64>, order: RollBack, who: Who) -> Controlled<AppliedView> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body as AnyBody, Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -30,6 +30,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = body(request, state).await?;
         Ok(object(&bytes).map(Self)?)
+    }
+}
+
+/// The JSON object in a request's body, where there is one.
+pub(crate) struct MaybeBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = bytes(request, state).await?;
+        let said = if bytes.is_empty() { T::default() } else { object(&bytes)? };
+        Ok(Self(said))
     }
 }
 
@@ -67,6 +80,14 @@ impl Longest {
 
 /// The bytes of a request's body, of which there are some.
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    match bytes(request, state).await? {
+        bytes if bytes.is_empty() => Err(Problem::bad_request("the request has no body: send a JSON object")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The bytes of a request's body.
+async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
         let detail = format!("the request's body is said to be {kind:?}: send application/json");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -76,18 +97,13 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     let noted = request.extensions().get::<Noted>().cloned();
     let share = request.extensions().get::<Arc<Share>>().cloned();
     let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
-    let bytes = bytes
-        .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"))?
-        .map_err(|rejection| {
-            let refused = share.and_then(|share| share.problem());
-            refused.unwrap_or_else(|| match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => longest.problem(),
-                status => Problem::new(status, rejection.body_text()),
-            })
-        })?;
-    if bytes.is_empty() {
-        return Err(Problem::bad_request("the request has no body: send a JSON object"));
-    }
+    let bytes = bytes.map_err(|_| late())?.map_err(|rejection| {
+        let refused = share.and_then(|share| share.problem());
+        refused.unwrap_or_else(|| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => longest.problem(),
+            status => Problem::new(status, rejection.body_text()),
+        })
+    })?;
     if let Some(Noted(noted)) = noted {
         // Whoever asked for it has one body.
         let _ = noted.set(bytes.clone());
@@ -110,6 +126,23 @@ pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
     match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
         Ok(_) => next.run(Request::from_parts(parts, body)).await,
         Err(problem) => problem.into_response(),
+    }
+}
+
+fn late() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
+}
+
+/// Refuses a body where none is read: who sends one expects that it matters.
+pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
+        Ok(Ok(_)) => next.run(Request::from_parts(parts, AnyBody::empty())).await,
+        Ok(Err(_)) => {
+            let what = format!("{} {}", parts.method, parts.uri.path());
+            Problem::bad_request(format!("{what} takes no body: nothing in it would matter")).into_response()
+        }
+        Err(_) => late().into_response(),
     }
 }
 

@@ -116,6 +116,11 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
         counter("packets", "Packets by what became of them", by_fate.to_vec()),
         gauge("held_packets", "Packets inside the router", one(count(summary.held))),
         gauge("routes", "Routes in the forwarding table", one(count(status.routes as u64))),
+        gauge(
+            "missing_routes",
+            "Configured routes that the kernel does not have",
+            one(count(status.missing_routes.as_ref().map_or(0, |missing| missing.count as u64))),
+        ),
         gauge("frames_used", "Frames of packet memory in use", one(status.memory.used.into())),
         gauge("frames", "Frames of packet memory", one(status.memory.frames.into())),
         gauge("flows", "Flows that the workers know", one(flows.known.into())),

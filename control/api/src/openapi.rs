@@ -90,7 +90,8 @@ fn describe(
                 json!({"anyOf": [one.clone(), {"type": "array", "items": one}]})
             }
         };
-        described["requestBody"] = json!({"required": true, "content": {JSON: {"schema": schema}}});
+        described["requestBody"] =
+            json!({"required": operation.needs_body, "content": {JSON: {"schema": schema}}});
     }
     described
 }

@@ -7,7 +7,7 @@ use axum::routing::MethodRouter;
 use millrace_controller::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::extract::{Longest, refuse_arguments};
+use crate::extract::{Longest, refuse_arguments, refuse_body};
 use crate::server::Served;
 use crate::tag::{refuse_condition, spare};
 
@@ -25,8 +25,10 @@ pub(crate) struct Operation {
     pub summary: &'static str,
     /// The arguments behind the `?`.
     pub arguments: Option<Describe>,
-    /// What its body holds.
+    /// What its body holds; one that has none refuses any.
     pub body: Option<Content>,
+    /// Whether there has to be a body.
+    pub needs_body: bool,
     /// The status when it is done.
     pub status: u16,
     /// What it answers then.
@@ -63,6 +65,7 @@ impl Operation {
             summary,
             arguments: None,
             body: None,
+            needs_body: false,
             status,
             answer: SchemaGenerator::subschema_for::<T>,
             media: JSON,
@@ -110,12 +113,18 @@ impl Operation {
 
     /// With an object in the body.
     pub fn body<T: JsonSchema>(self) -> Self {
+        Self { needs_body: true, ..self.may_have_body::<T>() }
+    }
+
+    /// With an object in the body, where one is sent.
+    pub fn may_have_body<T: JsonSchema>(self) -> Self {
         Self { body: Some(Content::One(SchemaGenerator::root_schema_for::<T>)), ..self }
     }
 
     /// With an object in the body, or a list of such.
     pub fn one_or_list<T: JsonSchema>(self) -> Self {
-        Self { body: Some(Content::OneOrList(SchemaGenerator::root_schema_for::<T>)), ..self }
+        let body = Some(Content::OneOrList(SchemaGenerator::root_schema_for::<T>));
+        Self { body, needs_body: true, ..self }
     }
 
     /// Answers with something else than JSON.
@@ -164,6 +173,10 @@ impl<C: Clone + Send + Sync + 'static> Resource<C> {
         let handler = match operation.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
+        };
+        let handler = match operation.body {
+            Some(_) => handler,
+            None => handler.route_layer(middleware::from_fn(refuse_body)),
         };
         let handler = match (operation.method, operation.tagged) {
             ("GET", true) => handler.route_layer(middleware::from_fn(spare)),

@@ -332,7 +332,7 @@ impl Control for TestControl {
         Err(ControlError::Conflict("revision 1 waits to be confirmed".into()))
     }
 
-    async fn confirm(&self) -> Controlled<u64> {
+    async fn confirm(&self, _revision: Option<u64>) -> Controlled<u64> {
         Err(ControlError::Conflict("nothing waits to be confirmed".into()))
     }
 

@@ -152,6 +152,7 @@ impl ControlError {
             Self::Invalid(text) => Self::Invalid(format!("{what}: {text}")),
             Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
             Self::Conflict(text) => Self::Conflict(format!("{what}: {text}")),
+            Self::System(text) => Self::System(format!("{what}: {text}")),
             other => other,
         }
     }

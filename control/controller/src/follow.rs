@@ -78,6 +78,7 @@ impl Router {
                     let mut inner = self.lock();
                     let counters = inner.counters()?;
                     inner.observe(&counters);
+                    inner.compare_wanted();
                 }
                 never = &mut serving => match never {},
             }
@@ -179,7 +180,9 @@ impl Inner {
         if about_ports {
             self.refresh_ports()?;
         }
+        let wanted = self.wanted_among(&changes);
         self.apply(changes)?;
+        self.follow_wanted(&wanted, about_ports);
         if about_local {
             self.refresh_programs()?;
         }

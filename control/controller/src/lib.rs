@@ -66,6 +66,7 @@ mod topology;
 mod trace;
 mod upgrade;
 pub mod view;
+mod wanted_routes;
 mod watchdog;
 mod worker_handle;
 mod workers;

@@ -193,6 +193,11 @@ impl Model {
         self.routes.iter().filter(move |(prefix, _)| !own(prefix)).map(|(_, route)| route)
     }
 
+    /// Whether there is such a route to exactly this prefix.
+    pub fn is_for_kernel(&self, prefix: &IpNet) -> bool {
+        self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
+    }
+
     /// Which plugins are loaded that are files.
     pub fn admitted(&self) -> Admitted {
         Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects }

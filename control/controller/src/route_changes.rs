@@ -4,7 +4,7 @@
 //! mirror; the others are the worker's alone.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use millrace_config::Change;
@@ -41,6 +41,7 @@ impl Router {
     pub(crate) fn route_to_prefix(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let inner = self.lock();
         let view = inner.route_view(prefix).or_else(|| inner.given(prefix));
+        let view = view.map(|view| inner.with_missing(prefix, view));
         view.ok_or_else(|| ControlError::System("the new route is not there".into()))
     }
 
@@ -53,6 +54,8 @@ impl Router {
         let (view, route) = {
             let inner = self.lock();
             let view = inner.given(prefix).or_else(|| inner.route_view(prefix));
+            let wanted = || Some(show::wanted_route(inner.model.routes.get(&prefix)?, &inner.model));
+            let view = view.or_else(wanted);
             (view, inner.ours(prefix)?)
         };
         self.change_route(Change::RemoveRoute(route)).await?;
@@ -92,6 +95,7 @@ impl Inner {
                 in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
             ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
         })?;
+        self.wanted.given(route.prefix, Instant::now());
         self.installed.insert(route.prefix, route);
         Ok(())
     }
@@ -125,12 +129,23 @@ impl Inner {
         self.mirror.as_ref()?.state().effective(prefix)
     }
 
+    /// Whether the kernel has a route of ours to exactly that prefix.
+    pub fn kernel_has(&self, prefix: IpNet) -> bool {
+        let mirror = self.mirror.as_ref();
+        mirror.is_some_and(|mirror| mirror.state().has_route_of(prefix, PROTOCOL_MILLRACE))
+    }
+
     /// The route to exactly that prefix.
     fn route_view(&self, prefix: IpNet) -> Option<RouteView> {
         match self.model.own_routes.get(&prefix) {
             Some(route) => Some(show::route(&prefix, route, None, &self.model)),
             None => kernel_view(&self.mirrored(prefix)?, &self.by_device(), &self.model),
         }
+    }
+
+    /// The same, with why the kernel doesn't have it.
+    pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
+        RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
     }
 
     /// The route that we have given to the kernel.
@@ -164,10 +179,6 @@ impl Inner {
 pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Model) -> Option<RouteView> {
     let target = from_kernel(route, ports)?;
     Some(show::route(&route.prefix, &target, Some(route.protocol), model))
-}
-
-pub(crate) fn is_ours(route: &HostRoute) -> bool {
-    route.protocol == PROTOCOL_MILLRACE
 }
 
 /// The kernel's word for who made a route (rtnetlink(7); iproute2's `rt_protos`).

@@ -18,6 +18,8 @@ enum Listed<'a> {
     Own(&'a Route),
     /// One that the kernel has, and we follow.
     Kernel(HostRoute),
+    /// One that it is to have, and does not.
+    Missing(&'a millrace_config::Route),
 }
 
 impl Router {
@@ -51,7 +53,12 @@ impl Inner {
         let ports = self.by_device();
         let view = |(prefix, route): (IpNet, Listed<'_>)| match route {
             Listed::Own(route) => Some((prefix, show::route(&prefix, route, None, &self.model))),
-            Listed::Kernel(route) => Some((prefix, kernel_view(&route, &ports, &self.model)?)),
+            Listed::Kernel(route) => {
+                Some((prefix, self.with_missing(prefix, kernel_view(&route, &ports, &self.model)?)))
+            }
+            Listed::Missing(route) => {
+                Some((prefix, self.with_missing(prefix, show::wanted_route(route, &self.model))))
+            }
         };
         let own = self.model.own_routes.range(range).map(|(prefix, route)| (prefix, Listed::Own(route)));
         let Some(mirror) = &self.mirror else {
@@ -59,7 +66,9 @@ impl Inner {
         };
         let state = mirror.state();
         let kernel = state.routes_in(range).map(|route| (route.prefix, Listed::Kernel(route)));
-        page(merged(own, kernel).filter_map(view), query)
+        let wanted = |(prefix, _)| Some((prefix, Listed::Missing(self.model.routes.get(&prefix)?)));
+        let missing = self.wanted.missing(range).filter_map(wanted);
+        page(merged(merged(own, kernel), missing).filter_map(view), query)
     }
 }
 

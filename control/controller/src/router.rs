@@ -39,6 +39,7 @@ use crate::view::{
     ApplyingView, DropView, LookupView, MemoryView, MirrorView, NeighbourView, PluginInterfaceView,
     StatusView, SummaryView, TurnsView,
 };
+use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watchdog};
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, MemoryGuard};
@@ -98,6 +99,8 @@ pub(crate) struct Inner {
     pub actions: Option<Actions>,
     /// Routes that the kernel was given.
     pub installed: BTreeMap<IpNet, OwnRoute>,
+    /// Those that it is to have, and does not.
+    pub wanted: WantedRoutes,
     pub on_death: HashMap<PortId, millrace_config::OnDeath>,
     pub rates: Rate,
     /// Those of schedulers' nodes, which count since they were added.
@@ -334,6 +337,7 @@ impl Router {
             sleeps: snapshot.sleeps,
             applying: inner.applying.map(|Progress { made, of }| ApplyingView { made, of }),
             pending: inner.waiting.as_ref().map(Waiting::pending),
+            missing_routes: inner.wanted.view(),
             plugin_interface: PluginInterfaceView::default(),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,

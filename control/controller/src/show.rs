@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
-use millrace_config::{Bits, FilterAction, Policing};
+use millrace_config::{Bits, FilterAction, Policing, RouteKind};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
@@ -186,7 +186,31 @@ pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model
     let kind = route.kind();
     let protocol = protocol(kernel.unwrap_or(PROTOCOL_MILLRACE));
     let source = if kernel.is_none_or(|kernel| kernel == PROTOCOL_MILLRACE) { "millrace" } else { "kernel" };
-    RouteView { to: to.to_string(), kind, next_hops, source, protocol, queues: None }
+    RouteView { to: to.to_string(), kind, next_hops, source, protocol, missing: None, queues: None }
+}
+
+/// A configured route, as it was said.
+pub(crate) fn wanted_route(route: &millrace_config::Route, model: &Model) -> RouteView {
+    let hop = |via: Option<std::net::IpAddr>| {
+        let is_towards = |net: &ipnet::IpNet| via.is_some_and(|via| net.contains(&via));
+        let mut plans = model.ports.iter().map(|plan| &plan.settings);
+        let towards = plans.find(|settings| settings.addresses.iter().any(is_towards));
+        let port = route.port.as_deref().or_else(|| Some(&*towards?.name)).unwrap_or("-").to_owned();
+        NextHopView { via: via.map(|via| via.to_string()), port, weight: 1 }
+    };
+    let next_hops = match (route.kind, route.via.as_slice()) {
+        (RouteKind::Forward, []) => vec![hop(None)],
+        (_, via) => via.iter().map(|via| hop(Some(*via))).collect(),
+    };
+    RouteView {
+        to: route.to.value().to_string(),
+        kind: route.kind.name(),
+        next_hops,
+        source: "millrace",
+        protocol: protocol(PROTOCOL_MILLRACE),
+        missing: None,
+        queues: None,
+    }
 }
 
 /// What is done with packets, in words.

@@ -40,6 +40,7 @@ use crate::overrides::Overrides;
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
 use crate::tokens::Tokens;
+use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
@@ -170,6 +171,7 @@ fn begun(
         changes: None,
         actions: None,
         installed: BTreeMap::new(),
+        wanted: WantedRoutes::default(),
         rates: Rate::since(thread::now()),
         node_rates: Rate::since(thread::now()),
         started: thread::now(),
@@ -366,9 +368,11 @@ fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
     let failed = |error| ControlError::system("give the kernel the configured routes", error);
     actions.sweep_routes(&keep).map_err(failed)?;
+    let now = std::time::Instant::now();
     for route in &routes {
         actions.install_route(route).map_err(failed)?;
         inner.installed.insert(route.prefix, route.clone());
+        inner.wanted.given(route.prefix, now);
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub use schedulers::{
 };
 pub use status::{
     ApplyingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
-    StatusView, SummaryView, TurnsView,
+    MissingRouteView, MissingRoutesView, StatusView, SummaryView, TurnsView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};

@@ -357,3 +357,110 @@ fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
     });
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Applies what has to be confirmed within a long time. Returns its revision.
+async fn apply_waiting(router: &Router, text: &str) -> u64 {
+    let order = Apply { text: text.to_owned(), confirm: Some(600), ..Apply::default() };
+    router.apply(order, Who::router()).await.unwrap().revision.unwrap()
+}
+
+#[test]
+fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_go_back() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        let waiting = apply_waiting(&router, &changed).await;
+        let order = RollBack::default();
+        let (back, confirmed) =
+            tokio::join!(router.roll_back(None, &order, Who::router()), router.confirm(None));
+        assert_eq!(back.unwrap().revision, None);
+        assert!(matches!(confirmed, Err(ControlError::Conflict(_))), "{confirmed:?}");
+        assert_runs(&router, BASE).await;
+        let state = |number| router.revision(number).unwrap().revision.state;
+        assert_eq!(format!("{:?}", state(waiting)), "Withdrawn");
+        let waiting = apply_waiting(&router, &changed).await;
+        let (confirmed, back) =
+            tokio::join!(router.confirm(None), router.roll_back(None, &order, Who::router()));
+        assert_eq!(confirmed, Ok(waiting));
+        match back {
+            Err(ControlError::Conflict(_)) => assert_runs(&router, &changed).await,
+            // It came after that: what ran before is another revision then.
+            back => assert_eq!(back.unwrap().revision, Some(waiting + 1)),
+        }
+        assert_eq!(format!("{:?}", state(waiting)), "Good");
+    });
+}
+
+#[test]
+fn another_revision_than_the_one_that_waits_is_not_confirmed() {
+    with_router(async |router| {
+        let waiting = apply_waiting(&router, &BASE.replace("dport 25", "dport 26")).await;
+        let refused = router.confirm(Some(12345)).await.unwrap_err().to_string();
+        assert_eq!(refused, "revision 2 waits to be confirmed, not revision 12345: nothing was confirmed");
+        assert_eq!(router.configuration().unwrap().pending.unwrap().revision, waiting);
+        assert_eq!(router.confirm(Some(waiting)).await, Ok(waiting));
+        assert!(router.configuration().unwrap().pending.is_none());
+    });
+}
+
+#[test]
+fn a_return_that_cannot_be_leaves_what_waits_as_it_is() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        let waiting = apply_waiting(&router, &changed).await;
+        let confirm = RollBack { confirm: Some(0), ..RollBack::default() };
+        for (number, order) in [(99, &RollBack::default()), (1, &confirm)] {
+            router.roll_back(Some(number), order, Who::router()).await.unwrap_err();
+            assert_eq!(router.configuration().unwrap().pending.unwrap().revision, waiting);
+            assert_runs(&router, &changed).await;
+        }
+        let view = router.roll_back(Some(1), &RollBack::default(), Who::router()).await.unwrap();
+        // What ran before is that revision: going back is all there was to do.
+        assert_eq!((view.revision, view.changes.len()), (None, 0));
+        assert!(router.configuration().unwrap().pending.is_none());
+        assert_runs(&router, BASE).await;
+    });
+}
+
+#[test]
+fn a_return_during_other_changes_is_told_to_wait() {
+    with_router(async |router| {
+        let filter = |port| format!("[[filter]]\nmatch = \"dport {port}\"\naction = \"drop\"\n");
+        let text = (1000..2000).map(filter).fold(BASE.to_owned(), |text, filter| text + &filter);
+        let order = || Apply { text: text.clone(), ..Apply::default() };
+        let none = RollBack::default();
+        let (applied, back) = tokio::join!(router.apply(order(), Who::router()), async {
+            while router.status().unwrap().applying.is_none() {
+                tokio::task::yield_now().await;
+            }
+            router.roll_back(None, &none, Who::router()).await
+        });
+        assert_eq!(applied.unwrap().revision, Some(2));
+        let refused = back.unwrap_err();
+        assert!(
+            matches!(&refused, ControlError::Conflict(text) if text.contains("is being applied")),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
+fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
+    with_router(async |router| {
+        let numbers = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));
+        apply(&router, BASE).await.unwrap();
+        assert_eq!(numbers().count(), 0, "it was started with that");
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        add_filter(&router, "dport 22");
+        let file = format!("{changed}[[filter]]\nmatch = \"dport 22\"\naction = \"drop\"\n");
+        let order = Apply { text: file.clone(), comment: Some("why".into()), ..Apply::default() };
+        let view = router.apply(order, Who::router()).await.unwrap();
+        assert_eq!((view.revision, view.changes.len()), (Some(3), 0));
+        let newest = router.revision(3).unwrap();
+        assert_eq!((newest.text, newest.revision.comment.as_deref()), (file.clone(), Some("why")));
+        assert!(router.difference_from_base().await.unwrap().changes.is_empty());
+        // The same again is nothing.
+        apply(&router, &file).await.unwrap();
+        assert_eq!(numbers().collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
+    });
+}

@@ -115,6 +115,11 @@ impl Actions {
         Ok(())
     }
 
+    /// Takes note that the kernel no longer has our route of that prefix and metric: what is there from now on is another's.
+    pub fn forget_route(&mut self, prefix: IpNet, metric: u32) {
+        self.note((prefix, kernel_metric(prefix, metric)), false);
+    }
+
     /// Removes our routes whose prefix and metric are not in `keep`, left by an earlier run; returns how many.
     ///
     /// # Errors

@@ -7,8 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::database::{Changes, Place};
 use crate::{Draft, Revision, State, StoreError};
 
-/// Revisions that are kept; older ones are forgotten.
+/// Revisions that are kept; of more, those that don't count are forgotten first, then the oldest.
 const MOST: usize = 100;
+/// Of those that count, the newest ones that are never forgotten.
+const MOST_SURE: usize = 10;
 
 /// The revisions of a router: in a file, or as long as the router runs. Clones are the same.
 #[derive(Clone, Debug)]
@@ -81,18 +83,18 @@ impl Store {
         newest.map(|revision| self.revision(revision.number)).transpose()
     }
 
-    /// Adds revisions, all of them or none, and returns the last. When this returns, they are on the disk.
+    /// Adds revisions, all of them or none, and returns the last. When this returns, they are on the disk. What is too much is
+    /// forgotten, but never revision `runs`.
     ///
     /// # Errors
     /// When they are not.
-    pub fn add(&self, drafts: &[Draft]) -> Result<Option<Revision>, StoreError> {
+    pub fn add(&self, drafts: &[Draft], runs: Option<u64>) -> Result<Option<Revision>, StoreError> {
         let old = self.revisions()?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let first = old.last().map_or(1, |revision| revision.number + 1);
         let numbered = drafts.iter().zip(first..);
         let new: Vec<_> = numbered.map(|(draft, number)| (draft.numbered(number, time), draft)).collect();
-        let excess = (old.len() + new.len()).saturating_sub(MOST);
-        let forget = old.iter().take(excess).map(|revision| revision.number).collect();
+        let forget = forgotten(&old, (old.len() + new.len()).saturating_sub(MOST), runs);
         let put = new.iter().map(|(revision, draft)| (revision.clone(), Some(draft.text.clone()))).collect();
         self.change(Changes { put, forget })?;
         Ok(new.into_iter().next_back().map(|(revision, _)| revision))
@@ -135,6 +137,16 @@ impl Store {
     }
 }
 
+/// The revisions that are forgotten where there are so many too many: the oldest that don't count, then the oldest that do.
+fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u64> {
+    let counts = |revision: &&Revision| revision.state == State::Good;
+    let good = revisions.iter().filter(counts).count();
+    let others = revisions.iter().filter(|revision| !counts(revision));
+    let oldest = revisions.iter().filter(counts).take(good.saturating_sub(MOST_SURE));
+    let numbers = others.chain(oldest).map(|revision| revision.number);
+    numbers.filter(|number| Some(*number) != runs).take(excess).collect()
+}
+
 fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each change is one step.
     memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -167,7 +179,8 @@ mod tests {
                 store.revision(1).unwrap_err().to_string(),
                 "there is no revision 1: nothing was applied yet"
             );
-            let added = store.add(&[draft("a", State::Good), draft("b", State::Waiting)]).unwrap().unwrap();
+            let added =
+                store.add(&[draft("a", State::Good), draft("b", State::Waiting)], None).unwrap().unwrap();
             assert_eq!((added.number, numbers(&store)), (2, vec![1, 2]));
             // What waits for its confirmation doesn't count yet.
             assert_eq!(store.last_good().unwrap().unwrap().1, "a");
@@ -189,23 +202,46 @@ mod tests {
     fn the_oldest_are_forgotten() {
         let store = Store::open(None);
         for _ in 0..MOST + 3 {
-            store.add(&[draft("x", State::Good)]).unwrap();
+            store.add(&[draft("x", State::Good)], None).unwrap();
         }
         let numbers = numbers(&store);
         assert_eq!((numbers.len(), numbers[0]), (MOST, 4));
     }
 
     #[test]
+    fn what_was_withdrawn_pushes_out_nothing_that_counts() {
+        let store = Store::open(None);
+        for _ in 0..20 {
+            store.add(&[draft("good", State::Good)], None).unwrap();
+        }
+        for _ in 0..3 * MOST {
+            let added = store.add(&[draft("x", State::Waiting)], None).unwrap().unwrap();
+            store.settle(added.number, State::Withdrawn).unwrap();
+        }
+        assert_eq!(store.revisions().unwrap().len(), MOST);
+        assert_eq!(store.good().unwrap().len(), 20);
+        assert_eq!(store.last_good().unwrap().unwrap().0.number, 20);
+        // Numbers are never given again, and what runs stays.
+        let newest = store.add(&[draft("new", State::Good)], None).unwrap().unwrap().number;
+        assert_eq!(newest, 20 + 3 * MOST as u64 + 1);
+        for _ in 0..MOST {
+            store.add(&[draft("newer", State::Good)], Some(1)).unwrap();
+        }
+        let numbers = numbers(&store);
+        assert_eq!((numbers.len(), numbers[0], numbers[1]), (MOST, 1, newest + 2));
+    }
+
+    #[test]
     fn a_file_that_others_may_write_or_that_is_none_is_not_read() {
         let folder = Folder::new("store-others");
         let store = Store::open(Some(&folder.0));
-        store.add(&[draft("a", State::Good)]).unwrap();
+        store.add(&[draft("a", State::Good)], None).unwrap();
         let path = store.path().unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(store.revisions().unwrap_err().to_string().contains("others may write it"));
         fs::write(&path, "nonsense").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let refused = store.add(&[draft("b", State::Good)]).unwrap_err().to_string();
+        let refused = store.add(&[draft("b", State::Good)], None).unwrap_err().to_string();
         assert!(refused.contains("revisions.redb") && refused.contains("move it away"), "{refused}");
     }
 
@@ -214,7 +250,7 @@ mod tests {
         let folder = Folder::new("store-full");
         fs::write(folder.0.join("file"), "").unwrap();
         let store = Store::open(Some(&folder.0.join("file/below")));
-        let refused = store.add(&[draft("a", State::Good)]).unwrap_err().to_string();
+        let refused = store.add(&[draft("a", State::Good)], None).unwrap_err().to_string();
         assert!(refused.contains("file/below"), "{refused}");
     }
 }

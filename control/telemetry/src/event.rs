@@ -88,6 +88,10 @@ kinds! {
     NeighbourFailed "neighbour-failed" Warning,
     /// Another station uses an address of the router's. Subject: the address and the port.
     AddressConflict "address-conflict" Error,
+    /// The kernel doesn't have a configured route, which it is given again. Subject: its prefix, or the first of several.
+    RouteMissing "route-missing" Warning,
+    /// The kernel was given such a route again. Subject: its prefix, or the first of several.
+    RouteBack "route-back" Information,
     /// A plugin was loaded. Subject: the plugin.
     PluginLoaded "plugin-loaded" Information,
     /// A plugin was unloaded. Subject: the plugin.

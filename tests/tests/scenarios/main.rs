@@ -54,4 +54,5 @@ mod shell;
 mod shutdown;
 mod support;
 mod troubles;
+mod wanted_routes;
 mod workers;

@@ -81,9 +81,10 @@ class Operations(Transport):
 
     def post_configuration_confirm(
         self,
+        body: types.Confirm | None = None,
     ) -> types.Confirmed:
-        """POST /configuration/confirm: keeps what was applied and waits to be confirmed. Role: admin."""
-        return self.json('POST', '/configuration/confirm')
+        """POST /configuration/confirm: keeps what was applied and waits to be confirmed; with a number, only where it is that revision. Role: admin."""
+        return self.json('POST', '/configuration/confirm', body=body)
 
     def post_configuration_diff(
         self,

@@ -26,7 +26,8 @@ class AppliedView(TypedDict):
     origin: str
     """Where it came from."""
     revision: int | None
-    """Its revision; none where nothing changed, or what ran before runs again."""
+    """Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran
+    before runs again."""
 
 
 class Apply(TypedDict):
@@ -142,6 +143,12 @@ class ConfigurationView(TypedDict):
     """Where revisions are kept; nowhere, where they end with the router."""
     text: str
     """As a file would say it."""
+
+
+class Confirm(TypedDict):
+    """What is confirmed."""
+    revision: NotRequired[int | None]
+    """The revision that has to wait: where another one does, nothing is confirmed."""
 
 
 class Confirmed(TypedDict):
@@ -301,7 +308,7 @@ class Event(TypedDict):
     """When it happened, or the last of several: date and time, UTC."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
 """What kind of thing happened."""
 
 
@@ -794,6 +801,22 @@ class MirrorView(TypedDict):
     """Messages."""
     overruns: int
     """Overruns, after each of which everything was read again."""
+
+
+class MissingRouteView(TypedDict):
+    """A configured route that the kernel does not have."""
+    to: str
+    """Its prefix."""
+    why: str
+    """Why it doesn't have it."""
+
+
+class MissingRoutesView(TypedDict):
+    """Configured routes that the kernel is to have, and does not: no packet takes them. It is given them again."""
+    count: int
+    """How many."""
+    first: list[MissingRouteView]
+    """The first of them, up to 10."""
 
 
 class NamedFilterView(TypedDict):
@@ -1377,6 +1400,8 @@ class RouteView(TypedDict):
     """Their bytes."""
     lost_packets: NotRequired[int]
     """Packets that were dropped in queues or behind, before a device took them."""
+    missing: NotRequired[str | None]
+    """Why the kernel doesn't have it, though it is configured: no packet takes it. Left out where it has."""
     next_hops: list[NextHopView]
     """Next hops; empty unless it forwards."""
     protocol: str
@@ -1666,6 +1691,8 @@ class StatusAnswer(TypedDict):
     """Packet memory."""
     mirror: MirrorView | None
     """What the mirror of the kernel saw."""
+    missing_routes: NotRequired[MissingRoutesView | None]
+    """Configured routes that the kernel is to have, and does not; nothing when there are none."""
     mode: str
     """`poll`, `interrupt` or `adaptive`."""
     pending: NotRequired[Pending | None]

@@ -46,7 +46,11 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             )
             .bodies(long_bodies()),
         Resource::new("/configuration/confirm").on(
-            Operation::post::<configuration::Confirmed>(Admin, "keeps what was applied and waits to be confirmed"),
+            Operation::post::<configuration::Confirmed>(
+                Admin,
+                "keeps what was applied and waits to be confirmed; with a number, only where it is that revision",
+            )
+            .may_have_body::<configuration::Confirm>(),
             post(configuration::confirm::<C>),
         ),
         Resource::new("/configuration/rollback").on(

@@ -533,6 +533,29 @@ async fn who_has_what_there_is_is_not_sent_it_again() {
 }
 
 #[tokio::test]
+async fn a_body_is_refused_where_it_would_not_be_read() {
+    let server = Server::start();
+    let mut count = 0;
+    for resource in catalogue::<TestControl>() {
+        let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
+        for operation in resource.operations.iter().filter(|one| one.body.is_none()) {
+            let (status, problem) = server.ask(operation.method, &path, r#"{"revision": 12345}"#).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{} {path}: {problem}", operation.method);
+            let text = problem["detail"].as_str().unwrap();
+            assert!(text.contains(&format!("{} {path} takes no body", operation.method)), "{text}");
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count}");
+    // One that is read has to be what is asked for.
+    let (status, problem) = server.ask("POST", "/configuration/confirm", r#"{"revison": 1}"#).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().unwrap().contains("did you mean \"revision\""), "{problem}");
+    let confirmed = server.ask("POST", "/configuration/confirm", r#"{"revision": 1}"#).await.0;
+    assert_eq!(confirmed, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
 async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
     let server = Server::start();
     for resource in catalogue::<TestControl>() {

@@ -39,6 +39,7 @@ pub(crate) fn view(new: &NewRoute) -> RouteView {
         next_hops: Vec::new(),
         source: "millrace",
         protocol: "millrace".into(),
+        missing: None,
         queues: None,
     }
 }
@@ -60,6 +61,7 @@ pub(crate) fn status() -> StatusView {
         sleeps: 0,
         applying: None,
         pending: None,
+        missing_routes: None,
         plugin_interface: PluginInterfaceView::default(),
         leftover_objects: None,
         mirror: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_config::{Change, Config};
+use millrace_config::{Change, Config, Difference};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -90,20 +90,25 @@ impl Router {
     pub async fn apply(&self, order: Apply, who: Who) -> Result<AppliedView, ControlError> {
         let router = self.clone();
         let work = tokio::spawn(async move {
-            let result = router.apply_whole(&order, &who).await;
-            match &result {
-                Ok(view) => {
-                    tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
-                    router.note_applied(view, &who);
-                }
-                Err(error) => {
-                    tracing::warn!(%who, "configuration not applied: {error:#}");
-                    router.note_refused(order.origin.as_deref().unwrap_or("configuration"), &who, error);
-                }
-            }
+            let result = router.apply_at_once(&order, &who).await;
+            router.tell_applied(&order, &who, &result);
             result
         });
         work.await.map_err(|error| ControlError::system("apply the configuration", error))?
+    }
+
+    /// Tells what came of a configuration.
+    pub(super) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
+        match result {
+            Ok(view) => {
+                tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
+                self.note_applied(view, who);
+            }
+            Err(error) => {
+                tracing::warn!(%who, "configuration not applied: {error:#}");
+                self.note_refused(order.origin.as_deref().unwrap_or("configuration"), who, error);
+            }
+        }
     }
 
     fn note_applied(&self, view: &AppliedView, who: &Who) {
@@ -126,15 +131,26 @@ impl Router {
         self.events().note(EventKind::ConfigurationRefused, origin, text, details);
     }
 
-    async fn apply_whole(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
-        if let Some(seconds) = order.confirm.filter(|seconds| !(1..=MOST_CONFIRM).contains(seconds)) {
-            return Err(ControlError::Invalid(format!(
-                "{seconds} s to confirm: give 1 s to {MOST_CONFIRM} s, which is a day"
-            )));
-        }
+    async fn apply_at_once(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
+        check_confirm(order.confirm)?;
         let origin = order.origin.as_deref().unwrap_or("configuration");
         let candidate = self.candidate(&order.text, origin).await?;
-        let _turn = self.begin_apply()?;
+        let turn = self.begin_apply()?;
+        self.apply_whole(&turn, candidate, order, who).await
+    }
+
+    /// Applies what the text of `order` says, read as `candidate`.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply), but for what is wrong in the text.
+    pub(super) async fn apply_whole(
+        &self,
+        _turn: &Turn,
+        candidate: Config,
+        order: &Apply,
+        who: &Who,
+    ) -> Result<AppliedView, ControlError> {
+        let origin = order.origin.as_deref().unwrap_or("configuration");
         let before = Arc::new(self.running());
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
@@ -150,7 +166,7 @@ impl Router {
         let missing = self.missing(&before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
-            return Ok(AppliedView::nothing(origin));
+            return self.keep_applied(before, order, who).await;
         }
         let state = if order.confirm.is_some() { State::Waiting } else { State::Good };
         let draft = Draft {
@@ -191,14 +207,7 @@ impl Router {
 
     /// Makes of what runs what a configuration says. Returns the changes.
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
-        let difference = from.difference(to);
-        if !difference.restart.is_empty() {
-            return Err(ControlError::Conflict(format!(
-                "only a restart can change this, and nothing was changed: {}",
-                difference.restart.join("; ")
-            )));
-        }
-        let changes = difference.changes;
+        let changes = without_restart(from.difference(to))?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
         Ok(changes)
     }
@@ -224,7 +233,7 @@ impl Router {
     }
 
     /// Reads a configuration and checks it, beside everything else that goes on.
-    async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
+    pub(super) async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
             let inner = self.lock();
@@ -275,8 +284,11 @@ impl Router {
         let mut drafts = missing.await.map_err(failed)??;
         let earlier = drafts.len() as u64;
         drafts.push(draft);
-        let store = self.lock().store.clone();
-        let added = tokio::task::spawn_blocking(move || store.add(&drafts)).await.map_err(failed)?;
+        let (store, runs) = {
+            let inner = self.lock();
+            (inner.store.clone(), inner.base.revision)
+        };
+        let added = tokio::task::spawn_blocking(move || store.add(&drafts, runs)).await.map_err(failed)?;
         let added = added.map_err(ControlError::refused)?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         let before = (earlier > 0).then(|| revision.number - 1);
@@ -289,6 +301,27 @@ struct Remembered {
     revision: Revision,
     /// The one that was written before it: what ran until then.
     before: Option<u64>,
+}
+
+/// Refuses a time to confirm that is too short or too long.
+pub(super) fn check_confirm(confirm: Option<u64>) -> Result<(), ControlError> {
+    match confirm.filter(|seconds| !(1..=MOST_CONFIRM).contains(seconds)) {
+        None => Ok(()),
+        Some(seconds) => Err(ControlError::Invalid(format!(
+            "{seconds} s to confirm: give 1 s to {MOST_CONFIRM} s, which is a day"
+        ))),
+    }
+}
+
+/// The changes of a difference, of which none takes a restart.
+pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, ControlError> {
+    if difference.restart.is_empty() {
+        return Ok(difference.changes);
+    }
+    Err(ControlError::Conflict(format!(
+        "only a restart can change this, and nothing was changed: {}",
+        difference.restart.join("; ")
+    )))
 }
 
 /// Changes in the words of the commands.

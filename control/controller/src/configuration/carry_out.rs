@@ -3,6 +3,7 @@
 use millrace_config::{Change, Heir, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
+use super::routes::Refused;
 use super::running::gate_table;
 use crate::model::{options, table_kind};
 use crate::placement::Placed;
@@ -71,7 +72,8 @@ impl Router {
 
     /// Makes all of these changes, or none.
     pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
-        let Err(Stopped { made, step, error }) = self.make_until_refused(changes).await else {
+        let stopped = self.make_until_refused(changes, Refused::IsError).await;
+        let Err(Stopped { made, step, error }) = stopped else {
             return Ok(());
         };
         Err(Failed { step, stands: made > step, error, remains: self.unmake(&changes[..made]).await })
@@ -79,10 +81,16 @@ impl Router {
 
     /// Unmakes changes, the last first. Returns what could not be unmade.
     pub(super) async fn unmake(&self, changes: &[Change]) -> Vec<String> {
-        let mut back: Vec<Change> = changes.iter().rev().cloned().map(Change::inverse).collect();
+        self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
+    }
+
+    /// Makes of changes back to what ran before all that can be: routes that the kernel refuses for now stay wanted. Returns what
+    /// could not be.
+    pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
-            let Err(Stopped { step, error, .. }) = self.make_until_refused(&back).await else {
+            let stopped = self.make_until_refused(&back, Refused::IsWanted).await;
+            let Err(Stopped { step, error, .. }) = stopped else {
                 return remains;
             };
             let problem = format!("{}: {error}", back[step]);
@@ -100,7 +108,7 @@ impl Router {
     }
 
     /// Makes changes up to the first that can't be.
-    async fn make_until_refused(&self, changes: &[Change]) -> Result<(), Stopped> {
+    async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
         while at < changes.len() {
             if let Err(error) = self.lock().unless_ending() {
@@ -109,7 +117,7 @@ impl Router {
             let group = group(&changes[at..]);
             let (made, outcome) = match group[0].together() {
                 Together::Bindings => self.lock().change_bindings(group),
-                Together::Routes => self.change_routes(group).await,
+                Together::Routes => self.change_routes(group, refused).await,
                 Together::Alone => self.make_alone(&group[0]).await,
             };
             if let Err(error) = outcome {

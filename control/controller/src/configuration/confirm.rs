@@ -11,9 +11,16 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::apply::Turn;
 use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
+
+/// Between two attempts to go back, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often it is looked whether somebody else's changes are made.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What runs and waits to be confirmed, and what runs again if it isn't.
 #[derive(Debug)]
@@ -54,65 +61,122 @@ impl Router {
         self.lock().waiting = Some(waiting);
         let router = self.clone();
         tokio::spawn(async move {
-            loop {
-                tokio::time::sleep_until(until).await;
-                if !router.waits_for(revision) {
-                    return;
-                }
-                tracing::warn!(revision, "was not confirmed in time: going back");
-                let result = router.withdraw().await;
-                let operation = format!("going back from revision {revision}, which was not confirmed");
-                let runs = router.lock().base.revision.filter(|_| result.is_ok());
-                let done = result.as_ref().map(|_| runs);
-                router.note_own(Who::router(), &operation, None, done);
-                match result {
-                    Ok(_) => return,
-                    Err(error) => tracing::error!(revision, "could not go back, and tries again: {error}"),
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
+            tokio::time::sleep_until(until).await;
+            router.go_back_from(revision).await;
         });
+    }
+
+    /// Goes back from a revision that was not confirmed: as often as that takes, after pauses that grow.
+    async fn go_back_from(&self, revision: u64) {
+        let (mut said, mut pause) = (None, FIRST_PAUSE);
+        while let Some(turn) = self.turn_of(revision).await {
+            tracing::warn!(revision, "was not confirmed in time: going back");
+            let result = self.withdraw(&turn).await;
+            drop(turn);
+            let why = result.as_ref().err().map(ToString::to_string);
+            if why.is_none() || why != said {
+                let operation = format!("going back from revision {revision}, which was not confirmed");
+                let runs = self.lock().base.revision.filter(|_| result.is_ok());
+                self.note_own(Who::router(), &operation, None, result.as_ref().map(|_| runs));
+            }
+            let Some(why) = why else { return };
+            tracing::error!(revision, "could not go back, and tries again in {} s: {why}", pause.as_secs());
+            if said.is_none() {
+                self.note_stuck(revision, &why);
+            }
+            said = Some(why);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Notes that what was not confirmed can't be taken back as a whole.
+    fn note_stuck(&self, revision: u64, why: &str) {
+        let subject = format!("revision {revision}");
+        let text = format!("{subject} was not confirmed, and could not be taken back: {why}");
+        let details = json!({"who": Who::router(), "origin": subject, "why": why});
+        self.events().note(EventKind::ConfigurationRefused, &subject, text, details);
+    }
+
+    /// A turn for going back from a revision, as soon as nobody else has it; `None` where it doesn't wait any more.
+    async fn turn_of(&self, revision: u64) -> Option<Turn> {
+        loop {
+            // Who has a turn is the only one who ends the waiting.
+            if let Ok(turn) = self.begin_turn() {
+                return self.waits_for(revision).then_some(turn);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     fn waits_for(&self, revision: u64) -> bool {
         self.lock().waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
     }
 
-    /// Confirms what waits for it: it stays. Returns its revision.
+    /// Confirms what waits for it: it stays. With a number, only where it is that revision. Returns its revision. It goes on when
+    /// the caller goes away.
     ///
     /// # Errors
-    /// When nothing waits; when it could not be written that it counts, which leaves it waiting.
-    pub async fn confirm(&self) -> Result<u64, ControlError> {
+    /// When nothing waits, or another revision; while it goes back; when it could not be written that it counts, which leaves it waiting.
+    pub async fn confirm(&self, revision: Option<u64>) -> Result<u64, ControlError> {
+        let router = self.clone();
+        let work = tokio::spawn(async move { router.confirm_whole(revision).await });
+        work.await.map_err(|error| ControlError::system("confirm", error))?
+    }
+
+    async fn confirm_whole(&self, meant: Option<u64>) -> Result<u64, ControlError> {
+        let _turn = self.begin_turn().map_err(|busy| self.why_not_now(busy))?;
         let (store, revision) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
             (inner.store.clone(), waiting.revision)
         };
+        if let Some(other) = meant.filter(|meant| *meant != revision) {
+            return Err(ControlError::Conflict(format!(
+                "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
+            )));
+        }
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
         let settled = work.await.map_err(|error| ControlError::system("write the confirmation", error))?;
         settled.map_err(|error| ControlError::system("write that the revision is confirmed", error))?;
         let mut inner = self.lock();
-        if inner.waiting.take().is_none() {
-            return Err(ControlError::Conflict(format!("revision {revision} had just gone back")));
-        }
+        inner.waiting = None;
         inner.base.draft.state = State::Good;
         let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
         inner.events.note(EventKind::ConfigurationConfirmed, &subject, text, json!({"revision": revision}));
         Ok(revision)
     }
 
+    /// Why nothing can be confirmed while others have their turn: nothing waits, or what does is going back; `busy` elsewhere.
+    fn why_not_now(&self, busy: ControlError) -> ControlError {
+        match &self.lock().waiting {
+            None => nothing_waits(),
+            Some(waiting) if waiting.until <= Instant::now() => ControlError::Conflict(format!(
+                "revision {} was not confirmed in time, and is going back",
+                waiting.revision
+            )),
+            Some(_) => busy,
+        }
+    }
+
     /// Goes back to what ran before what waits to be confirmed. Returns its revision and the changes.
     ///
     /// # Errors
-    /// When nothing waits; what could not be changed back: it goes on waiting.
-    pub(super) async fn withdraw(&self) -> Result<(u64, Vec<String>), ControlError> {
-        let _turn = self.begin_turn()?;
+    /// When nothing waits; what could not be changed back, while all else is: it goes on waiting.
+    pub(super) async fn withdraw(&self, _turn: &Turn) -> Result<(u64, Vec<String>), ControlError> {
         let (revision, before) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
             (waiting.revision, Arc::clone(&waiting.before))
         };
-        let changes = self.transition(&self.running(), &before).await?;
+        let changes = self.running().difference(&before).changes;
+        let remains = self.make_what_can_be(changes.clone()).await;
+        if !remains.is_empty() {
+            return Err(ControlError::System(format!(
+                "revision {revision} is taken back, but for: {}",
+                remains.join("; ")
+            )));
+        }
         let store = {
             let mut inner = self.lock();
             if let Some(waiting) = inner.waiting.take() {

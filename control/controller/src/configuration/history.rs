@@ -1,10 +1,11 @@
 //! What was applied before, and how to get back to it.
 
+use millrace_config::Config;
 use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::apply::Apply;
+use super::apply::{Apply, check_confirm, without_restart};
 use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
@@ -71,52 +72,78 @@ impl Router {
         Ok(RevisionTextView { revision, text })
     }
 
-    /// Applies a revision again, as a new one; without a number, the newest one that counts and is not what runs.
+    /// Applies a revision again, as a new one; without a number, the newest one that counts and is not what runs. It goes on when
+    /// the caller goes away.
     ///
     /// # Errors
-    /// No such revision, and those of [`apply`](Self::apply).
+    /// No such revision, and those of [`apply`](Self::apply): nothing has changed then, but where the text says that what waited to
+    /// be confirmed is withdrawn.
     pub async fn roll_back(
         &self,
         number: Option<u64>,
         order: &RollBack,
         who: Who,
     ) -> Result<AppliedView, ControlError> {
+        let (router, order) = (self.clone(), order.clone());
+        let work = tokio::spawn(async move { router.roll_back_whole(number, order, &who).await });
+        work.await.map_err(|error| ControlError::system("go back", error))?
+    }
+
+    async fn roll_back_whole(
+        &self,
+        number: Option<u64>,
+        order: RollBack,
+        who: &Who,
+    ) -> Result<AppliedView, ControlError> {
+        check_confirm(order.confirm)?;
+        let turn = self.begin_turn()?;
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
         }
-        let waits = self.lock().waiting.as_ref().map(|waiting| waiting.revision);
-        if let Some(revision) = waits {
-            let router = self.clone();
-            let work = tokio::spawn(async move { router.withdraw().await });
-            let withdrawn = work.await.map_err(|error| ControlError::system("go back", error))?;
-            let (_, changes) = withdrawn?;
+        let waits = self.lock().waiting.is_some();
+        // What is wrong with where to go is told before anything goes back.
+        let target = match number {
+            Some(number) => Some(self.target(number).await?),
+            None if waits => None,
+            None => Some(self.target(self.newest_other().await?).await?),
+        };
+        let withdrawn = match waits {
+            true => Some(self.withdraw(&turn).await?),
+            false => None,
+        };
+        if let Some((revision, _)) = &withdrawn {
             tracing::info!(%who, revision, "went back before it was confirmed");
-            if number.is_none() {
-                let Base { draft, revision: runs } = self.lock().base.clone();
-                return Ok(AppliedView {
-                    revision: None,
-                    changes,
-                    confirm: None,
-                    origin: draft.origin,
-                    runs,
-                });
-            }
         }
-        let number = match number {
-            Some(number) => number,
-            None => self.newest_other().await?,
+        let Some((mut apply, candidate)) = target else {
+            let Base { draft, revision: runs } = self.lock().base.clone();
+            let changes = withdrawn.map(|(_, changes)| changes).unwrap_or_default();
+            return Ok(AppliedView { revision: None, changes, confirm: None, origin: draft.origin, runs });
         };
+        apply.comment = order.comment;
+        apply.confirm = order.confirm;
+        let result = self.apply_whole(&turn, candidate, &apply, who).await;
+        self.tell_applied(&apply, who, &result);
+        match (result, withdrawn) {
+            (Err(error), Some((revision, _))) => Err(self.only_withdrawn(revision, who, error)),
+            (result, _) => result,
+        }
+    }
+
+    /// What is applied when one goes back to a revision.
+    async fn target(&self, number: u64) -> Result<(Apply, Config), ControlError> {
         let RevisionTextView { text, .. } = self.revision(number)?;
-        let order = Apply {
-            text,
-            origin: Some(format!("revision {number}")),
-            comment: order.comment.clone(),
-            confirm: order.confirm,
-            // Where something was withdrawn before, that is what ran.
-            if_revision: order.if_revision.filter(|_| waits.is_none()),
-            only_if: None,
-        };
-        self.apply(order, who).await
+        let origin = format!("revision {number}");
+        let candidate = self.candidate(&text, &origin).await?;
+        without_restart(self.running().difference(&candidate))?;
+        Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
+    }
+
+    /// Notes that a revision is withdrawn, and that what was to come in its place did not.
+    fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
+        let runs = self.lock().base.revision;
+        self.note_own(who.clone(), &format!("going back from revision {revision}"), None, Ok(runs));
+        error
+            .of(&format!("revision {revision} is withdrawn, and what ran before it runs; no more came of it"))
     }
 
     /// The newest revision that counts and is not what runs.

@@ -1,5 +1,7 @@
 //! What runs is kept: as a file whose comments stay, and as a revision that counts at the next start.
 
+use std::sync::Arc;
+
 use millrace_config::Config;
 use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
 use millrace_telemetry::EventKind;
@@ -7,10 +9,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::apply::Apply;
 use super::base::Base;
 use crate::ControlError;
 use crate::overrides::Overrides;
 use crate::router::Router;
+use crate::view::AppliedView;
 
 /// A file that what runs is written into.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -66,6 +70,7 @@ impl Router {
     pub async fn keep(&self, order: Keep, who: Who) -> Result<Revision, ControlError> {
         let _turn = self.begin_apply()?;
         let (running, kept, by) = (self.running(), self.kept(), who.clone());
+        let order = Keep { comment: Some(order.comment.unwrap_or_else(|| "saved".to_owned())), ..order };
         let work = tokio::task::spawn_blocking(move || kept.keep(&running, order, by));
         let (draft, revision) =
             work.await.map_err(|error| ControlError::system("write the revision", error))??;
@@ -75,6 +80,31 @@ impl Router {
         let details = json!({"who": who, "revision": number, "origin": origin});
         self.events().note(EventKind::ConfigurationSaved, &origin, text, details);
         Ok(revision)
+    }
+
+    /// Makes a revision of a file that was applied and is what runs already, unless what was applied or saved last and the newest
+    /// revision say the same: what single commands have made counts from then on.
+    ///
+    /// # Errors
+    /// A disk that refuses.
+    pub(super) async fn keep_applied(
+        &self,
+        running: Arc<Config>,
+        order: &Apply,
+        who: &Who,
+    ) -> Result<AppliedView, ControlError> {
+        let Apply { text, origin, comment, .. } = order.clone();
+        let name = origin.clone().unwrap_or_else(|| "configuration".to_owned());
+        let (kept, by) = (self.kept(), who.clone());
+        let work = tokio::task::spawn_blocking(move || match kept.counts(&running)? {
+            true => Ok(None),
+            false => kept.keep(&running, Keep { text: Some(text), origin, comment }, by).map(Some),
+        });
+        let written = work.await.map_err(|error| ControlError::system("write the revision", error))?;
+        let Some((draft, revision)) = written? else { return Ok(AppliedView::nothing(&name)) };
+        let number = Some(revision.number);
+        self.lock().base = Base { draft, revision: number };
+        Ok(AppliedView { revision: number, runs: number, ..AppliedView::nothing(&name) })
     }
 
     fn kept(&self) -> Kept {
@@ -108,6 +138,16 @@ impl Kept {
         self.base.written(&self.overrides, running, &text, &origin)
     }
 
+    /// Whether what runs is what was applied or saved last, and the newest revision that counts, if there is one.
+    fn counts(&self, running: &Config) -> Result<bool, ControlError> {
+        let newest = self.store.last_good().map_err(system)?;
+        // What can't be read any more is not what runs.
+        let is_same = |text: &str| {
+            self.overrides.read(text, "revision").is_ok_and(|config| config.difference(running).is_empty())
+        };
+        Ok(is_same(&self.base.draft.text) && newest.is_none_or(|(_, text)| is_same(&text)))
+    }
+
     /// Whether a text is that of a revision: nothing of it is lost.
     fn was_kept(&self, text: &str) -> Result<bool, ControlError> {
         for Revision { number, .. } in self.store.revisions().map_err(system)?.into_iter().rev() {
@@ -131,8 +171,7 @@ impl Kept {
             None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
         };
         let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes.len();
-        let comment = Some(order.comment.unwrap_or_else(|| "saved".to_owned()));
-        let draft = Draft { who, comment, origin, state: State::Good, changes, text };
+        let draft = Draft { who, comment: order.comment, origin, state: State::Good, changes, text };
         let newest = store.last_good().map_err(system)?;
         if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {
             return Ok((draft, revision.clone()));
@@ -141,8 +180,9 @@ impl Kept {
             || base.draft.text == draft.text
             || newest.is_some_and(|(_, text)| text == base.draft.text);
         let drafts = if known { vec![draft.clone()] } else { vec![base.draft, draft.clone()] };
-        let added =
-            store.add(&drafts).map_err(|error| ControlError::system("remember the revision", error))?;
+        let added = store
+            .add(&drafts, base.revision)
+            .map_err(|error| ControlError::system("remember the revision", error))?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         Ok((draft, revision))
     }

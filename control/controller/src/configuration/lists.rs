@@ -113,7 +113,7 @@ impl Inner {
             let towards =
                 |address: IpAddr| own.port_towards(address).or_else(|| subnets.port_towards(address));
             let planned = once.take(prefix).and_then(|()| match self.model.routes.contains_key(&prefix) {
-                true => Err(ControlError::there_is_one(prefix)),
+                true => Err(self.there_is_one(prefix)),
                 false => self.model.plan_route(route, towards),
             });
             let planned = wrong.unless(*number, planned);

@@ -5,24 +5,43 @@ use millrace_config::{Change, Route};
 use millrace_host::{HostChange, Mirror};
 
 use crate::ControlError;
-use crate::route_changes::{PATIENCE, is_ours};
+use crate::route_changes::PATIENCE;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 
+/// What becomes of a route that the kernel refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is none of ours, and who asked for it is told.
+    IsError,
+    /// It was there before, so it stays wanted, and the kernel is given it again.
+    IsWanted,
+}
+
 /// Routes that change, and who has to hear of it.
-#[derive(Default)]
 struct Changed {
+    refused: Refused,
     /// Prefixes whose route the worker alone has, or had.
     own: Vec<IpNet>,
     /// Prefixes that the kernel was told of, and whether it has a route of ours now.
     kernel: Vec<(IpNet, bool)>,
 }
 
+impl Changed {
+    fn new(refused: Refused) -> Self {
+        Self { refused, own: Vec::new(), kernel: Vec::new() }
+    }
+}
+
 impl Router {
     /// Changes routes up to the first that can't be. When this returns, the next packet takes them. Returns how many were
     /// changed, and why no more.
-    pub(crate) async fn change_routes(&self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
-        let mut changed = Changed::default();
+    pub(crate) async fn change_routes(
+        &self,
+        changes: &[Change],
+        refused: Refused,
+    ) -> (usize, Result<(), ControlError>) {
+        let mut changed = Changed::new(refused);
         let (made, outcome) = self.lock().change_configured_routes(changes, &mut changed);
         let settled = self.settle(changed).await;
         (made, settled.and(outcome))
@@ -33,7 +52,7 @@ impl Router {
     /// # Errors
     /// Why it could not be changed.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
-        let mut changed = Changed::default();
+        let mut changed = Changed::new(Refused::IsError);
         let (_, outcome) = self.to_change()?.change_configured_routes(&[change], &mut changed);
         self.settle(changed).await.and(outcome)
     }
@@ -64,7 +83,7 @@ impl Router {
     async fn hear_of(&self, told: &[(IpNet, bool)]) {
         let Some(mut news) = self.lock().mirror.as_ref().map(Mirror::news) else { return };
         for (prefix, present) in told {
-            while self.lock().mirrored(*prefix).is_some_and(|route| is_ours(&route)) != *present {
+            while self.lock().kernel_has(*prefix) != *present {
                 if news.changed().await.is_err() {
                     return;
                 }
@@ -96,13 +115,23 @@ impl Inner {
     fn add_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         if self.model.routes.contains_key(&prefix) {
-            return Err(ControlError::there_is_one(prefix));
+            return Err(self.there_is_one(prefix));
         }
         if self.model.add_route(route)? {
-            self.install(route).inspect_err(|_| drop(self.model.routes.remove(&prefix)))?;
-            changed.kernel.push((prefix, true));
+            self.give(route, changed).inspect_err(|_| drop(self.model.routes.remove(&prefix)))?;
         } else {
             changed.own.push(prefix);
+        }
+        Ok(())
+    }
+
+    /// Gives the kernel a route, or keeps one as wanted that was there before and that it refuses.
+    fn give(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
+        let prefix = *route.to.value();
+        match self.install(route) {
+            Ok(()) => changed.kernel.push((prefix, true)),
+            Err(error) if changed.refused == Refused::IsError => return Err(error),
+            Err(error) => self.want(prefix, &error),
         }
         Ok(())
     }
@@ -131,7 +160,7 @@ impl Inner {
         let in_kernel = self
             .model
             .add_route(to)
-            .and_then(|in_kernel| if in_kernel { self.install(to).map(|()| true) } else { Ok(false) });
+            .and_then(|in_kernel| if in_kernel { self.give(to, changed).map(|()| true) } else { Ok(false) });
         let in_kernel = match in_kernel {
             Ok(in_kernel) => in_kernel,
             Err(error) => {
@@ -142,9 +171,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        if in_kernel {
-            changed.kernel.push((prefix, true));
-        } else {
+        if !in_kernel {
             changed.own.push(prefix);
         }
         match (was_own.is_some(), in_kernel) {
@@ -161,13 +188,16 @@ impl Inner {
     /// Takes a route back from the kernel.
     fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         let Some(route) = self.installed.get(&prefix) else {
-            return Err(ControlError::NotFound(format!("there is no route of ours to {prefix}")));
+            // It is missing there.
+            self.wanted.forget(&prefix);
+            return Ok(());
         };
         if let Some(actions) = &mut self.actions {
             let removed = actions.remove_route(prefix, route.metric);
             removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
         }
         self.installed.remove(&prefix);
+        self.wanted.forget(&prefix);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct DifferenceView {
 /// What was applied.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AppliedView {
-    /// Its revision; none where nothing changed, or what ran before runs again.
+    /// Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran before runs again.
     pub revision: Option<u64>,
     /// The commands that would have done the same.
     pub changes: Vec<String>,

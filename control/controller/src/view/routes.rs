@@ -16,6 +16,9 @@ pub struct RouteView {
     pub source: &'static str,
     /// Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours.
     pub protocol: String,
+    /// Why the kernel doesn't have it, though it is configured: no packet takes it. Left out where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// What was sent by it; left out where that is not counted: it leads to no port, or too many routes came before it.
     #[serde(flatten)]
     pub queues: Option<QueuesView>,

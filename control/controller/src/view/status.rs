@@ -87,6 +87,9 @@ pub struct StatusView {
     /// What was applied and waits to be confirmed; nothing when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<crate::Pending>,
+    /// Configured routes that the kernel is to have, and does not; nothing when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_routes: Option<MissingRoutesView>,
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
@@ -103,6 +106,24 @@ pub struct ApplyingView {
     pub made: usize,
     /// How many there are; 0 as long as that isn't known.
     pub of: usize,
+}
+
+/// Configured routes that the kernel is to have, and does not: no packet takes them. It is given them again.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MissingRoutesView {
+    /// How many.
+    pub count: usize,
+    /// The first of them, up to 10.
+    pub first: Vec<MissingRouteView>,
+}
+
+/// A configured route that the kernel does not have.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MissingRouteView {
+    /// Its prefix.
+    pub to: String,
+    /// Why it doesn't have it.
+    pub why: String,
 }
 
 /// Packet memory.

@@ -33,6 +33,12 @@ impl HostState {
         self.first_usable(routes, DEFAULT).filter(|_| !self.hidden_by_main(prefix))
     }
 
+    /// Whether the main table has a route to exactly this prefix that `protocol` made, also one that can't be used now.
+    pub fn has_route_of(&self, prefix: IpNet, protocol: u8) -> bool {
+        let mut entries = self.routes.get(prefix).iter().map(|route| &route.entry);
+        entries.any(|entry| entry.table == MAIN && entry.protocol == protocol)
+    }
+
     /// All effective routes in the order of their prefixes.
     pub fn routes(&self) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes().filter_map(|prefix| self.effective(prefix))
