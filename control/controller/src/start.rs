@@ -396,10 +396,11 @@ pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result
     };
     let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
         let ifindex = ifindex.ok_or_else(|| {
-            ControlError::Invalid(format!(
-                "route {:?}: its next hop is in no subnet of a port; say `port` as well",
-                route.to.written()
-            ))
+            let problem = match &route.port {
+                Some(port) => format!("port {:?} has no device now", &**port),
+                None => "its next hop is in no subnet of a port; say `port` as well".to_owned(),
+            };
+            ControlError::Invalid(format!("route {:?}: {problem}", route.to.written()))
         })?;
         let onlink = named.is_some() && gateway.is_some();
         Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })

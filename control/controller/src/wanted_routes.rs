@@ -154,7 +154,7 @@ impl Inner {
     /// missing, where links or addresses have changed.
     pub fn follow_wanted(&mut self, prefixes: &[IpNet], about_ports: bool) {
         let now = Instant::now();
-        self.compare(prefixes, now);
+        self.compare(prefixes, now, false);
         if about_ports {
             self.wanted.hurry(now);
         }
@@ -171,7 +171,7 @@ impl Inner {
             .collect();
         self.wanted.compared = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
         let now = Instant::now();
-        self.compare(&prefixes, now);
+        self.compare(&prefixes, now, true);
         self.give_missing(now);
     }
 
@@ -184,14 +184,15 @@ impl Inner {
         changes.iter().filter_map(prefix).collect()
     }
 
-    fn compare(&mut self, prefixes: &[IpNet], now: Instant) {
+    /// Finds those of these routes that the kernel no longer has; with `whole`, also those that lead elsewhere than they should.
+    fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
         let Some(mirror) = &self.mirror else { return };
         let state = mirror.state();
         let (mut lost, mut moved) = (Vec::new(), Vec::new());
         for prefix in prefixes.iter().filter(|prefix| self.model.is_for_kernel(prefix)) {
             if !state.has_route_of(*prefix, PROTOCOL_MILLRACE) {
                 lost.extend(self.wanted.lost(*prefix, GONE, now).then_some(*prefix));
-            } else if self.leads_elsewhere(prefix) {
+            } else if whole && self.leads_elsewhere(prefix) {
                 moved.extend(self.wanted.lost(*prefix, MOVED, now).then_some(*prefix));
             } else {
                 self.wanted.heard(prefix, now);

@@ -204,3 +204,56 @@ impl Router {
 fn nothing_waits() -> ControlError {
     ControlError::Conflict("nothing waits to be confirmed".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Instance;
+    use millrace_telemetry::EventQuery;
+
+    use super::*;
+    use crate::{Apply, RollBack, StartOptions, start};
+
+    const BASE: &str = r#"
+[plugins]
+state = "none"
+cache = "none"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+[[filter]]
+match = "dport 25"
+action = "drop"
+"#;
+
+    #[tokio::test]
+    async fn what_cannot_go_back_keeps_nothing_else_from_it_and_is_told_once() {
+        let config = Config::parse(BASE, "base.toml").unwrap();
+        let router = start(config, StartOptions::default()).await.unwrap();
+        let text = BASE.replace("25", "26");
+        let order = Apply { text, confirm: Some(1), ..Apply::default() };
+        router.apply(order, Who::router()).await.unwrap();
+        // What ran before had an instance that can't be made any more.
+        let gone = Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default() };
+        if let Some(waiting) = &mut router.lock().waiting {
+            Arc::make_mut(&mut waiting.before).instance.push(gone);
+        }
+        // At 1 s, 2 s and 4 s.
+        tokio::time::sleep(Duration::from_millis(4500)).await;
+        let running = router.configuration().unwrap();
+        assert!(running.text.contains("dport 25") && running.pending.is_some(), "{}", running.text);
+        let told = router.audit().last(100).unwrap();
+        let told: Vec<_> = told.iter().filter(|entry| entry.operation.contains("not confirmed")).collect();
+        assert!(told.len() == 1 && told[0].why.as_ref().unwrap().contains("gone"), "{told:?}");
+        let events = router.events().page(&EventQuery::default()).events;
+        let stuck = events.iter().filter(|event| event.kind == EventKind::ConfigurationRefused);
+        assert_eq!(stuck.map(|event| event.count).sum::<u64>(), 1);
+        // Once it can be, nothing is left to go back to.
+        if let Some(waiting) = &mut router.lock().waiting {
+            Arc::make_mut(&mut waiting.before).instance.clear();
+        }
+        router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
+        assert!(router.configuration().unwrap().pending.is_none());
+        router.shutdown().await.unwrap();
+    }
+}

@@ -113,7 +113,7 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /instances/{name}/control", "/instances/pf/control", r#"{"message": "read", "arguments": {}}"#),
     ("POST /configuration/diff", "", r#"{"text": ""}"#),
     ("POST /configuration/save", "", r#"{"text": ""}"#),
-    ("POST /configuration/confirm", "", ""),
+    ("POST /configuration/confirm", "", r#"{"revision": 2}"#),
     ("POST /configuration/rollback", "", r#"{"comment": "back"}"#),
 ];
 
