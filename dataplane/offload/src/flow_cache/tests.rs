@@ -265,14 +265,17 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
     for round in 0..3_u16 {
         let numbers = move || (round * 500..round * 500 + FLOWS).map(numbered);
         let slots: Vec<_> = numbers().map(|(key, _, flow)| bench.writer.insert(&key, &flow)).collect();
-        assert_eq!(slots.iter().flatten().count(), usize::from(FLOWS), "round {round}");
+        // One in thousands finds the places full that its hash leads to: its packets go on to the worker.
+        let there = slots.iter().flatten().count();
+        assert!(there + 4 >= usize::from(FLOWS), "round {round}: {there}");
         bench.writer.set_done(PORT, bench.writer.up(PORT));
         slots.iter().flatten().for_each(|slot| bench.writer.begin(*slot, PORT, 1));
-        for (_, frame, flow) in numbers() {
+        for ((_, frame, flow), slot) in numbers().zip(&slots) {
             let CachedAction::Send(way) = flow.action else { unreachable!() };
-            assert_eq!(bench.run(0, &frame), Some(forwarded(&frame, &way)));
+            assert_eq!(bench.run(0, &frame), slot.map(|_| forwarded(&frame, &way)));
         }
-        for ((key, frame, _), slot) in numbers().zip(slots.into_iter().flatten()) {
+        for ((key, frame, _), slot) in numbers().zip(slots) {
+            let Some(slot) = slot else { continue };
             assert_eq!(bench.writer.remove(&key, slot).packets, 1);
             assert!(!bench.forwards(&frame));
         }
