@@ -7,6 +7,7 @@ mod accounts;
 mod ahead;
 mod bare;
 mod capture;
+mod carry_out;
 mod classify;
 mod command;
 mod dispose;

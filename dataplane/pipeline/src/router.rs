@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::{
-    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourKey,
-    NeighbourState, NeighbourTable, RateLimit,
+    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourTable,
 };
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
-use millrace_plugin::{PluginChange, Pulse, Released};
+use millrace_plugin::{Pulse, Released};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
@@ -18,16 +17,14 @@ use crate::accounts::RouteAccounts;
 use crate::bare::{Bare, OwnAddresses};
 use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
-use crate::command::{Command, Event, RouteChange};
+use crate::command::Event;
 use crate::driver_flows::DriverFlows;
 use crate::drop_log::DropLog;
-use crate::explain::Tables;
 use crate::express::leave_known;
 use crate::fib::Fib;
 use crate::filter_route::is_filter;
 use crate::forward::Forwarder;
 use crate::from_plugins::FromPlugins;
-use crate::gate_tables::Published;
 use crate::gates::{Copies, Gates, Outlet};
 use crate::handover::Handover;
 use crate::options::Options;
@@ -35,10 +32,10 @@ use crate::own_stack::{Outgoing, OwnStack};
 use crate::parse::{Parsed, ROUTER, parse, parse_copy};
 use crate::plain::read_plain;
 use crate::port_scheduler::QueueDrops;
-use crate::ports::{DeviceId, PortCount, PortSettings, PortTable};
+use crate::ports::{DeviceId, PortTable};
 use crate::receive::receive;
 use crate::route::{admit, look_up};
-use crate::snapshot::{Snapshot, Totals};
+use crate::snapshot::Totals;
 use crate::trace::{Pick, Tracer};
 use crate::work::{Fate, Work};
 
@@ -50,8 +47,6 @@ const ETHER_TYPES: usize = 64;
 const ROUNDS: usize = 4;
 /// Packets that have waited too long which are refused in a turn.
 const EXPIRED_AT_ONCE: usize = 64;
-/// Filters whose counters are read between two batches.
-const FILTERS_AT_ONCE: usize = 1024;
 
 /// Everything between the devices.
 pub struct Router {
@@ -77,13 +72,13 @@ pub struct Router {
     /// The trace that goes on.
     pub(crate) trace: Option<Box<Tracer>>,
     /// The number of the first packet of the next trace.
-    next_mark: u16,
+    pub(crate) next_mark: u16,
     /// The last packets that were dropped.
     pub(crate) drop_log: DropLog,
     pub(crate) totals: Totals,
     /// What routes gave to queues, and what became of it.
     pub(crate) route_accounts: RouteAccounts,
-    ether_types: BTreeMap<u16, u64>,
+    pub(crate) ether_types: BTreeMap<u16, u64>,
     pub(crate) events: VecDeque<Event>,
     /// Packets of the router's own, at the start of their journey.
     pub(crate) made: Vec<Packet>,
@@ -501,137 +496,6 @@ impl Router {
         self.own.resolver.next_event().into_iter().chain(others).min()
     }
 
-    /// Carries out a command that needs no device.
-    pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
-        // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
-        match command {
-            Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
-            Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
-            Command::PlaceFlows(placements) => self.place_flows(placements),
-            Command::SetDriverForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
-            Command::SetPort(id, settings) => self.set_port(id, settings, now),
-            Command::SetRoutes(mut routes, reply) => {
-                let mut other = false;
-                for (index, route) in &mut routes {
-                    self.route_accounts.begin(*index);
-                    self.bare.forget(*index);
-                    other |= self.fib.exchange(*index, route);
-                }
-                if other {
-                    self.forget_adjacencies();
-                }
-                let _ = reply.try_send(routes);
-            }
-            Command::ForgetRoutes(mut routes, reply) => {
-                // No flow is sent by them, so there is no adjacency to forget.
-                for (index, route) in &mut routes {
-                    self.fib.exchange(*index, route);
-                    self.bare.forget(*index);
-                }
-                let _ = reply.try_send(routes);
-            }
-            Command::WaitingRoutes(from, reply) => _ = reply.try_send(self.route_accounts.waiting(from)),
-            Command::CountRoutes(routes, reply) => {
-                let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
-                let _ = reply.try_send(accounts.collect());
-            }
-            Command::CountFilters(from, reply) => {
-                _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
-            }
-            Command::ClearRoutes(from, reply) => _ = reply.try_send(self.route_accounts.clear(from)),
-            Command::ClearFilters(from, reply) => {
-                let cleared = self.gates.plugins_mut().clear_counts(from, FILTERS_AT_ONCE);
-                let _ = reply.try_send(cleared);
-            }
-            Command::RoutesChanged(changes) => self.routes_changed(&changes),
-            Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
-            Command::TakeUsedNeighbours(reply) => {
-                let _ = reply.try_send(self.take_used_neighbours(now));
-            }
-            Command::Plugins(changes) => self.change_plugins(changes),
-            // Control keeps the old one until it is no longer read, and drops it.
-            Command::SetTable(gate, table) => drop(self.gates.plugins_mut().set_table(gate, table)),
-            Command::Control(instance, message, reply) => {
-                let answer = Box::new(move |answer| drop(reply.try_send(answer)));
-                self.gates.plugins_mut().control(instance, &message, now, answer);
-            }
-            Command::Message(instance, bytes) => self.gates.plugins_mut().message(instance, bytes, now),
-            Command::Succeed(instance, successor, reply) => {
-                let told = Box::new(move |end| drop(reply.try_send(end)));
-                self.gates.plugins_mut().succeed(instance, successor, now, told);
-                self.after_succession();
-            }
-            Command::Shadow(id, instance, packets, reply) => {
-                let reported = Box::new(move |report| drop(reply.try_send(report)));
-                self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
-            }
-            Command::Schedule(port, changes, reply) => _ = reply.try_send(self.schedule(port, &changes, now)),
-            Command::ShowQueues(port, leaf, first, reply) => {
-                _ = reply.try_send(self.flow_queues(port, leaf, first));
-            }
-            Command::FindLeaf(port, queue, reply) => {
-                let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
-                let scheduler = scheduler.filter(|scheduler| scheduler.takes_packets());
-                let _ = reply.try_send(scheduler.map(|scheduler| scheduler.leaf_for(queue)));
-            }
-            Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
-            Command::StartCapture(sink) => self.captures.push(*sink),
-            Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
-            Command::StartTrace(sink) => {
-                let worker = self.handover.as_ref().map_or(0, |handover| handover.me());
-                self.trace = Some(Box::new(Tracer::new(*sink, worker, self.next_mark, now)));
-            }
-            Command::StopTrace(id) => {
-                if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
-                    self.next_mark = tracer.number();
-                }
-            }
-            Command::LastDrops(query, reply) => _ = reply.try_send(self.last_drops(&query)),
-            Command::Explain(question, reply) => {
-                let tables = Tables {
-                    ports: &self.ports,
-                    fib: &self.fib,
-                    neighbours: &self.neighbours,
-                    gates: &self.gates,
-                    route_priority: self.options.route_priority,
-                    martians: self.options.martians,
-                    seed: self.seed,
-                    worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
-                };
-                let _ = reply.try_send(tables.explain(&question));
-            }
-            Command::SetOptions(options) => {
-                // What is said of the router is for all workers together.
-                let workers = self.handover.as_ref().map_or(1, |handover| handover.workers() as u32);
-                let share = |all: u32| all.div_ceil(workers);
-                let options = Options { flows_max: share(options.flows_max), ..options };
-                let limit =
-                    RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
-                self.errors = ErrorLimiter::new(limit);
-                self.classifier.set_options(&options, self.seed);
-                self.gates.plugins_mut().set_limits(options.instances);
-                self.options = options;
-            }
-            Command::ReserveFlows(flows) => self.classifier.reserved.set(&flows, self.seed),
-            Command::ScanFlows(scan, reply) => {
-                let _ = reply.try_send(self.scan_flows(&scan, now));
-            }
-            Command::FlushFlows(scan, reply) => {
-                let _ = reply.try_send(self.flush_flows(&scan, now));
-            }
-            Command::AddDevice(..)
-            | Command::RemoveDevice(..)
-            | Command::AddHostOutput(..)
-            | Command::SetHostOutput(..)
-            | Command::RemoveHostOutput(..)
-            | Command::Snapshot(_)
-            | Command::Counters(_)
-            | Command::ClearCounters
-            | Command::SetHostPath(_)
-            | Command::Stop => {}
-        }
-    }
-
     /// Whose code the worker runs.
     pub(crate) fn pulse(&self) -> Arc<Pulse> {
         self.gates.plugins().pulse()
@@ -642,90 +506,6 @@ impl Router {
         if self.gates.plugins_mut().take_reclassify() {
             self.classifier.changes.everything_changed();
         }
-    }
-
-    fn change_plugins(&mut self, changes: Vec<PluginChange<Published>>) {
-        for change in changes {
-            match &change {
-                PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
-                    self.classifier.changes.filter_changed(filter.filter);
-                }
-                PluginChange::Quarantine { .. } => self.instance_changed(),
-                PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
-                PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
-            }
-            self.gates.apply(change);
-        }
-        self.gates.plugins_mut().let_go_of_orphans();
-    }
-
-    fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
-        // Who answers for a port, and what may come in by it, stands in the answers for its flows.
-        self.classifier.changes.everything_changed();
-        self.forget_adjacencies();
-        let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
-        // Of a port without a kernel, the worker that has its device is the stack.
-        let elsewhere =
-            matches!(settings.stack, crate::ports::Stack::Kernel { .. }) || !self.has(settings.device);
-        let (up, is_here) = (settings.up, self.has(settings.device));
-        let addresses = settings.addresses.clone();
-        self.gates.plugins_mut().set_port(id, true);
-        self.ports.set(id, settings);
-        if let Some(entry) = self.ports.get_mut(id) {
-            entry.is_here = is_here;
-        }
-        if elsewhere {
-            return;
-        }
-        if !up {
-            self.own.resolver.link_down(id);
-        }
-        let old =
-            before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
-        for net in old.iter().filter(|net| !addresses.contains(net)) {
-            self.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
-        }
-        for net in addresses.iter().filter(|net| up && !old.contains(net)) {
-            let key = NeighbourKey { port: id, address: net.addr() };
-            self.own.resolver.add_own(key);
-            self.with_own(now, |own, context| own.announce(key, context));
-        }
-        self.follow_up(now);
-    }
-
-    fn routes_changed(&mut self, changes: &[RouteChange]) {
-        self.classifier.changes.begin_routes();
-        for RouteChange { prefix, own } in changes {
-            self.classifier.changes.route_changed(*prefix);
-            if *own {
-                self.own_addresses.insert(prefix.addr());
-            } else if prefix.prefix_len() == prefix.max_prefix_len() {
-                self.own_addresses.remove(&prefix.addr());
-            }
-        }
-    }
-
-    pub(crate) fn clear_counters(&mut self) {
-        // What is held stays held: it will be counted where it ends, so it counts as received.
-        let Totals { handed, taken, .. } = self.totals;
-        self.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
-        self.ether_types.clear();
-        self.gates.plugins_mut().clear_instances();
-        self.ports.unassigned = millrace_packet::DropCounts::default();
-        self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
-    }
-
-    /// Packets inside the router, and those that it has handed over and has not been given by others.
-    pub(crate) fn carried(&self) -> u64 {
-        (self.held() + self.totals.handed).wrapping_sub(self.totals.taken)
-    }
-
-    /// Packets inside the router.
-    fn held(&self) -> u64 {
-        let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
-        let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
-        let waiting = self.hold.len() + self.from_plugins.len() + following;
-        (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }
 
     fn count_ether_type(&mut self, ether_type: EtherType) {
@@ -755,42 +535,6 @@ impl Router {
     #[inline]
     pub(crate) fn is_tapped(&self) -> bool {
         !self.captures.is_empty()
-    }
-
-    /// The counters at `now`. Devices add theirs.
-    pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
-        let neighbours = self.neighbours.iter().filter_map(|(key, state, _)| {
-            let own = !self.ports.get(key.port)?.is_kernel();
-            let mac = match state {
-                NeighbourState::Reachable(mac) => Some(mac),
-                NeighbourState::Incomplete | NeighbourState::Failed => None,
-            };
-            own.then_some((key.port, key.address, mac))
-        });
-        let schedulers =
-            self.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
-        Snapshot {
-            schedulers: schedulers.collect(),
-            ether_types: self.ether_types.clone(),
-            neighbours: neighbours.collect(),
-            ..self.counters(now)
-        }
-    }
-
-    /// The same without what may be long: schedulers, EtherTypes and neighbours.
-    pub(crate) fn counters(&self, now: Instant) -> Snapshot {
-        Snapshot {
-            at: now,
-            ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
-            queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
-            unassigned: self.ports.unassigned.clone(),
-            totals: Totals { held: self.held(), ..self.totals.clone() },
-            instances: self.gates.plugins().reports().collect(),
-            flows: self.flow_counts(),
-            flow_states: self.gates.plugins().state_counts(),
-            driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
-            ..Snapshot::default()
-        }
     }
 
     /// What control is to be told.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_classify::FlowTableCounts;
+use millrace_forward::NeighbourState;
 use millrace_packet::DropCounts;
 use millrace_plugin::{FlowStateCounts, InstanceReport};
 use millrace_port::PortCounters;
@@ -17,6 +18,7 @@ use crate::classify::ClassifyCounts;
 use crate::driver_flows::DriverFlowCounts;
 use crate::port_scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
+use crate::router::Router;
 
 /// Everything a worker counts.
 #[derive(Clone, Debug, Default)]
@@ -139,5 +141,66 @@ impl Totals {
         let into = self.received.wrapping_add(self.created.total() + self.taken);
         let out = self.transmitted + self.to_host + self.consumed + self.dropped + self.held + self.handed;
         into.wrapping_sub(out) as i64
+    }
+}
+
+impl Router {
+    /// The counters at `now`. Devices add theirs.
+    pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
+        let neighbours = self.neighbours.iter().filter_map(|(key, state, _)| {
+            let own = !self.ports.get(key.port)?.is_kernel();
+            let mac = match state {
+                NeighbourState::Reachable(mac) => Some(mac),
+                NeighbourState::Incomplete | NeighbourState::Failed => None,
+            };
+            own.then_some((key.port, key.address, mac))
+        });
+        let schedulers =
+            self.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
+        Snapshot {
+            schedulers: schedulers.collect(),
+            ether_types: self.ether_types.clone(),
+            neighbours: neighbours.collect(),
+            ..self.counters(now)
+        }
+    }
+
+    /// The same without what may be long: schedulers, EtherTypes and neighbours.
+    pub(crate) fn counters(&self, now: Instant) -> Snapshot {
+        Snapshot {
+            at: now,
+            ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
+            queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
+            unassigned: self.ports.unassigned.clone(),
+            totals: Totals { held: self.held(), ..self.totals.clone() },
+            instances: self.gates.plugins().reports().collect(),
+            flows: self.flow_counts(),
+            flow_states: self.gates.plugins().state_counts(),
+            driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
+            ..Snapshot::default()
+        }
+    }
+
+    pub(crate) fn clear_counters(&mut self) {
+        // What is held stays held: it will be counted where it ends, so it counts as received.
+        let Totals { handed, taken, .. } = self.totals;
+        self.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
+        self.ether_types.clear();
+        self.gates.plugins_mut().clear_instances();
+        self.ports.unassigned = DropCounts::default();
+        self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
+    }
+
+    /// Packets inside the router, and those that it has handed over and has not been given by others.
+    pub(crate) fn carried(&self) -> u64 {
+        (self.held() + self.totals.handed).wrapping_sub(self.totals.taken)
+    }
+
+    /// Packets inside the router.
+    fn held(&self) -> u64 {
+        let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
+        let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
+        let waiting = self.hold.len() + self.from_plugins.len() + following;
+        (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }
 }

@@ -129,7 +129,7 @@ class Cleared(TypedDict):
 
 class Compared(TypedDict):
     """A text, or what was last applied."""
-    origin: NotRequired[str]
+    origin: NotRequired[str | None]
     text: NotRequired[str | None]
 
 
@@ -1460,6 +1460,9 @@ class Router(TypedDict):
     on_death: OnDeath | None
     """What forwards when the router has died: `kernel` or `drop`, for ports that don't say. Without bindings the
     default is `kernel`; with bindings it must be said."""
+    plugin_weight: int
+    """Packets of those that instances made which are taken up in a round, at most, 1 to 256: like `input-weight`
+    of a port. Default 256."""
     redirects: bool
     """Whether hosts are told of a better first hop. Default true."""
     route_priority: int
