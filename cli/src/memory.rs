@@ -32,6 +32,10 @@ const KEPT: usize = 16 << 20;
 /// Bytes that must be free for anything to be begun that takes memory: a thread's stack and its arena's first pages.
 const LEAST: usize = 4 << 20;
 
+/// Bytes from which on a piece of memory has a mapping of its own.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 1 << 20;
+
 /// What is kept back, unless it was given up.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(null_mut());
 /// Whether the router forwards, and so something was kept back.
@@ -134,6 +138,18 @@ pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure
         mebibytes(group.left())
     );
     Err(Failure { code: CODE as u8, ..Failure::new(message) })
+}
+
+/// Has all threads take memory from two places, which give large pieces back to the system when they are freed: a place for each thread
+/// would keep what the thread once needed, for as long as the router runs.
+pub fn share() {
+    #[cfg(target_env = "gnu")]
+    for (what, value) in
+        [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, 2 * LARGE)]
+    {
+        // SAFETY: it sets a number that the allocator goes by, and touches no memory of ours.
+        unsafe { libc::mallopt(what, value) };
+    }
 }
 
 /// Keeps room back from now on, for the router forwards.

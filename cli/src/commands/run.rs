@@ -28,6 +28,7 @@ use signals::Signals;
 /// Runs a router until SIGTERM or SIGINT; with `--dry-run`, says what it would do.
 pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     if !arguments.dry_run {
+        memory::share();
         huge_pages::prefer();
     }
     // First of all: no descriptor that we open may get the number meant for the caller's.
