@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, binary, eventually};
 use nix::sys::signal::Signal;
 
-use crate::support::{SmallDisk, to};
+use crate::support::{SmallDisk, routes, to};
 
 /// A router between the two hosts, with a word on everything that the tests change.
 const BASE: &str = r#"# The branch office.
@@ -578,12 +578,7 @@ fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
     let Some(_ground) = Ground::enter(&["ip"]) else { return };
     let line = Line::new();
     let (mut router, _) = start(&line, BASE);
-    let routes: String = (0..20_000)
-        .map(|number| {
-            format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)
-        })
-        .collect();
-    let many = file(&line, "many.toml", &format!("{BASE}{routes}"));
+    let many = file(&line, "many.toml", &format!("{BASE}{}", routes(20_000)));
     let mut apply = router.client();
     let apply = apply.args(["apply", &many]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     eventually("some changes are made", Duration::from_secs(60), || {

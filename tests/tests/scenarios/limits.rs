@@ -10,7 +10,7 @@ use millrace_testkit::{
     Background, Flow, Ground, Line, Millrace, answer_times, eventually, percentile, resident,
 };
 
-use crate::support::to;
+use crate::support::{routes, to};
 
 /// How long each attack goes on.
 const TIME: Duration = Duration::from_secs(4);
@@ -158,12 +158,7 @@ fn bodies_that_are_too_long_are_refused_unread() {
 fn answers_that_take_long_to_make_keep_nobody_waiting() {
     let Some(_ground) = Ground::enter(&["curl"]) else { return };
     let line = Line::new();
-    let routes: String = (0..10_000)
-        .map(|number| {
-            format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)
-        })
-        .collect();
-    let router = start_with(&line, &routes);
+    let router = start_with(&line, &routes(10_000));
     // They end with the router as well.
     let ask = format!(
         "for client in 1 2 3 4 5 6 7 8; do \

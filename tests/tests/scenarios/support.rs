@@ -104,3 +104,11 @@ impl Drop for SmallDisk {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
+
+/// So many routes of a configuration, all by the far end of a [`Line`](millrace_testkit::Line): up to 65,536.
+pub fn routes(count: u32) -> String {
+    let route = |number| {
+        format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)
+    };
+    (0..count).map(route).collect()
+}
