@@ -32,6 +32,7 @@ mod route;
 mod router;
 mod schedule;
 mod shaping;
+mod sink;
 mod statistics;
 mod takeover;
 mod veth;

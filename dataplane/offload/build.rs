@@ -4,10 +4,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// Object files, each with its source, and what is defined for it.
-const PROGRAMS: [(&str, &str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &str, &[&str]); 5] = [
     ("level0", "level0", &[]),
     ("level0_alone", "level0", &["-DALONE"]),
     ("source", "source", &[]),
+    ("send", "send", &[]),
     ("host_output", "host_output", &[]),
 ];
 

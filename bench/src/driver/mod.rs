@@ -13,7 +13,7 @@ mod traffic;
 
 use std::time::{Duration, Instant};
 
-use millrace_offload::{FrameSink, OffloadError};
+use millrace_offload::FrameSink;
 
 use self::flood::beside_flood;
 use self::traffic::{Traffic, routes};
@@ -22,6 +22,7 @@ use crate::load::{Load, UNLIMITED};
 use crate::network::{Namespace, Network};
 use crate::process::{Processor, SessionFirst};
 use crate::router::Router;
+use crate::sink::{no_sink, sink};
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
@@ -94,16 +95,6 @@ fn beside_kernel(
         takes(theirs)
     ));
     Ok(vec![measured.promising_ratio(Bound::AtLeast, traffic.promise), net, floor])
-}
-
-/// A program that drops all that arrives at a device.
-fn sink(namespace: &Namespace, device: &str) -> Result<FrameSink, BenchError> {
-    let index = namespace.index(device)?;
-    namespace.within(|| FrameSink::dropping(index))?.map_err(no_sink)
-}
-
-fn no_sink(error: OffloadError) -> BenchError {
-    BenchError::measurement("driver", format!("the far end can't be made: {error}"))
 }
 
 /// What is made and dropped where the router would get it.

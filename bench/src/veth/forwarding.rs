@@ -2,7 +2,8 @@
 //!
 //! Frames are made by an XDP program run with live frames, on processor 0; the router, testpmd or the kernel's
 //! forwarding run on processor 1, all at a
-//! priority that other work of the machine doesn't disturb. What arrives is counted by the far device, whose kernel drops it at once.
+//! priority that other work of the machine doesn't disturb. What arrives is counted by the far device, whose kernel drops it at once; in
+//! the case of a plugin by a program in its driver, which drops it there, so that the device takes redirected frames.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::load::{Load, UNLIMITED};
 use crate::network::Network;
 use crate::process::{Processor, dedicate, is_installed};
 use crate::router::Router;
+use crate::sink::sink;
 use crate::statistics::{extremes, median};
 use crate::veth::testpmd::{PROGRAM, Testpmd};
 use crate::{BenchError, Bound, Measurement, Options};
@@ -32,61 +34,75 @@ const TRICKLE: u64 = 10_000;
 const OVERLOAD: f64 = 1.2;
 /// Most packets of a run, as a share of those that arrived, that the kernel may have forwarded in the router's stead.
 const STRAY: f64 = 0.001;
-/// The promised ratio of our rate to testpmd's.
+/// The promised ratio of our rate to testpmd's; and where a plugin sees all packets, and the far end takes redirected frames.
 const LIMIT: f64 = 0.9;
-/// The promised ratio of the driver's rate to the kernel's, where the far end takes what is redirected to it.
-const DRIVER_LIMIT: f64 = 2.0;
+const PLUGIN_LIMIT: f64 = 1.5;
+
+/// Whose flows the router has, so that all or none of them go through a plugin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flows {
+    Plain,
+    Bound,
+}
 
 struct Bed<'a> {
     network: &'a Network,
     load: Load,
     /// Offered packets per second.
     offered: u64,
+    flows: Flows,
+    with_peer: bool,
 }
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let load = Load::start(network, GENERATOR)?;
-    let mut bed = Bed { network, load, offered: UNLIMITED };
     let with_peer = is_installed(PROGRAM);
+    let mut bed = Bed { network, load, offered: UNLIMITED, flows: Flows::Bound, with_peer };
     if !with_peer {
         (options.progress)("dpdk-testpmd is not installed (package dpdk-dev): no peer");
     }
-    bed.offered = bed.find_capacity(options, with_peer)?;
-    (options.progress)(&format!("offered: {:.3} Mpps of 64 bytes", bed.offered as f64 / 1e6));
-    let (ours, peers) = bed.pairs(options, with_peer)?;
-    let kernel = bed.kernel_runs(options)?;
-    let case = "forwarding, 64-byte UDP";
-    let first = Measurement::median_of(case, &ours, "Mpps");
-    let first = if with_peer {
-        let ratios: Vec<f64> = ours.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
-        let (least, most) = extremes(&ratios);
-        (options.progress)(&format!(
-            "ratio to testpmd: median {:.3}, {least:.3} to {most:.3}",
-            median(&ratios)
-        ));
-        first
-            .beside("DPDK testpmd, net_af_xdp", median(&peers))
-            .peer_within(&peers)
-            .with_ratio(median(&ratios))
-    } else {
-        first
+    let bound = {
+        let _sink = sink(&network.s, "s0")?;
+        let (bound, _) = bed.beside_testpmd("forwarding, 64-byte UDP, by a plugin", options)?;
+        bound.promising_ratio(Bound::AtLeast, PLUGIN_LIMIT)
     };
+    bed.flows = Flows::Plain;
+    let case = "forwarding, 64-byte UDP";
+    let (first, ours) = bed.beside_testpmd(case, options)?;
+    let kernel = bed.kernel_runs(options)?;
     let second =
         Measurement::median_of(case, &ours, "Mpps").beside("kernel", median(&kernel)).peer_within(&kernel);
-    let driver = bed.driver_runs(options)?;
-    let third = Measurement::median_of(format!("{case}, in the driver"), &driver, "Mpps")
-        .beside("kernel", median(&kernel))
-        .peer_within(&kernel)
-        .promising_ratio(Bound::AtLeast, DRIVER_LIMIT);
-    Ok(vec![first.promising_ratio(Bound::AtLeast, LIMIT), second, third])
+    Ok(vec![bound, first.promising_ratio(Bound::AtLeast, LIMIT), second])
 }
 
 impl Bed<'_> {
+    /// The router beside testpmd, and its rates.
+    fn beside_testpmd(
+        &mut self,
+        case: &str,
+        options: &mut Options<'_>,
+    ) -> Result<(Measurement, Vec<f64>), BenchError> {
+        self.offered = UNLIMITED;
+        self.offered = self.find_capacity(options)?;
+        (options.progress)(&format!("{case}: offered {:.3} Mpps", self.offered as f64 / 1e6));
+        let (ours, peers) = self.pairs(options)?;
+        let measured = Measurement::median_of(case, &ours, "Mpps");
+        if !self.with_peer {
+            return Ok((measured, ours));
+        }
+        let ratios: Vec<f64> = ours.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
+        let (least, most) = extremes(&ratios);
+        let ratio = median(&ratios);
+        (options.progress)(&format!("ratio to testpmd: median {ratio:.3}, {least:.3} to {most:.3}"));
+        let measured = measured.beside("DPDK testpmd, net_af_xdp", median(&peers));
+        Ok((measured.peer_within(&peers).with_ratio(ratio), ours))
+    }
+
     /// What is to be offered: first everything the generator can make, then what that suggests.
-    fn find_capacity(&mut self, options: &mut Options<'_>, with_peer: bool) -> Result<u64, BenchError> {
+    fn find_capacity(&mut self, options: &mut Options<'_>) -> Result<u64, BenchError> {
         for _ in 0..2 {
             let ours = self.router(options)?;
-            let peer = if with_peer { self.testpmd()? } else { 0.0 };
+            let peer = if self.with_peer { self.testpmd()? } else { 0.0 };
             (options.progress)(&format!("capacity: router {ours:.3} Mpps, testpmd {peer:.3} Mpps"));
             self.offered = (ours.max(peer) * 1e6 * OVERLOAD) as u64;
         }
@@ -94,18 +110,14 @@ impl Bed<'_> {
     }
 
     /// Alternating runs; who is first alternates too.
-    fn pairs(
-        &mut self,
-        options: &mut Options<'_>,
-        with_peer: bool,
-    ) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
+    fn pairs(&mut self, options: &mut Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for pair in 0..PAIRS {
-            if with_peer && pair % 2 == 1 {
+            if self.with_peer && pair % 2 == 1 {
                 peers.push(self.testpmd()?);
             }
             ours.push(self.router(options)?);
-            if with_peer && pair % 2 == 0 {
+            if self.with_peer && pair % 2 == 0 {
                 peers.push(self.testpmd()?);
             }
             let peer = peers.last().map_or_else(String::new, |peer| format!(", testpmd {peer:.3} Mpps"));
@@ -116,6 +128,10 @@ impl Bed<'_> {
 
     fn router(&mut self, options: &Options<'_>) -> Result<f64, BenchError> {
         let router = Router::start(&options.binary, self.network, Some(FORWARDER))?;
+        if self.flows == Flows::Bound {
+            router.tell(&["instance", "create", "null", "all"])?;
+            router.tell(&["bind", "all", "--gate", "firewall", "--filter", ""])?;
+        }
         let before = self.network.r.forwarded()?;
         let rate = self.rate("router")?;
         let strays = self.network.r.forwarded()? - before;
@@ -133,20 +149,6 @@ impl Bed<'_> {
         let rate = self.rate("testpmd")?;
         testpmd.stop()?;
         Ok(rate)
-    }
-
-    /// The router where the far end takes redirected frames, so that the driver forwards; on the processor of the
-    /// generator, as veth does.
-    fn driver_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
-        self.network.s.shell("ethtool -K s0 gro on")?;
-        let offered = std::mem::replace(&mut self.offered, UNLIMITED);
-        let rates = (0..KERNEL_RUNS).map(|_| self.router(options)).collect::<Result<Vec<_>, _>>();
-        self.offered = offered;
-        self.network.s.shell("ethtool -K s0 gro off")?;
-        let rates = rates?;
-        let (least, most) = extremes(&rates);
-        (options.progress)(&format!("driver: {:.3} Mpps, {least:.3} to {most:.3}", median(&rates)));
-        Ok(rates)
     }
 
     /// The kernel's own forwarding, in the better of two ways: `r1` receives on the generator's processor, as veth does

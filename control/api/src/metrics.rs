@@ -160,7 +160,7 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
 type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {
-    const COUNTED: [OfPort; 6] = [
+    const COUNTED: [OfPort; 7] = [
         ("port_receive_packets", "Frames received, those that the kernel kept included", |port| {
             port.rx_packets
         }),
@@ -169,6 +169,9 @@ fn of_ports(ports: &[PortView]) -> Vec<Family> {
         ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
         ("port_driver_packets", "Frames received that the driver forwarded by itself", |port| {
             port.driver_packets
+        }),
+        ("port_batched_packets", "Frames sent by a worker in batches, past its socket", |port| {
+            port.batched_packets
         }),
         ("port_to_host_packets", "Frames received that the kernel or the own stack got", |port| port.to_host),
     ];

@@ -21,6 +21,7 @@ use millrace_port::{
 use millrace_wire::MacAddr;
 
 use crate::ControlError;
+use crate::batch_sending::{BatchWay, DeviceBatches};
 use crate::claim::Claim;
 use crate::model::PortPlan;
 use crate::worker_handle::WorkerHandle;
@@ -38,6 +39,8 @@ pub(crate) struct KernelDevice {
     pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
+    /// The way for batches out of it.
+    pub batches: BatchWay,
     claim: Claim,
 }
 
@@ -144,8 +147,9 @@ impl AttachedDevice {
             Some(why) => Some(why),
             None => stage.look_up_flows(&plan)?,
         };
+        let batches = BatchWay::default();
         let (programs, capabilities, sockets) = match stage {
-            Stage::Xdp(attached) => match open_xdp(&plan, *attached, workers) {
+            Stage::Xdp(attached) => match open_xdp(&plan, *attached, &batches, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
                     &plan,
                     &link,
@@ -161,7 +165,9 @@ impl AttachedDevice {
         // What goes up by several queues is counted by none of them.
         let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));
         let ifindex = link.ifindex;
-        Ok((KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, claim }, capabilities))
+        let opened =
+            KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, batches, claim };
+        Ok((opened, capabilities))
     }
 }
 
@@ -230,6 +236,7 @@ fn attach_xdp(
 fn open_xdp(
     plan: &PortPlan,
     (mut programs, settings): (PortPrograms, af_xdp::Options),
+    batches: &BatchWay,
     workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
     let device = plan.settings.device;
@@ -244,7 +251,7 @@ fn open_xdp(
         }
         // The owner has the first queue, and sends by it.
         let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
-        match (&mut opened, open_queues(plan, part, turn == 0, workers.get(worker))?) {
+        match (&mut opened, open_queues(plan, part, (turn == 0).then_some(batches), workers.get(worker))?) {
             (Some(all), Ok(report)) => all.sockets.extend(report.sockets),
             (None, report) => opened = Some(report.map_err(|error| open_error(plan, &error))?),
             // The device has fewer queues than it said.
@@ -263,19 +270,23 @@ fn open_xdp(
 }
 
 /// Has a worker open as many of the queues as the device really has: the kernel says how many it made room for. The sockets are made
-/// here, for workers may make none.
+/// here, for workers may make none. `sends` comes with the first queue, by which packets are sent.
 fn open_queues(
     plan: &PortPlan,
     mut settings: af_xdp::Options,
-    is_first: bool,
+    sends: Option<&BatchWay>,
     worker: &mut WorkerHandle,
 ) -> Result<Result<DeviceReport, PortError>, ControlError> {
     loop {
+        let batches = sends.and_then(|way| DeviceBatches::of(settings.ifindex, way));
         let sockets = AfXdp::make_sockets(&settings).map_err(|error| open_error(plan, &error))?;
-        let wrap = if is_first { Wrapping::of(plan)? } else { Wrapping::default() };
+        let wrap = if sends.is_some() { Wrapping::of(plan)? } else { Wrapping::default() };
         let own = settings.clone();
         let open: OpenDevice = Box::new(move |pool: &Pool| {
-            let port = AfXdp::open_by(sockets, pool, own)?;
+            let mut port = AfXdp::open_by(sockets, pool, own)?;
+            if let Some(batches) = batches {
+                port.set_batch_send(Box::new(batches));
+            }
             let sockets = port.sockets().collect();
             Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
         });

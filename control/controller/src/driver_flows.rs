@@ -168,9 +168,10 @@ impl Inner {
     /// Tells the worker and the flow cache what the driver can do at each port, where that changed: the other end of a
     /// veth may begin or cease to take what is redirected to it at any time.
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
-        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         for (port, device) in &mut self.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
+            device.batches.set_takes_redirects(takes);
+            let Ok(cache) = &mut self.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
             let can = DriverPort { receives: looks_up, sends: looks_up && takes };
             if device.driver == Some(can) {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use millrace_offload::{Attachment, DeviceFacts};
 use millrace_pipeline::Handover;
 use millrace_port::Mode;
+use millrace_port::af_xdp::LEAST_BATCH;
 
 use crate::ControlError;
 use crate::device::KernelDevice;
@@ -231,6 +232,17 @@ impl Inner {
                 to: worker.clone(),
                 works: true,
                 how: up,
+            },
+            SwitchView {
+                name: "batch sending",
+                from: worker.clone(),
+                to: name.clone(),
+                works: device.batches.is_open(),
+                how: match device.batches.is_open() {
+                    true => format!("a program that is run with {LEAST_BATCH} live frames or more"),
+                    false => "for a veth that takes redirected frames, and has one queue: packets leave by the socket"
+                        .to_owned(),
+                },
             },
             SwitchView {
                 name: "kernel hand-over",

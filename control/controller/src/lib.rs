@@ -1,6 +1,7 @@
 //! Owns the router's state, and joins control to the pipeline.
 
 mod audit;
+mod batch_sending;
 mod built_in;
 mod capture;
 mod claim;

@@ -110,6 +110,7 @@ fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortVie
         tx_packets,
         tx_bytes,
         driver_packets: share.forwarded,
+        batched_packets: device.map_or(0, |device| device.batched),
         to_host: count.to_host + share.passed,
         held,
         drops,

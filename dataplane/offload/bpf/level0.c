@@ -5,14 +5,13 @@
  */
 #include "classifier.h"
 #include "flow_cache.h"
+#include "frame_tape.h"
 
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
 #define PACKET_OUTGOING 4
 
 #define QUEUES 256
-#define HAND_SLOTS 64
-#define SLOT_BYTES 4088
 
 /* Rust reads this as an array of words: src/counters.rs. */
 struct counters {
@@ -175,52 +174,15 @@ int millrace_filter(struct __sk_buff *skb)
 	return classify(&frame, port) == USER_SPACE ? 0xffffffff : 0;
 }
 
-struct hand_slot {
-	__u32 length, reserved;
-	__u8 bytes[SLOT_BYTES];
-};
-
-/* Where the next frame is taken from; meets_again: the port's own program will see what is passed here. */
-struct hand_cursor {
-	__u32 next, meets_again;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, HAND_SLOTS);
-	__type(key, __u32);
-	__type(value, struct hand_slot);
-} hand_slots SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct hand_cursor);
-} hand_cursor SEC(".maps");
-
-/* Run, not attached: turns each live frame into the next slot's and lets the kernel receive it. */
+/* Run, not attached: each live frame becomes the next of the tape and is received by the kernel. */
 SEC("xdp")
 int millrace_hand(struct xdp_md *context)
 {
-	__u32 zero = 0, next, length;
-	struct hand_cursor *cursor = bpf_map_lookup_elem(&hand_cursor, &zero);
+	__u32 zero = 0;
 	__u64 *waiting = bpf_map_lookup_elem(&pending, &zero);
-	struct hand_slot *slot;
+	struct tape_cursor *cursor = take_from_tape(context);
 
-	if (!cursor || !waiting)
-		return XDP_DROP;
-	next = cursor->next++;
-	slot = bpf_map_lookup_elem(&hand_slots, &next);
-	if (!slot)
-		return XDP_DROP;
-	length = slot->length;
-	if (length < ETH_HLEN || length > SLOT_BYTES)
-		return XDP_DROP;
-	if (bpf_xdp_adjust_tail(context, (int)length - (int)linear_length(context)) ||
-	    bpf_xdp_store_bytes(context, 0, slot->bytes, length))
+	if (!waiting || !cursor)
 		return XDP_DROP;
 	if (cursor->meets_again)
 		*waiting += 1;

@@ -45,7 +45,7 @@ pub use flow_cache::{
     FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace,
 };
 pub use host_output::HostCatch;
-pub use injector::{Flows, FrameSink, FrameSource, KernelHandback};
+pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use longest_way::LongestWay;
 pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};

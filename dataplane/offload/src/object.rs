@@ -12,6 +12,7 @@ pub(crate) static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_
 static LEVEL0_ALONE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0_alone.o"));
 static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/host_output.o"));
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
+static SEND: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/send.o"));
 
 /// The kernel's names of our programs all begin so: it is how a later start knows what an earlier one left behind.
 pub(crate) const NAME_PREFIX: &str = "millrace_";
@@ -34,6 +35,11 @@ pub(crate) fn level0_in(directory: &Directory, (flows, buckets): (u32, u32)) -> 
 /// Creates the maps of the traffic generator.
 pub(crate) fn source() -> Result<Ebpf, OffloadError> {
     open("source", SOURCE, |_| {})
+}
+
+/// Creates the maps of the program that sends batches.
+pub(crate) fn send() -> Result<Ebpf, OffloadError> {
+    open("send", SEND, |_| {})
 }
 
 /// Creates the maps of the program that catches what the kernel itself sends.

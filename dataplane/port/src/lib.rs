@@ -2,6 +2,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod batch_send;
 mod error;
 mod impair;
 mod longest_frame;
@@ -20,6 +21,7 @@ mod transport_header;
 
 pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
+pub use batch_send::BatchSend;
 pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};

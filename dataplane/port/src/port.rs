@@ -90,6 +90,8 @@ pub struct PortCounters {
     pub transmitted: u64,
     /// Their bytes.
     pub transmitted_bytes: u64,
+    /// Of them, frames that left by a [`BatchSend`](crate::BatchSend).
+    pub batched: u64,
     /// Packets more than arrived: duplicates by impairment, segments of a super-frame.
     pub created: u64,
     /// Frames lost in the port, by reason.
@@ -105,6 +107,7 @@ impl PortCounters {
         self.received_bytes += other.received_bytes;
         self.transmitted += other.transmitted;
         self.transmitted_bytes += other.transmitted_bytes;
+        self.batched += other.batched;
         self.created += other.created;
         self.held += other.held;
         other.drops.iter().for_each(|(reason, count)| self.drops.add(reason, count));
@@ -116,6 +119,7 @@ impl PortCounters {
         self.received_bytes -= before.received_bytes;
         self.transmitted -= before.transmitted;
         self.transmitted_bytes -= before.transmitted_bytes;
+        self.batched -= before.batched;
         self.created -= before.created;
         before.drops.iter().for_each(|(reason, count)| self.drops.subtract(reason, count));
     }

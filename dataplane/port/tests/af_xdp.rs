@@ -2,9 +2,11 @@
 
 mod support;
 
-use millrace_packet::{Batch, DropReason, Pool};
-use millrace_port::af_xdp::{Bind, Options, ProgramMode};
-use millrace_port::{AfXdp, Mode, Port, PortError};
+use std::sync::{Arc, Mutex};
+
+use millrace_packet::{Batch, DropReason, Packet, Pool};
+use millrace_port::af_xdp::{Bind, LEAST_BATCH, Options, ProgramMode};
+use millrace_port::{AfXdp, BatchSend, Mode, Port, PortError};
 use millrace_units::Instant;
 use support::redirect::Redirect;
 use support::stream::Stream;
@@ -302,4 +304,69 @@ fn super_frames_arrive_intact_behind_a_program_without_frags_too() {
     if enter_namespace("AF_XDP and linear super-frames") {
         assert!(stream(ProgramMode::Generic, false) > 0);
     }
+}
+
+/// Another way out, which writes down what it sends; all but the last of a batch, when it is told so.
+#[derive(Debug)]
+struct Notes(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    longest: usize,
+    loses: bool,
+    frames: Vec<Vec<u8>>,
+}
+
+impl BatchSend for Notes {
+    fn longest(&self) -> usize {
+        self.0.lock().unwrap().longest
+    }
+
+    fn send(&mut self, packets: &[Packet]) -> usize {
+        let mut noted = self.0.lock().unwrap();
+        let taken = packets.len() - usize::from(noted.loses);
+        noted.frames.extend(packets[..taken].iter().map(Packet::to_vec));
+        taken
+    }
+}
+
+#[test]
+fn batches_take_the_other_way_and_the_rest_the_socket() {
+    if !enter_namespace("AF_XDP batches") {
+        return;
+    }
+    veth("near", "far", 1500, 1);
+    let pool = Pool::new(8192).unwrap();
+    let (mut port, _redirect) = open(&pool, options("near", 1500));
+    let noted = Arc::new(Mutex::new(Noted { longest: 1000, ..Noted::default() }));
+    port.set_batch_send(Box::new(Notes(noted.clone())));
+    let peer = Raw::open("far");
+    let mut given = 0;
+    let mut send = |lengths: &[usize]| {
+        let mut batch = Batch::new();
+        let frames: Vec<_> = lengths.iter().enumerate().map(|(n, length)| frame(n as u32, *length)).collect();
+        for frame in &frames {
+            batch.push(pool.packet_from(frame).unwrap()).unwrap();
+        }
+        given += frames.len() as u64;
+        port.transmit(&pool, NOW, &mut batch);
+        assert!(batch.is_empty());
+        port.flush(&pool, NOW);
+        let counters = check_law(&mut port, 0, given);
+        let by_socket: Vec<_> = std::iter::from_fn(|| peer.receive()).collect();
+        let by_way = std::mem::take(&mut noted.lock().unwrap().frames);
+        let lost = counters.drops.get(DropReason::TransmitFailed);
+        (frames.len(), by_way.len(), by_socket.len(), counters.batched, lost)
+    };
+    assert_eq!(send(&[60; LEAST_BATCH]), (LEAST_BATCH, LEAST_BATCH, 0, 20, 0));
+    assert_eq!(send(&[60; LEAST_BATCH - 1]), (19, 0, 19, 20, 0), "too few");
+    let mut lengths = [1000; 40];
+    assert_eq!(send(&lengths), (40, 40, 0, 60, 0));
+    lengths[39] = 1001;
+    assert_eq!(send(&lengths), (40, 0, 40, 60, 0), "one is too long");
+    noted.lock().unwrap().loses = true;
+    assert_eq!(send(&[60; 30]), (30, 29, 0, 89, 1));
+    noted.lock().unwrap().longest = 0;
+    assert_eq!(send(&[60; 30]), (30, 0, 30, 89, 1), "the way is closed");
+    drain(&pool, &mut port);
 }

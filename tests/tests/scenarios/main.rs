@@ -5,6 +5,7 @@
 //! skipped, unless the environment variable `CI` is `true`.
 
 mod bad_input;
+mod batches;
 mod capture;
 mod certificates;
 mod clients;

@@ -1128,6 +1128,8 @@ class PortView(TypedDict):
     """A port and its counters."""
     addresses: list[str]
     """Its addresses."""
+    batched_packets: int
+    """Of the frames sent, those that a worker sent in batches, past its socket."""
     device: str | None
     """The kernel device below, if there is one."""
     driver: str

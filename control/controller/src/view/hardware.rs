@@ -80,7 +80,7 @@ pub struct HardwarePortView {
 /// A way between two processors, or from one to a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SwitchView {
-    /// `driver redirect`, `socket rings`, `worker rings`, `kernel hand-over`, `host output`.
+    /// `driver redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel hand-over`, `host output`.
     pub name: &'static str,
     /// Where packets come from.
     pub from: String,

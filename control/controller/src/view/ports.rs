@@ -42,6 +42,8 @@ pub struct PortView {
     pub tx_bytes: u64,
     /// Of the frames received, those that the driver forwarded by itself.
     pub driver_packets: u64,
+    /// Of the frames sent, those that a worker sent in batches, past its socket.
+    pub batched_packets: u64,
     /// Frames received per second since the last look.
     pub rx_rate: f64,
     /// Frames sent per second since the last look.

@@ -6,14 +6,10 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData, PerCpuArray, PerCpuValues};
 
 use super::anchor::Anchor;
-use super::live_run::{self, MAX_BATCH, check_lengths};
-use crate::mapped_map::MappedMap;
+use super::frame_tape::FrameTape;
+use super::live_run::check_lengths;
 use crate::port_programs::map_mut;
 use crate::{Attachment, InjectError, OffloadError, PortPrograms, object};
-
-/// Slots of the map `hand_slots`, and bytes of one: a length and a reserved word, then the frame.
-const SLOTS: usize = 64;
-const SLOT_BYTES: usize = 4096;
 
 /// Hands frames to the kernel as received from a port.
 ///
@@ -24,8 +20,7 @@ const SLOT_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct KernelHandback {
     program: OwnedFd,
-    slots: MappedMap,
-    cursor: MappedMap,
+    tape: FrameTape,
     /// The map `pending`, where the port meets the frames again.
     again: Option<Map>,
     _anchor: Anchor,
@@ -57,11 +52,10 @@ impl KernelHandback {
     fn with_maps_of(object: &mut Ebpf, again: bool) -> Result<Self, InjectError> {
         let program = object::load(object, "millrace_hand")?;
         let anchor = Anchor::hold(program.as_fd())?;
-        let slots = MappedMap::new(object, "hand_slots", SLOTS, SLOT_BYTES)?;
-        let mut cursor = MappedMap::new(object, "hand_cursor", 1, 8)?;
-        cursor.write(4, &u32::from(again).to_ne_bytes());
+        let mut tape = FrameTape::new(object)?;
+        tape.set_meets_again(again);
         let again = if again { Some(pending(object)?) } else { None };
-        Ok(Self { program, slots, cursor, again, _anchor: anchor, _object: None })
+        Ok(Self { program, tape, again, _anchor: anchor, _object: None })
     }
 
     /// Gives the kernel `frame`, Ethernet header first, as received from `ifindex` of the calling thread's namespace.
@@ -72,7 +66,7 @@ impl KernelHandback {
         self.hand_back_batch(ifindex, &[frame]).map(drop)
     }
 
-    /// Gives the kernel several frames, up to 64 with one system call; returns how many it took. The call lasts until
+    /// Gives the kernel several frames, up to 256 with one system call; returns how many it took. The call lasts until
     /// the kernel has done with them, their forwarding included.
     ///
     /// # Errors
@@ -80,26 +74,19 @@ impl KernelHandback {
     pub fn hand_back_batch(&mut self, ifindex: u32, frames: &[&[u8]]) -> Result<usize, InjectError> {
         check_lengths(frames)?;
         let mut taken = 0;
-        for part in frames.chunks(SLOTS) {
-            taken += self.hand_back_part(ifindex, part)?;
+        for frame in frames {
+            if self.tape.is_full() {
+                taken += self.run(ifindex)?;
+            }
+            self.tape.put(frame.len(), [*frame]);
         }
-        Ok(taken)
+        Ok(taken + self.run(ifindex)?)
     }
 
-    fn hand_back_part(&mut self, ifindex: u32, frames: &[&[u8]]) -> Result<usize, InjectError> {
-        let Some(longest) = frames.iter().max_by_key(|frame| frame.len()) else { return Ok(0) };
-        for (slot, frame) in frames.iter().enumerate() {
-            // A frame fits a slot: `check_lengths`.
-            self.slots.write(slot * SLOT_BYTES, &(frame.len() as u32).to_ne_bytes());
-            self.slots.write(slot * SLOT_BYTES + 8, frame);
-        }
-        self.cursor.write(0, &0_u32.to_ne_bytes());
-        let run = live_run::run(self.program.as_fd(), ifindex, longest, frames.len() as u32, MAX_BATCH);
+    fn run(&mut self, ifindex: u32) -> Result<usize, InjectError> {
+        let run = self.tape.run(self.program.as_fd(), ifindex);
         self.forget_lost()?;
-        match run {
-            Err(error) if !live_run::was_interrupted(&error) => Err(error),
-            _ => Ok(u32::from_ne_bytes(self.cursor.read(0)) as usize),
-        }
+        run.map(|taken| taken as usize)
     }
 
     /// A frame that the kernel dropped before the port's program saw it again must not let another one pass.

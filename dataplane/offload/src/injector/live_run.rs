@@ -9,7 +9,7 @@ use crate::{InjectError, bpf_syscall};
 /// and the tail that a socket buffer needs (320). The same on machines with larger pages.
 pub(crate) const MAX_FRAME: usize = 3_328;
 /// An Ethernet header.
-const MIN_FRAME: usize = 14;
+pub(crate) const MIN_FRAME: usize = 14;
 /// The kernel's own limit on frames per batch.
 pub(crate) const MAX_BATCH: u32 = 256;
 

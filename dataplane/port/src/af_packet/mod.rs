@@ -217,6 +217,7 @@ impl Port for AfPacket {
             received_bytes: self.read_bytes,
             transmitted: self.transmitter.sent,
             transmitted_bytes: self.transmitter.sent_bytes,
+            batched: 0,
             created: self.created,
             drops,
             held: self.transmitter.held() + self.backlog.len() as u64,

@@ -28,16 +28,21 @@ use millrace_wire::ethernet;
 pub use options::{Bind, BusyPoll, Options, ProgramMode, RingSizes};
 
 use crate::segment::{self, Segmented};
-use crate::{Capabilities, Mode, Port, PortCounters, PortError, Progress, partial_checksum, readiness};
+use crate::{
+    BatchSend, Capabilities, Mode, Port, PortCounters, PortError, Progress, partial_checksum, readiness,
+};
 use lent_frames::LentFrames;
 use receive::Receiver;
 use socket::Socket;
+pub use transmit::LEAST_BATCH;
 use transmit::Transmitter;
 
 /// Bytes in front of a received frame that the kernel keeps for the XDP program.
 const XDP_HEADROOM: usize = 256;
 /// A link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
+/// A link header with one: what the kernel takes of a redirected frame.
+const REDIRECTED_LINK_HEADER: usize = ethernet::HEADER_LEN + 4;
 /// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
 const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
 /// Entries of the rings that a socket must have and that this port doesn't use.
@@ -136,6 +141,11 @@ impl AfXdp {
             segment_mtu: options.segment_mtu.min(options.mtu),
             capabilities,
         })
+    }
+
+    /// Gives the port another way for batches of [`LEAST_BATCH`] packets or more.
+    pub fn set_batch_send(&mut self, batch_send: Box<dyn BatchSend>) {
+        self.transmitter.batch_send = Some(batch_send);
     }
 
     /// The device queue and the socket of each: what the XDP program's map must be told.
@@ -264,6 +274,9 @@ impl Port for AfXdp {
     fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
         let (_, socket, _) = &mut self.queues[0];
         let limit = usize::from(self.mtu) + MAX_LINK_HEADER;
+        if self.transmitter.send_batch(socket, usize::from(self.mtu) + REDIRECTED_LINK_HEADER, batch) {
+            return;
+        }
         for packet in batch.drain() {
             self.transmitter.send(socket, &mut self.lent, limit, packet);
         }
@@ -300,6 +313,7 @@ impl Port for AfXdp {
             received_bytes: self.read_bytes,
             transmitted: taken - refused,
             transmitted_bytes: taken_bytes,
+            batched: self.transmitter.batched,
             created: self.created,
             drops,
             held: waiting + partial + self.backlog.len() as u64,

@@ -2,11 +2,12 @@
 
 use std::io;
 
-use millrace_packet::{DropCounts, DropReason, Packet};
+use millrace_packet::{Batch, DropCounts, DropReason, Packet};
 
 use super::lent_frames::LentFrames;
 use super::ring::Descriptor;
 use super::socket::Socket;
+use crate::BatchSend;
 
 /// Frames of one packet: what the kernel joins in copy mode (`MAX_SKB_FRAGS` and the first).
 const MAX_PIECES: usize = 18;
@@ -15,18 +16,51 @@ const MAX_KICKS: u32 = 1024;
 /// The shortest frame the kernel takes: an Ethernet header.
 const MIN_FRAME: usize = 14;
 
+/// Packets of a batch from which on another way for batches is taken. By a veth whose other end drops in its driver, a program run on live
+/// frames takes 5.5 µs and 57 to 80 ns for each frame of 60 to 1,514 bytes, the socket 0.4 to 0.5 µs for each.
+pub const LEAST_BATCH: usize = 20;
+
 /// The sending side of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Transmitter {
-    /// Packets put into the ring so far, and their bytes.
+    /// Packets put into the ring or sent past it so far, and their bytes.
     queued: u64,
     queued_bytes: u64,
+    /// Of them, those that went past the ring.
+    pub(super) batched: u64,
     /// Pieces put into the ring whose frames have not come back.
     outstanding: u32,
     pub(super) drops: DropCounts,
+    pub(super) batch_send: Option<Box<dyn BatchSend>>,
 }
 
 impl Transmitter {
+    /// Sends a whole batch past the ring, if there is a way, it takes all these packets, and none waits in the ring before them. Returns
+    /// whether it did.
+    #[inline]
+    pub(super) fn send_batch(&mut self, socket: &mut Socket, limit: usize, batch: &mut Batch) -> bool {
+        let Some(way) = &mut self.batch_send else { return false };
+        if batch.len() < LEAST_BATCH || socket.transmit.waiting() > 0 {
+            return false;
+        }
+        let (longest, mut bytes) = (way.longest().min(limit), 0);
+        for packet in batch.iter() {
+            let length = packet.len();
+            if !(MIN_FRAME..=longest).contains(&length) {
+                return false;
+            }
+            bytes += length as u64;
+        }
+        let taken = way.send(batch);
+        let lost = &batch[taken.min(batch.len())..];
+        self.queued += taken as u64;
+        self.batched += taken as u64;
+        self.queued_bytes += bytes - lost.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        self.drops.add(DropReason::TransmitFailed, lost.len() as u64);
+        batch.clear();
+        true
+    }
+
     /// Puts `packet` into the ring, or drops and counts it.
     #[inline]
     pub(super) fn send(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
@@ -190,7 +224,7 @@ impl Transmitter {
         completed
     }
 
-    /// Packets put into the ring so far.
+    /// Packets put into the ring or sent past it so far.
     pub(super) fn queued(&self) -> u64 {
         self.queued
     }

@@ -1,0 +1,96 @@
+//! Frames written one behind the other, for a program that is run on as many live frames (bpf/frame_tape.h).
+
+use std::os::fd::BorrowedFd;
+
+use aya::Ebpf;
+
+use super::live_run::{self, MAX_BATCH, MAX_FRAME, MIN_FRAME};
+use crate::mapped_map::MappedMap;
+use crate::{InjectError, OffloadError};
+
+/// `TAPE_BYTES`, `ENTRY_HEAD` and `LONGEST_ON_TAPE` of bpf/frame_tape.h.
+const BYTES: usize = 0x40000;
+const ENTRY_HEAD: usize = 8;
+const LONGEST: usize = 4096;
+/// Fields of `struct tape_cursor`.
+const CURSOR_BYTES: usize = 16;
+const AT: usize = 0;
+const TAKEN: usize = 4;
+const MEETS_AGAIN: usize = 8;
+
+/// Frames that the kernel lets go before it takes their pages again: with veths, fewer than wait at the other end at most (256), and
+/// few pages, which stay in the caches. Measured with 256 frames of 60 bytes by a veth: 132 ns a frame with all at once, 78 with 32.
+const AT_A_TIME: u32 = 32;
+
+/// The maps `tape` and `tape_cursor` of an object.
+#[derive(Debug)]
+pub(crate) struct FrameTape {
+    tape: MappedMap,
+    cursor: MappedMap,
+    /// Frames on the tape, where the next one goes, and the length of the longest.
+    frames: u32,
+    end: usize,
+    longest: usize,
+}
+
+impl FrameTape {
+    pub(crate) fn new(object: &mut Ebpf) -> Result<Self, OffloadError> {
+        let tape = MappedMap::new(object, "tape", 1, BYTES + ENTRY_HEAD + LONGEST)?;
+        let cursor = MappedMap::new(object, "tape_cursor", 1, CURSOR_BYTES)?;
+        Ok(Self { tape, cursor, frames: 0, end: 0, longest: 0 })
+    }
+
+    /// Has the program `millrace_hand` announce what it passes to a port's own.
+    pub(crate) fn set_meets_again(&mut self, again: bool) {
+        self.cursor.write(MEETS_AGAIN, &u32::from(again).to_ne_bytes());
+    }
+
+    /// Frames on the tape.
+    pub(crate) fn len(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether no frame more fits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames == MAX_BATCH || self.end >= BYTES
+    }
+
+    /// Writes a frame, which is given in pieces, behind the others. Returns whether it has a length that can be run, and the tape room.
+    #[inline]
+    pub(crate) fn put<'a>(&mut self, length: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        if !(MIN_FRAME..=MAX_FRAME).contains(&length) || self.is_full() {
+            return false;
+        }
+        let mut at = self.end + ENTRY_HEAD;
+        for piece in pieces {
+            self.tape.write(at, piece);
+            at += piece.len();
+        }
+        self.tape.write(self.end, &(length as u32).to_ne_bytes());
+        self.end = (self.end + ENTRY_HEAD + length).next_multiple_of(ENTRY_HEAD);
+        self.longest = self.longest.max(length);
+        self.frames += 1;
+        true
+    }
+
+    /// Runs `program` on the frames of the tape, as received from `ifindex`, which empties it. Returns how many it took.
+    pub(crate) fn run(&mut self, program: BorrowedFd<'_>, ifindex: u32) -> Result<u32, InjectError> {
+        let (frames, longest) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.longest));
+        self.end = 0;
+        self.cursor.write(AT, &[0; TAKEN + 4]);
+        let mut taken = 0;
+        while taken < frames {
+            // What the frames begin as is overwritten: it is their length that counts.
+            const BLANK: [u8; MAX_FRAME] = [0; MAX_FRAME];
+            let run = live_run::run(program, ifindex, &BLANK[..longest], frames - taken, AT_A_TIME);
+            let before = std::mem::replace(&mut taken, u32::from_ne_bytes(self.cursor.read(TAKEN)));
+            match run {
+                // A signal came: the rest follows.
+                Err(error) if live_run::was_interrupted(&error) && taken > before => {}
+                Err(error) if !live_run::was_interrupted(&error) => return Err(error),
+                _ => break,
+            }
+        }
+        Ok(taken)
+    }
+}

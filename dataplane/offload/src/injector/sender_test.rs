@@ -1,0 +1,89 @@
+//! Batches on a veth: they arrive whole and in order.
+
+use super::BatchSender;
+use crate::test_support::{Wire, can_load, frame_to, ip, packet_socket, receive_all};
+use crate::{FrameSink, InjectError, OffloadError};
+
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// An EtherType for experiments, of which the kernel makes nothing.
+const EXPERIMENT: u16 = 0x88b5;
+
+/// The `number`th frame of so many bytes; no two are alike.
+fn frame(number: usize, length: usize) -> Vec<u8> {
+    let payload: Vec<u8> = (14..length).map(|at| (number * 31 + at * 7) as u8).collect();
+    frame_to(FAR, EXPERIMENT, &payload)
+}
+
+/// A wire of long frames whose far end takes redirected ones.
+fn wire() -> Wire {
+    let wire = Wire::new();
+    ip(&format!("-n {} link set port mtu 3400", wire.near));
+    ip(&format!("-n {} link set peer mtu 3400", wire.far));
+    let gro = ["netns", "exec", &wire.far, "ethtool", "-K", "peer", "gro", "on"];
+    assert!(std::process::Command::new("ip").args(gro).status().unwrap().success());
+    wire
+}
+
+#[test]
+fn frames_of_all_lengths_arrive_in_order() {
+    if !can_load() {
+        return;
+    }
+    let wire = wire();
+    let (port, peer) = (wire.port(), wire.peer());
+    let socket = wire.far(|| packet_socket(peer));
+    let lengths = (14..BatchSender::LONGEST).step_by(37).chain([BatchSender::LONGEST]);
+    let frames: Vec<_> = lengths.enumerate().map(|(number, length)| frame(number, length)).collect();
+    let mut sender = wire.near(|| BatchSender::new(port).unwrap());
+    for batch in frames.chunks(20) {
+        for frame in batch {
+            // In pieces, as a chain of the packet memory.
+            let (head, tail) = frame.split_at(frame.len() / 3);
+            assert!(sender.put(frame.len(), [head, &[], tail]));
+        }
+        assert_eq!(sender.len() as usize, batch.len());
+        assert_eq!(wire.near(|| sender.send().unwrap()) as usize, batch.len());
+        assert!(sender.is_empty());
+        let arrived = receive_all(&socket);
+        assert!(arrived == batch, "{:?}", arrived.iter().map(Vec::len).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_batch_has_an_end_and_nothing_of_it_is_lost() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let (port, peer) = (wire.port(), wire.peer());
+    let sink = wire.far(|| FrameSink::dropping(peer).unwrap());
+    let mut sender = wire.near(|| BatchSender::new(port).unwrap());
+    let mut sent = 0;
+    for length in [60, 1514] {
+        for _ in 0..50 {
+            let batch = (0..).take_while(|number| sender.put(length, [&*frame(*number, length)])).count();
+            assert_eq!(batch, if length == 60 { 256 } else { 0x40000_usize.div_ceil(1528) });
+            assert_eq!(wire.near(|| sender.send().unwrap()) as usize, batch);
+            sent += batch as u64;
+        }
+    }
+    assert_eq!(wire.near(|| sender.send().unwrap()), 0, "nothing is left");
+    assert_eq!(sink.dropped().unwrap().packets, sent);
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    let mut sender = wire.near(|| BatchSender::new(port).unwrap());
+    assert!(!sender.put(13, [&[0; 13][..]]));
+    assert!(!sender.put(BatchSender::LONGEST + 1, [&[0; BatchSender::LONGEST + 1][..]]));
+    assert!(sender.is_empty());
+    assert!(matches!(wire.near(|| BatchSender::new(9999)), Err(OffloadError::Map { map: "send_to", .. })));
+    assert!(sender.put(60, [&*frame(0, 60)]));
+    ip(&format!("-n {} link del port", wire.near));
+    assert!(matches!(wire.near(|| sender.send()), Err(InjectError::DeviceGone { .. })));
+}
