@@ -109,6 +109,18 @@ pub enum Heir {
     Nobody,
 }
 
+impl Heir {
+    /// The leaf that it is, when one scheduler makes place for another.
+    #[must_use]
+    pub fn of<'s>(&'s self, from: &'s Scheduler, to: &'s Scheduler) -> Option<&'s str> {
+        match self {
+            Self::Any => crate::nodes::heir(from, to),
+            Self::Leaf(leaf) => Some(leaf),
+            Self::Nobody => None,
+        }
+    }
+}
+
 impl Change {
     /// Whether the next change must be made with this one, so that no packet comes between: it takes its place.
     pub fn is_followed_by(&self, next: &Self) -> bool {
@@ -180,8 +192,10 @@ impl Change {
     /// The commands that do the same, each without the `millrace` before it. Most changes are one.
     pub fn commands(&self) -> Vec<String> {
         match self {
-            Self::SetScheduler { port, from, to, .. } => {
-                words::scheduler(port, from.as_deref(), to.as_deref())
+            Self::SetScheduler { port, from, to, heir } => {
+                let none = Scheduler::default();
+                let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
+                words::scheduler(port, from, to, heir.of(from, to))
             }
             Self::RemoveNeighbour(neighbour) => vec![words::neighbour("remove", neighbour)],
             Self::Place { from, to } => words::places(from, to),

@@ -37,7 +37,7 @@ pub use difference::Difference;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use flow::one_flow;
 pub use nearest::nearest;
-pub use nodes::{Fate, Fates, Nodes};
+pub use nodes::{Fate, Fates, Nodes, default_leaf};
 pub use origin::{Origin, Step};
 pub use overhead::Overhead;
 pub use scheduler::{

@@ -40,6 +40,21 @@ impl<'s> Nodes<'s> {
     }
 }
 
+/// The name of the leaf for packets that nothing else is said of: what `default` says, or the first leaf.
+#[must_use]
+pub fn default_leaf(scheduler: &Scheduler) -> Option<&str> {
+    let first = || scheduler.node.iter().find(|node| node.kind.is_leaf()).map(|node| &*node.name);
+    scheduler.default.as_deref().or_else(first)
+}
+
+/// The leaf that takes what waits in nodes that go away, when one scheduler makes place for another: one that is in both, the
+/// default one if it can be.
+pub(crate) fn heir<'s>(before: &'s Scheduler, after: &'s Scheduler) -> Option<&'s str> {
+    let leaves = after.node.iter().filter(|node| node.kind.is_leaf()).map(|node| &*node.name);
+    let fates = Fates::of(before, after);
+    default_leaf(after).into_iter().chain(leaves).find(|name| fates.get(name) != Fate::Goes)
+}
+
 /// What becomes of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {

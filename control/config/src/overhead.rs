@@ -32,10 +32,14 @@ impl FromStr for Overhead {
                 "{text:?} is no overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \"bytes 18 minimum 64\" or \"none\""
             )
         };
-        let bytes = |bytes: &str| match bytes.parse::<i16>() {
+        let number = |number: &str| number.parse::<i64>().map_err(|_| wrong());
+        let bytes = |bytes: &str| match i16::try_from(number(bytes)?) {
             Ok(bytes) if (-MOST..=MOST).contains(&bytes) => Ok(bytes),
-            Ok(_) => Err(format!("{text:?} is out of range: a link adds -{MOST} to {MOST} bytes")),
-            Err(_) => Err(wrong()),
+            _ => Err(format!("{text:?} is out of range: a link adds -{MOST} to {MOST} bytes")),
+        };
+        let least = |bytes: &str| {
+            let problem = || format!("{text:?} is out of range: the least is 0 to {} bytes", u16::MAX);
+            u16::try_from(number(bytes)?).map_err(|_| problem())
         };
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["ethernet"] => Ok(Self::Ethernet),
@@ -43,9 +47,7 @@ impl FromStr for Overhead {
             ["atm"] => Ok(Self::Atm(0)),
             ["atm", before] => bytes(before).map(Self::Atm),
             ["bytes", more] => Ok(Self::Bytes(bytes(more)?, 0)),
-            ["bytes", more, "minimum", minimum] => {
-                Ok(Self::Bytes(bytes(more)?, minimum.parse().map_err(|_| wrong())?))
-            }
+            ["bytes", more, "minimum", minimum] => Ok(Self::Bytes(bytes(more)?, least(minimum)?)),
             _ => Err(wrong()),
         }
     }
@@ -98,6 +100,9 @@ mod tests {
         for (wrong, problem) in [
             ("adsl", "is no overhead: write \"ethernet\""),
             ("atm ten", "is no overhead"),
+            ("atm -40000", "adds -1000 to 1000 bytes"),
+            ("bytes 70000", "adds -1000 to 1000 bytes"),
+            ("bytes 18 minimum 70000", "the least is 0 to 65535 bytes"),
             ("bytes 18 minimum", "is no overhead"),
             ("bytes 1001", "adds -1000 to 1000 bytes"),
         ] {

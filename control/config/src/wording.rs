@@ -143,7 +143,8 @@ fn wanted(right: &str) -> String {
     match right {
         "u8" => "a whole number from 0 to 255".to_owned(),
         "u16" => "a whole number from 0 to 65535".to_owned(),
-        "u32" | "u64" | "usize" => NATURAL.to_owned(),
+        "u32" => "a whole number from 0 to 4294967295".to_owned(),
+        "u64" | "usize" => NATURAL.to_owned(),
         "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "a string" | "string" | "a borrowed string" | "path string" => "a text".to_owned(),

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde_json::Value;
 
 use crate::change::object;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, default_leaf};
 use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
 
@@ -112,19 +112,18 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     gone.chain(said.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
 }
 
-/// What makes one scheduler of a port of another.
-pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Scheduler>) -> Vec<String> {
-    let none = Scheduler::default();
-    let (from, to) = (from.unwrap_or(&none), to.unwrap_or(&none));
+/// What makes one scheduler of a port of another; what waits in leaves that go goes to the `heir`.
+pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
     let (released, said) = flows(port, from, to);
     commands.extend(released);
     let (before, left) = (Nodes::of(from), staying(from, to));
     let stays = |name: &str| left.contains(name);
+    let heir = heir.filter(|heir| stays(heir)).map_or_else(String::new, |heir| format!(" --to {heir}"));
     for gone in from.node.iter().filter(|node| !stays(&node.name)) {
         // What is below it goes with it.
         if gone.under.as_deref().is_none_or(stays) {
-            commands.push(format!("scheduler remove {port} {}", gone.name));
+            commands.push(format!("scheduler remove {port} {}{heir}", gone.name));
         }
     }
     for node in &to.node {
@@ -153,7 +152,11 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
         }
     }
     let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
-    let settings = crate::change::changed(&own(from), &own(to));
+    let mut settings = crate::change::changed(&own(from), &own(to));
+    // Of the leaves the first one is the default: which one that is may have changed.
+    if to.default.is_none() && default_leaf(to) != default_after(from, to, &left) {
+        settings.insert("default".to_owned(), default_leaf(to).into());
+    }
     if !to.node.is_empty() && !settings.is_empty() {
         let settings: String =
             settings.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
@@ -161,6 +164,13 @@ pub(crate) fn scheduler(port: &str, from: Option<&Scheduler>, to: Option<&Schedu
     }
     commands.extend(said);
     commands
+}
+
+/// The default leaf that nodes which are removed and added one by one leave behind, where the file names none.
+fn default_after<'s>(from: &'s Scheduler, to: &'s Scheduler, stay: &HashSet<&str>) -> Option<&'s str> {
+    let there = from.node.iter().filter(|node| stay.contains(&*node.name));
+    let mut leaves = there.chain(&to.node).filter(|node| node.kind.is_leaf());
+    leaves.next().map(|node| &*node.name)
 }
 
 /// The nodes that commands can leave where they are, move, or make another kind of leaf of: others stay of their kind, as do

@@ -49,16 +49,6 @@ impl Schedulers {
         Ok(())
     }
 
-    /// The leaf of a port that takes what waits in nodes that go away, when one scheduler makes place for another: one that is
-    /// in both.
-    pub fn heir(before: &Scheduler, after: &Scheduler) -> Option<String> {
-        let leaves = after.node.iter().filter(|node| node.kind.is_leaf());
-        let preferred = default_leaf(after).ok().flatten().map(str::to_owned);
-        let mut names = preferred.into_iter().chain(leaves.map(|node| node.name.clone()));
-        let fates = Fates::of(before, after);
-        names.find(|name| fates.get(name) != Fate::Goes)
-    }
-
     /// Notes how the queue of a flow is treated from now on; like all others, if nothing is said.
     pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
         let Some(scheduler) = self.ports.get_mut(&port) else { return };
@@ -191,13 +181,7 @@ impl Schedulers {
 
 /// The leaf for packets that nothing else is said of: the first one, unless another is named.
 pub(crate) fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
-    match &scheduler.default {
-        Some(default) => leaf(scheduler, default).map(Some),
-        None => {
-            let first = scheduler.node.iter().find(|node| node.kind.is_leaf());
-            Ok(first.map(|node| node.name.as_str()))
-        }
-    }
+    millrace_config::default_leaf(scheduler).map(|default| leaf(scheduler, default)).transpose()
 }
 
 /// The name of a node, which has to be a leaf.
@@ -371,7 +355,12 @@ impl Router {
             for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
                 *own = node.clone();
             }
+            let default = default_leaf(scheduler)?.map(str::to_owned);
             in_order(&mut scheduler.node);
+            // The first leaf may be another now: packets stay with the one that they have gone to.
+            if default_leaf(scheduler)?.map(str::to_owned) != default {
+                scheduler.default = default;
+            }
             Ok(())
         })?;
         inner.scheduler_view(id)

@@ -438,6 +438,9 @@ fn a_leaf_goes_to_another_place_by_a_setting() {
         );
         let moved = json!({"under": "fair", "quantum": 3000, "level": null});
         router.set_scheduler_node("wan", "voice", &object(moved)).unwrap();
+        // Other packets wait in the leaf in which they waited.
+        let settings = router.scheduler_settings("wan").unwrap().unwrap();
+        assert_eq!(settings.default.as_deref(), Some("voice"));
         let voice = shown(&router).into_iter().find(|node| node.0 == "voice").unwrap();
         assert_eq!((voice.1.as_deref(), voice.3.contains("3000")), (Some("fair"), true), "{voice:?}");
         for (under, problem) in [("rest", "a fifo"), ("fiar", "did you mean"), ("fair", "own ancestor")] {

@@ -251,7 +251,7 @@ impl PortScheduler {
         }
     }
 
-    /// Forgets leaves that are gone; what is sent there goes `to` another from now on, behind what was moved there.
+    /// Forgets leaves that are gone; what is sent there goes `to` another, behind what was moved there, until that has been empty.
     fn forget_leaves(&mut self, to: Option<QueueId>) {
         for leaf in self.leaves.iter_mut().filter(|leaf| **leaf != QueueId(0)) {
             if !self.tree.contains(id(*leaf)) {
@@ -273,9 +273,30 @@ impl PortScheduler {
     #[inline]
     pub(crate) fn leaf_for(&self, queue: QueueId) -> QueueId {
         match self.leaves.get(queue.index()) {
-            Some(leaf) if *leaf != QueueId(0) => *leaf,
-            _ => self.default,
+            None | Some(QueueId(0)) => self.default,
+            Some(leaf) if *leaf == queue || self.waits(*leaf) => *leaf,
+            Some(_) => self.default,
         }
+    }
+
+    /// Whether a packet waits in a leaf, or is about to.
+    #[cold]
+    fn waits(&self, leaf: QueueId) -> bool {
+        let is_here = |arrival: &Arrival<Packet>| arrival.leaf == id(leaf);
+        self.tree.is_backlogged(id(leaf)) || self.arrivals.iter().any(is_here)
+    }
+
+    /// The same for a packet that comes. Once the leaf that got the packets of one that is gone has been empty, nothing can be overtaken,
+    /// and what names the one that is gone goes where it would go after a restart.
+    #[inline]
+    fn enter(&mut self, queue: QueueId) -> QueueId {
+        let leaf = self.leaf_for(queue);
+        if leaf != queue
+            && let Some(heir) = self.leaves.get_mut(queue.index()).filter(|heir| **heir != leaf)
+        {
+            *heir = QueueId(0);
+        }
+        leaf
     }
 
     /// Whether there is neither a node nor a packet: the port sends as if it never had a scheduler.
@@ -292,7 +313,7 @@ impl PortScheduler {
     /// sent, or others have come with it.
     #[inline]
     pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
-        let leaf = id(self.leaf_for(packet.queue));
+        let leaf = id(self.enter(packet.queue));
         self.arrivals.push(Arrival { leaf, flow: FlowNumber(packet.hash), item: packet });
         if self.arrivals.len() == TOGETHER {
             self.settle(now, drops);

@@ -201,6 +201,40 @@ fn a_scheduler_is_told_node_by_node() {
 }
 
 #[test]
+fn another_default_leaf_and_who_gets_what_waits_are_told() {
+    let tree = |settings: &str, leaves: &[&str]| {
+        let leaf =
+            |name: &&str| format!("{{ name = \"{name}\", kind = \"fifo\", under = \"top\", level = 0 }}");
+        let leaves: Vec<String> = leaves.iter().map(leaf).collect();
+        let scheduler = format!(
+            "scheduler = {{ {settings}node = [{{ name = \"top\", kind = \"priority\" }}, {}] }}",
+            leaves.join(", ")
+        );
+        BASE.replace("address = [\"10.2.0.1/24\"]", &format!("address = [\"10.2.0.1/24\"]\n{scheduler}"))
+    };
+    let lead =
+        |from: (&str, &[&str]), to: (&str, &[&str])| commands(&tree(from.0, from.1), &tree(to.0, to.1));
+    let same: [&str; 0] = [];
+    // The first leaf is the default one, unless another is named.
+    assert_eq!(lead(("", &["a", "b"]), ("", &["b", "a"])), ["scheduler set wan default=b"]);
+    assert_eq!(lead(("default = \"a\", ", &["a", "b"]), ("default = \"a\", ", &["b", "a"])), same);
+    assert_eq!(
+        lead(("", &["a", "b"]), ("", &["c", "a", "b"])),
+        ["scheduler add wan c --kind fifo --under top level=0", "scheduler set wan default=c"]
+    );
+    // What waits in one that goes is not dropped.
+    assert_eq!(lead(("", &["a", "b", "c"]), ("", &["b", "c"])), ["scheduler remove wan a --to b"]);
+    assert_eq!(
+        lead(("default = \"c\", ", &["a", "b", "c"]), ("default = \"c\", ", &["b", "c"])),
+        ["scheduler remove wan a --to c"]
+    );
+    assert_eq!(
+        lead(("", &["a"]), ("", &["d"])),
+        ["scheduler remove wan a", "scheduler add wan d --kind fifo --under top level=0"]
+    );
+}
+
+#[test]
 fn every_change_undoes_its_inverse() {
     let less = BASE.split("[[gate]]").next().unwrap().replace("icmp-rate = 100", "icmp-rate = 7");
     let there = config(BASE).difference(&config(&less)).changes;

@@ -1,6 +1,6 @@
 //! Changes of what runs, made one after the other, and unmade when one of them can't be.
 
-use millrace_config::{Change, Heir, Port, Scheduler, Together};
+use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
 
 use super::routes::Refused;
@@ -8,7 +8,6 @@ use super::running::gate_table;
 use crate::model::{options, table_kind};
 use crate::placement::Placed;
 use crate::router::{Inner, Progress, Router};
-use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
 /// Changes of bindings that are told to workers at once: more would make packets wait.
@@ -227,16 +226,12 @@ impl Inner {
             Change::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
                 let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                let heir = match heir {
-                    Heir::Any => Schedulers::heir(from, to),
-                    Heir::Leaf(leaf) => Some(leaf.clone()),
-                    Heir::Nobody => None,
-                };
+                let heir = heir.of(from, to);
                 let change = |scheduler: &mut Scheduler| {
                     *scheduler = to.clone();
                     Ok(())
                 };
-                self.change_scheduler(port, heir.as_deref(), change).map(drop)
+                self.change_scheduler(port, heir, change).map(drop)
             }
             Change::Place { to, .. } => {
                 self.model.placements = to.iter().map(Placed::of).collect();

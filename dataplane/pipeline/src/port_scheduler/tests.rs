@@ -92,6 +92,29 @@ fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_
 }
 
 #[test]
+fn what_names_a_removed_leaf_goes_to_the_default_one_once_nothing_can_be_overtaken() {
+    let pool = Pool::new(64).unwrap();
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), NodeKind::Fifo(Default::default()));
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3), leaf(4)]);
+    let mut drops = Vec::new();
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    let remove = ScheduleChange::Remove { node: QueueId(4), to: Some(QueueId(3)) };
+    scheduler.change(&remove, Instant::ZERO, &mut drops).unwrap();
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(3), "one is moved, and one waits behind it");
+    for _ in 0..2 {
+        assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(3));
+        assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
+    }
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2), "as a router does that has just begun");
+    // Others in that leaf do not bring it back.
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops);
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2));
+}
+
+#[test]
 fn a_leaf_becomes_another_and_what_comes_waits_behind_what_is_there() {
     let pool = Pool::new(16).unwrap();
     let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);

@@ -21,8 +21,6 @@ pub(crate) struct DeficitRoundRobin {
     entries: Vec<Entry>,
     round: Round,
     free: Vec<u32>,
-    /// Sum of all quanta.
-    total: u64,
 }
 
 impl Entries for Vec<Entry> {
@@ -57,7 +55,6 @@ impl Entries for Vec<Entry> {
 impl DeficitRoundRobin {
     /// A child with `quantum` bytes per round; returns its slot.
     pub fn insert(&mut self, child: u32, quantum: u32) -> u32 {
-        self.total += u64::from(quantum);
         let entry = Entry { quantum, deficit: 0, next: NONE, head: 0, child };
         match self.free.pop() {
             Some(slot) => {
@@ -75,7 +72,6 @@ impl DeficitRoundRobin {
     pub fn remove(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         entry.child = NONE;
-        self.total -= u64::from(std::mem::take(&mut entry.quantum));
         self.free.push(slot);
     }
 
@@ -86,13 +82,7 @@ impl DeficitRoundRobin {
 
     /// Changes them, from the child's next turn on.
     pub fn set_quantum(&mut self, slot: u32, quantum: u32) {
-        let before = std::mem::replace(&mut self.entries[slot as usize].quantum, quantum);
-        self.total = self.total - u64::from(before) + u64::from(quantum);
-    }
-
-    /// Bytes per round of all children together.
-    pub fn total_quantum(&self) -> u64 {
-        self.total
+        self.entries[slot as usize].quantum = quantum;
     }
 }
 

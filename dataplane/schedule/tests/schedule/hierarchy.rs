@@ -43,9 +43,45 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
     }
     let view = port.view(id(0)).unwrap();
     assert_eq!(view.sent_bytes, total);
-    assert_eq!(view.promised, Some(Rate(100_000_000)));
+    assert_eq!(view.promised, Some(Rate(10_000_000)), "its own rate, of the link's 100 Mb/s");
     assert_eq!(port.view(id(1)).unwrap().promised, Some(Rate(10_000_000)));
     assert_eq!(port.view(id(2)).unwrap().promised, Some(Rate(6_000_000)));
+}
+
+#[test]
+fn what_a_token_bucket_lets_through_is_all_that_it_is_promised() {
+    let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 3000 };
+    let promised = |port: &LinkScheduler<Frame>, node| port.view(NodeId(node)).unwrap().promised.unwrap().0;
+    // What one of a round robin can't use, the other has.
+    let mut round = port(Some(10_000_000));
+    add(&mut round, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
+    add(&mut round, 1, 0, Share::Quantum(1500), bucket(1_000_000));
+    add(&mut round, 2, 1, Share::Only, fifo());
+    add(&mut round, 3, 0, Share::Quantum(1500), fifo());
+    assert_eq!([1, 2, 3].map(|node| promised(&round, node)), [1_000_000, 1_000_000, 9_000_000]);
+    // At the root of a port without a rate.
+    let mut alone = port(None);
+    add(&mut alone, 0, None, Share::Only, bucket(1_000_000));
+    assert_eq!(promised(&alone, 0), 1_000_000);
+    // A class: the others share what it can't use, and no more is guaranteed it.
+    let mut classes = port(Some(10_000_000));
+    add(&mut classes, 0, None, Share::Only, NodeKind::Hfsc);
+    let curves = |real_time: Option<u64>| {
+        let linear = |rate| Curve::linear(Rate(rate));
+        let link_sharing = Some(linear(5_000_000));
+        Share::Curves(Curves { real_time: real_time.map(linear), link_sharing, upper_limit: None })
+    };
+    add(&mut classes, 1, 0, curves(None), bucket(1_000_000));
+    add(&mut classes, 2, 0, curves(None), fifo());
+    assert_eq!([1, 2].map(|node| promised(&classes, node)), [1_000_000, 9_000_000]);
+    let refused = classes.set_share(NodeId(1), curves(Some(1_500_000)), at(0)).unwrap_err().to_string();
+    assert!(refused.contains("its own token bucket"), "{refused}");
+    classes.set_share(NodeId(1), curves(Some(1_000_000)), at(0)).unwrap();
+    let refused = classes.set(NodeId(1), &bucket(900_000), at(0)).unwrap_err().to_string();
+    assert!(refused.contains("its own token bucket"), "{refused}");
+    assert_eq!(promised(&classes, 1), 1_000_000);
+    let late = classes.add(NodeId(3), Some(NodeId(0)), curves(Some(2_000_000)), &bucket(1_000_000), at(0));
+    assert!(late.unwrap_err().to_string().contains("its own token bucket"));
 }
 
 fn threshold(bytes: u32) -> NodeKind {

@@ -27,6 +27,14 @@ impl<T: Item> LinkScheduler<T> {
         };
         Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
     }
+
+    /// Whether packets wait in a leaf.
+    pub fn is_backlogged(&self, leaf: NodeId) -> bool {
+        self.node(leaf).is_some_and(|node| match node.kind {
+            Kind::Fifo(fifo) => self.queues.queue(fifo.0).list.load.packets() > 0,
+            _ => node.totals.held.packets() > 0,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +89,7 @@ mod tests {
                     port.enqueue(NodeId(1), FlowNumber(flow), Frame(flow, length), Instant::ZERO, &mut never);
                     list.push(Frame(flow, length));
                 }
+                prop_assert_eq!(port.is_backlogged(NodeId(1)), !list.is_empty());
                 for flow in 0..5 {
                     let before = || list.iter().filter(|one| !of_flow || one.0 == flow);
                     let (packets, bytes) = (before().count() as u32, before().map(|one| one.1).sum());

@@ -153,6 +153,7 @@ impl<T: Item> LinkScheduler<T> {
                 if let Some(available) = available {
                     check_slopes(NodeId(classes.child(index)), &class.curves(), available)?;
                 }
+                self.check_bucket(NodeId(classes.child(index)), &class.curves())?;
                 // A leaf's own curves were held against each other when they were given.
                 if class.upper_limit.is_some() && class.inner != NONE {
                     self.check_limit(node, hierarchy, index)?;
@@ -231,6 +232,7 @@ impl<T: Item> LinkScheduler<T> {
         if curves.real_time.is_none() {
             return Ok(());
         }
+        self.check_bucket(node, &curves)?;
         let mut above = classes.parent(class);
         while above != HIERARCHY_ROOT && above != NONE {
             self.check_limit(node, hierarchy, above)?;
@@ -238,6 +240,20 @@ impl<T: Item> LinkScheduler<T> {
         }
         self.check_link(node, hierarchy, served.by(root))?;
         self.check_priorities_above(node, root, &served)
+    }
+
+    /// What a class is guaranteed its own token bucket lets through, if it is one.
+    fn check_bucket(&self, node: NodeId, curves: &Curves) -> Result<(), ScheduleError> {
+        let (Some(real_time), Kind::TokenBucket(index)) =
+            (curves.real_time, self.nodes[node.0 as usize].kind)
+        else {
+            return Ok(());
+        };
+        let (rate, burst) = self.token_buckets.get(index).settings();
+        // All of the burst within a nanosecond.
+        let at_once = Rate(u64::from(burst).saturating_mul(8_000_000_000));
+        let limit = Curve { first: at_once, duration: 1, then: rate };
+        check_sum(node, vec![real_time], limit, "the rate of its own token bucket".to_owned())
     }
 
     /// Guarantees below a class stay below its upper limit, if it has one.

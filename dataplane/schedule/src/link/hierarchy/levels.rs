@@ -4,7 +4,7 @@ use super::LinkScheduler;
 use super::node::{Kind, Node};
 use crate::{Item, Rate};
 
-/// What the classes right below a class share, as far as it is known.
+/// What the nodes right below a class or a round robin share, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
     /// What is left of the whole when those have theirs that are guaranteed more than their share, or may not have as much.
@@ -13,7 +13,7 @@ struct Level {
     weight: u64,
 }
 
-/// A class beside others: what it gets at least and at most, and by which rate it shares.
+/// A class, or a child of a round robin, beside others: what it gets at least and at most, and by which rate it shares.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     least: u64,
@@ -60,14 +60,14 @@ impl Level {
 struct Levels {
     /// For each node, what the real-time curves at or below it guarantee in the long run.
     guaranteed: Vec<u64>,
-    /// For each node, the classes right below it.
-    classes: Vec<Vec<Claim>>,
+    /// For each node, the classes, or children of a round robin, right below it.
+    claims: Vec<Vec<Claim>>,
 }
 
 impl Levels {
     fn of<T: Item>(tree: &LinkScheduler<T>) -> Self {
         let count = tree.nodes.len();
-        let (mut guaranteed, mut classes) = (vec![0_u64; count], vec![Vec::new(); count]);
+        let (mut guaranteed, mut claims) = (vec![0_u64; count], vec![Vec::new(); count]);
         let is_class = |node: &Node| {
             matches!(tree.nodes.get(node.parent as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
         };
@@ -88,17 +88,28 @@ impl Levels {
             }
         }
         for (index, node) in tree.nodes.iter().enumerate() {
-            let Some(curves) = curves(node) else { continue };
-            if let Some(own) = curves.real_time {
-                guaranteed[index] = own.then.0;
-            }
-            classes[node.parent as usize].push(Claim {
-                least: guaranteed[index],
-                most: curves.upper_limit.map_or(u64::MAX, |limit| limit.then.0),
-                shares: curves.link_sharing.map_or(0, |curve| curve.then.0),
-            });
+            let bucket = tree.bucket_rate(index).map_or(u64::MAX, |rate| rate.0);
+            let above = tree.nodes.get(node.parent as usize).map(|above| above.kind);
+            let claim = match (curves(node), above) {
+                (Some(curves), _) => {
+                    if let Some(own) = curves.real_time {
+                        guaranteed[index] = own.then.0;
+                    }
+                    Claim {
+                        least: guaranteed[index],
+                        most: curves.upper_limit.map_or(u64::MAX, |limit| limit.then.0).min(bucket),
+                        shares: curves.link_sharing.map_or(0, |curve| curve.then.0),
+                    }
+                }
+                (None, Some(Kind::RoundRobin(round_robin))) => {
+                    let quantum = tree.round_robins.get(round_robin).quantum(node.slot);
+                    Claim { least: 0, most: bucket, shares: quantum.into() }
+                }
+                _ => continue,
+            };
+            claims[node.parent as usize].push(claim);
         }
-        Self { guaranteed, classes }
+        Self { guaranteed, claims }
     }
 }
 
@@ -119,14 +130,15 @@ impl Served {
         }
         let mut served = vec![None; count];
         for root in &open {
-            served[*root] = tree.link.rate;
+            served[*root] = least_of(tree.link.rate, tree.bucket_rate(*root));
         }
         while let Some(above) = open.pop() {
             let whole = served[above];
-            let classes = &levels.classes[above];
-            let level = whole.filter(|_| !classes.is_empty()).map(|whole| Level::of(classes, whole.0));
+            let claims = &levels.claims[above];
+            let level = whole.filter(|_| !claims.is_empty()).map(|whole| Level::of(claims, whole.0));
             for child in &children[above] {
-                served[*child] = tree.part_of(*child, whole, level, levels.guaranteed[*child]);
+                let part = tree.part_of(*child, whole, level, levels.guaranteed[*child]);
+                served[*child] = least_of(part, tree.bucket_rate(*child));
             }
             open.append(&mut children[above]);
         }
@@ -140,7 +152,15 @@ impl Served {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// What a node gets of the `whole` that the one above it is served with, whose classes share a `level`.
+    /// The rate of a token bucket.
+    fn bucket_rate(&self, node: usize) -> Option<Rate> {
+        match self.nodes[node].kind {
+            Kind::TokenBucket(index) => Some(self.token_buckets.get(index).settings().0),
+            _ => None,
+        }
+    }
+
+    /// What a node gets of the `whole` that the one above it is served with, whose children share a `level`.
     fn part_of(
         &self,
         node: usize,
@@ -150,13 +170,9 @@ impl<T: Item> LinkScheduler<T> {
     ) -> Option<Rate> {
         let Node { parent, slot, .. } = self.nodes[node];
         match self.nodes[parent as usize].kind {
-            Kind::TokenBucket(index) => {
-                let (rate, _) = self.token_buckets.get(index).settings();
-                Some(whole.map_or(rate, |whole| whole.min(rate)))
-            }
             Kind::RoundRobin(index) => {
-                let round_robin = self.round_robins.get(index);
-                Some(part(whole?, round_robin.quantum(slot).into(), round_robin.total_quantum()))
+                let (level, quantum) = (level?, self.round_robins.get(index).quantum(slot));
+                Some(part(Rate(level.left), quantum.into(), level.weight))
             }
             Kind::Hfsc { hierarchy, .. } => {
                 let curves = self.hierarchies.get(hierarchy).curves(slot);
@@ -170,6 +186,11 @@ impl<T: Item> LinkScheduler<T> {
             _ => whole,
         }
     }
+}
+
+/// The smaller of two rates, of which either may be unbounded.
+fn least_of(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
+    one.into_iter().chain(other).min()
 }
 
 /// The part of a whole that one of so many is.
