@@ -27,14 +27,24 @@ pub(super) const PREFIX: &str = "memory/";
 
 /// Instructions per packet of the pipeline, the source's subtracted; `None` when the binary's functions have no names.
 pub(crate) fn count(binary: &Path, case: Case, setup: Setup) -> Result<Option<f64>, BenchError> {
-    let run = |what| callgrind::instructions(binary, &name(what, case, setup), PATIENCE);
-    let net = run(What::Pipeline)?.zip(run(What::Source)?).map(|(pipeline, source)| pipeline - source);
-    Ok(net.filter(|net| *net > 0.0).map(|net| net / PACKETS as f64))
+    count_of(binary, case, setup, PACKETS)
 }
 
-fn name(what: What, case: Case, setup: Setup) -> String {
+/// The same of so many packets.
+pub(super) fn count_of(
+    binary: &Path,
+    case: Case,
+    setup: Setup,
+    packets: u64,
+) -> Result<Option<f64>, BenchError> {
+    let run = |what| callgrind::instructions(binary, &name(what, case, setup, packets), PATIENCE);
+    let net = run(What::Pipeline)?.zip(run(What::Source)?).map(|(pipeline, source)| pipeline - source);
+    Ok(net.filter(|net| *net > 0.0).map(|net| net / packets as f64))
+}
+
+fn name(what: What, case: Case, setup: Setup, packets: u64) -> String {
     let what = if what == What::Source { "source" } else { "pipeline" };
-    format!("{PREFIX}{what}/{}/{PACKETS}/{}", case.word(), setup.word())
+    format!("{PREFIX}{what}/{}/{packets}/{}", case.word(), setup.word())
 }
 
 /// What a name made by [`name`] asks for.
@@ -63,7 +73,7 @@ mod tests {
             for what in [What::Source, What::Pipeline] {
                 let (gates, queue) = (GatesSetup::Filters(7), QueueSetup::PerFlow);
                 let setup = Setup { gates, queue, flow_packets: 3, ..Setup::default() };
-                assert_eq!(parse(&name(what, case, setup)), Some((what, case, setup, PACKETS)));
+                assert_eq!(parse(&name(what, case, setup, PACKETS)), Some((what, case, setup, PACKETS)));
             }
         }
         assert_eq!(parse("memory/source/ipv4-1/x/none-1-0-1-fifo-0-uniform-64"), None);

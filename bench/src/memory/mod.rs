@@ -15,7 +15,7 @@ pub(crate) mod workload;
 
 use std::time::Instant;
 
-use self::case::Case;
+use self::case::{Case, Family};
 use self::figures::{Figure, figures};
 use self::instructions::What;
 use self::peer::Forwarder;
@@ -36,6 +36,10 @@ const MOST_KNOWN: u32 = 100_000;
 const MOST_COUNTED: u32 = 1000;
 /// Packets of a repetition: enough for a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
+/// Packets among which traced ones are counted: some 256 are.
+const TRACED_AMONG: u64 = 256_000;
+/// Promised: what 1 traced packet in 1,000 adds to the instructions of all, in percent.
+const TRACED_ADDS: f64 = 1.0;
 /// Promised: what two workers send, as a multiple of what one does.
 const SPEED_UP: f64 = 1.9;
 
@@ -67,6 +71,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
                 run.beyond(&figure, time - before);
                 before = time;
             }
+            run.traces()?;
             let gates = Workload { gates: workload::EmptyGates::THREE, ..Workload::default() };
             run.two_workers(&figures::of(&gates))?;
         }
@@ -131,6 +136,23 @@ impl Run<'_, '_> {
             Ok(None) => self.tell("callgrind found no function names: instructions are not counted"),
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
             Err(error) => self.tell(&format!("instructions are not counted: {error}")),
+        }
+        Ok(())
+    }
+
+    /// What 1 traced packet in 1,000 adds to what all take, in instructions: those of so few can't be told by time.
+    fn traces(&mut self) -> Result<(), BenchError> {
+        if !self.valgrind {
+            return Ok(());
+        }
+        let (case, usual) = (Case { family: Family::V4, flows: 1000 }, Setup::default());
+        let binary = &self.options.binary;
+        let count = |setup| instructions::count_of(binary, case, setup, TRACED_AMONG);
+        let counted = count(usual)?.zip(count(Setup { traced: 1000, ..usual })?);
+        if let Some((without, with)) = counted {
+            let added = 100.0 * (with - without) / without;
+            let name = "IPv4, 1 K flows, what 1 packet in 1,000 traced adds";
+            self.results.push(Measurement::of(name, added, "%").promising(Bound::AtMost, TRACED_ADDS));
         }
         Ok(())
     }

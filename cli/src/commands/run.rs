@@ -2,6 +2,7 @@
 
 mod boot;
 mod descriptors;
+mod dry_run;
 mod huge_pages;
 mod ready;
 mod service_manager;
@@ -48,9 +49,10 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
         .build()
         .map_err(Failure::new)?;
     if arguments.dry_run {
+        memory::check_group(&config, &overrides)?;
         let mut config = config;
         overrides.put_into(&mut config);
-        return runtime.block_on(dry_run(&config, json));
+        return runtime.block_on(dry_run::dry_run(&config, arguments, socket, json));
     }
     let kernel_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
     if kernel_devices && let Some(missing) = missing_permissions() {
@@ -62,16 +64,6 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     memory::check_group(&config, &overrides)?;
     let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source };
     runtime.block_on(daemon(config, options, socket, ready))
-}
-
-async fn dry_run(config: &Config, json: bool) -> Result<(), Failure> {
-    let plan = millrace_controller::plan(config).await.map_err(Failure::from)?;
-    if json {
-        println!("{:#}", serde_json::to_value(&plan).map_err(Failure::new)?);
-    } else {
-        print!("{plan}");
-    }
-    Ok(())
 }
 
 /// How long threads for files stay without work.

@@ -26,6 +26,8 @@ use crate::ApiError;
 const OWN: [&str; 2] = ["interface.crt", "interface.key"];
 /// What stands before the names that an own certificate is for, above it.
 const NAMES: &str = "# for: ";
+/// What is tried with files that were given.
+const READ: &str = "read the certificate";
 /// Years that an own certificate holds.
 const YEARS: i32 = 20;
 
@@ -167,8 +169,18 @@ fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     }
 }
 
+/// Looks whether a certificate that was given can be used; else the key of `[api]` whose file is wrong.
+///
+/// # Errors
+/// Those of [`Certificate::open`], and [`ApiError::Expired`].
+pub(crate) fn check(chain: &Path, key: &Path) -> Result<(), (&'static str, ApiError)> {
+    let text = |name, path| fs::read(path).map_err(|error| (name, ApiError::system(READ, path)(error)));
+    let texts = [text("certificate", chain)?, text("key", key)?];
+    parsed(&texts, chain).map(drop).map_err(|error| ("certificate", error))
+}
+
 fn read(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
-    let text = |path: &Path| fs::read(path).map_err(ApiError::system("read the certificate", path));
+    let text = |path: &Path| fs::read(path).map_err(ApiError::system(READ, path));
     parsed(&[text(chain)?, text(key)?], chain)
 }
 

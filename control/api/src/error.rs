@@ -41,6 +41,16 @@ pub enum ApiError {
         /// The system's answer.
         error: io::Error,
     },
+    /// Two addresses can't both be listened at.
+    #[error(
+        "{address} and {other} are the same, or one is all addresses of the machine: name one of them, or another port"
+    )]
+    Covered {
+        /// The address.
+        address: SocketAddr,
+        /// The one before it.
+        other: SocketAddr,
+    },
     /// A certificate that was given can't be used.
     #[error("the certificate of {} can't be used: {why}", path.display())]
     Certificate {

@@ -60,7 +60,7 @@ mod wording;
 pub use control::{Control, Recording, Tracing};
 pub use error::ApiError;
 pub use listener::Listener;
-pub use remote::Remote;
+pub use remote::{Remote, Unservable};
 pub use server::{Entrances, Server, start};
 
 /// The description of the interface, as a router serves it at `/openapi.json`.

@@ -54,6 +54,18 @@ impl Listener {
         Ok(Self { listener, file })
     }
 
+    /// Looks for what would keep [`bind`](Self::bind) from listening at `path`, and changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`bind`](Self::bind), as far as they can be seen.
+    pub fn look(path: &Path) -> Result<(), ApiError> {
+        let length = path.as_os_str().as_bytes().len();
+        if length > LONGEST {
+            return Err(ApiError::TooLong { path: path.to_owned(), length });
+        }
+        is_dead(path).map(drop)
+    }
+
     /// Where it listens.
     pub fn path(&self) -> &Path {
         &self.file.path
@@ -138,8 +150,16 @@ fn lock(directory: &Path) -> Result<File, ApiError> {
 
 /// Removes a socket that nobody listens at.
 fn make_room(path: &Path) -> Result<(), ApiError> {
+    match is_dead(path)? {
+        true => fs::remove_file(path).map_err(ApiError::system("replace the dead socket", path)),
+        false => Ok(()),
+    }
+}
+
+/// Whether there is a socket that nobody listens at; else there is none at all.
+fn is_dead(path: &Path) -> Result<bool, ApiError> {
     let metadata = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         result => result.map_err(ApiError::system("look at", path))?,
     };
     if !metadata.file_type().is_socket() {
@@ -154,10 +174,8 @@ fn make_room(path: &Path) -> Result<(), ApiError> {
         }
         // Its queue of clients is full.
         Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
-        Err(Errno::ECONNREFUSED) => {
-            fs::remove_file(path).map_err(ApiError::system("replace the dead socket", path))
-        }
-        Err(Errno::ENOENT) => Ok(()),
+        Err(Errno::ECONNREFUSED) => Ok(true),
+        Err(Errno::ENOENT) => Ok(false),
         Err(error) => Err(ApiError::system("ask who listens at", path)(error)),
     }
 }

@@ -81,7 +81,7 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::NotFound(_) => StatusCode::NOT_FOUND,
         ControlError::Conflict(_) => StatusCode::CONFLICT,
         ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
-        ControlError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        ControlError::System(_) | ControlError::Silent(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ControlError::NoRoom(_) => StatusCode::INSUFFICIENT_STORAGE,
         ControlError::List(list) => {
             list.errors.first().map_or(StatusCode::BAD_REQUEST, |(_, error)| status(error))

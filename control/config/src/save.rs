@@ -10,9 +10,11 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
 use crate::change::object;
 use crate::error::{ConfigError, ConfigErrors, Place};
-use crate::schema::{Config, Gate};
+use crate::schema::{Config, Gate, Route};
 use list::{List, replace_values};
 
+/// Entries of a list that are written together where nothing stands yet.
+const PIECE: usize = 256;
 /// Tables that are written in one line behind their key.
 const IN_LINE: [&str; 2] = ["settings", "impair"];
 
@@ -22,7 +24,35 @@ impl Config {
     /// # Errors
     /// None that is known: what can be read can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
-        self.save_into("", "what runs")
+        let refused = |problem: String| -> ConfigErrors {
+            ConfigError { place: Place::of(None, "", "what runs"), problem }.into()
+        };
+        let pieces = self.pieces();
+        pieces.map_err(|error: toml::ser::Error| refused(format!("it can't be written: {error}")))
+    }
+
+    /// The text, made in pieces: a document of all of it takes forty times as much memory.
+    fn pieces(&self) -> Result<String, toml::ser::Error> {
+        let (file, runs) = (Self::default(), self.clone().normalized());
+        let mut text = String::new();
+        let mut write = |part: &dyn Fn(&mut Saving<'_>) -> Saved| -> Saved {
+            let mut document = DocumentMut::new();
+            part(&mut Saving { document: &mut document })?;
+            text += &document.to_string();
+            Ok(())
+        };
+        write(&|saving| saving.settings(&file, &runs))?;
+        for route in runs.route.chunks(PIECE) {
+            write(&|saving| saving.routes(&[], route))?;
+        }
+        write(&|saving| saving.others(&file, &runs))?;
+        for bind in runs.bind.chunks(PIECE) {
+            write(&|saving| saving.bindings(&file, &Self { bind: bind.to_vec(), ..Self::default() }))?;
+        }
+        for filter in runs.filter.chunks(PIECE) {
+            write(&|saving| saving.bindings(&file, &Self { filter: filter.to_vec(), ..Self::default() }))?;
+        }
+        Ok(text)
     }
 
     /// The text of a file with this configuration in it: what says the same stays as it was written, with its comments; what says
@@ -57,6 +87,14 @@ struct Saving<'a> {
 
 impl Saving<'_> {
     fn save(mut self, file: &Config, runs: &Config) -> Saved {
+        self.settings(file, runs)?;
+        self.routes(&file.clone().normalized().route, &runs.route)?;
+        self.others(file, runs)?;
+        self.bindings(file, runs)
+    }
+
+    /// What is said of the whole router, and ports.
+    fn settings(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         let mut router = normal.router.clone();
         // What needs no word as long as nobody binds: a file with bindings and without it would be refused.
@@ -66,8 +104,16 @@ impl Saving<'_> {
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
         self.table("api", &normal.api, &runs.api, &crate::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
-        self.named("port", &normal.port, &runs.port, |port| port.name.to_string())?;
-        self.named("route", &normal.route, &runs.route, |route| route.to.written().to_owned())?;
+        self.named("port", &normal.port, &runs.port, |port| port.name.to_string())
+    }
+
+    fn routes(&mut self, file: &[Route], runs: &[Route]) -> Saved {
+        self.named("route", file, runs, |route| route.to.written().to_owned())
+    }
+
+    /// What is neither of those nor a binding.
+    fn others(&mut self, file: &Config, runs: &Config) -> Saved {
+        let normal = file.clone().normalized();
         self.named("neighbour", &normal.neighbour, &runs.neighbour, |one| {
             format!("{} {}", one.address, &*one.port)
         })?;
@@ -76,8 +122,7 @@ impl Saving<'_> {
         self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
         self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
         self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
-        self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())?;
-        self.bindings(file, runs)
+        self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())
     }
 
     /// Sets the keys of a table that differ.
@@ -389,6 +434,24 @@ via = "10.2.0.254"
         // A filter that means the same is the same.
         let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
         assert_eq!(parsed(&other).save_into(FILE, "test.toml").unwrap(), FILE);
+    }
+
+    #[test]
+    fn what_is_made_in_pieces_is_what_is_made_at_once() {
+        let routes = (0..600).map(|one| {
+            format!("[[route]]\nto = \"20.{}.{}.0/24\"\nvia = \"10.2.0.254\"\n", one / 256, one % 256)
+        });
+        let filters = (0..300).map(|one| format!("[[filter]]\nmatch = \"dport {one}\"\naction = \"drop\"\n"));
+        let bind = "[[instance]]\nplugin = \"null\"\nname = \"n\"\n[[bind]]\ninstance = \"n\"\ngate = \"monitor\"\nfilter = \"dport 7\"\n";
+        let neighbour =
+            "[[neighbour]]\nport = \"wan\"\naddress = \"10.2.0.254\"\nmac = \"02:00:00:00:00:fe\"\n";
+        let bare = "[[port]]\nname = \"wan\"\nkind = \"memory\"\naddress = [\"10.2.0.1/24\"]\n";
+        let all: String =
+            [FILE, bind, neighbour].into_iter().map(str::to_owned).chain(routes).chain(filters).collect();
+        for text in ["", bare, FILE, &all] {
+            let runs = parsed(text);
+            assert_eq!(runs.to_text().unwrap(), runs.save_into("", "what runs").unwrap());
+        }
     }
 
     #[test]

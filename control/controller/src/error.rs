@@ -25,6 +25,9 @@ pub enum ControlError {
     /// The system refused.
     #[error("{0}")]
     System(String),
+    /// A worker takes longer to answer than it ever should. What it was told it still does, once it goes on.
+    #[error("{0}")]
+    Silent(String),
     /// A disk is full, or there is no memory: nothing was changed.
     #[error("{0}")]
     NoRoom(String),
@@ -153,6 +156,7 @@ impl ControlError {
             Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
             Self::Conflict(text) => Self::Conflict(format!("{what}: {text}")),
             Self::System(text) => Self::System(format!("{what}: {text}")),
+            Self::Silent(text) => Self::Silent(format!("{what}: {text}")),
             other => other,
         }
     }
@@ -169,7 +173,7 @@ impl ControlError {
 
     /// Whether nobody knows what was done: the system or a worker failed in the middle, and nothing was refused.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::System(_) | Self::NoRoom(_))
+        matches!(self, Self::System(_) | Self::Silent(_) | Self::NoRoom(_))
     }
 
     /// The system refused to do `what`.

@@ -1,5 +1,9 @@
 //! Following: what changes in the kernel, and what the worker says by itself.
 
+mod pace;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,6 +28,8 @@ use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::show::KernelShare;
 use crate::start::complete;
+use crate::worker_handle::ended;
+use pace::Pace;
 
 /// Requests of plugins that may wait.
 const MOST_REQUESTS: usize = 256;
@@ -37,10 +43,11 @@ const REFRESH: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Router {
-    /// Follows the kernel and the worker until [`shutdown`](Self::shutdown) is called.
+    /// Follows the kernel and the worker until [`shutdown`](Self::shutdown) is called. A worker that takes longer to answer than it ever
+    /// should is waited for: what the kernel said is told again once it goes on, and who asks for something meanwhile is told.
     ///
     /// # Errors
-    /// When the data plane does not answer any more.
+    /// When a worker's thread has ended; what can't be done in the kernel.
     pub async fn run(&self) -> Result<(), ControlError> {
         let mut changes = self.lock().changes.take();
         let wake = self.0.control_wake.clone();
@@ -54,35 +61,57 @@ impl Router {
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What plugins ask for may take long: meanwhile the kernel and the workers are followed.
         let mut serving = std::pin::pin!(self.serve_requests());
+        let mut pace = Pace::default();
         loop {
-            tokio::select! {
+            let done = tokio::select! {
                 // What is heard after the worker was told to stop has nobody to answer it.
                 biased;
                 () = self.0.stop.notified() => return Ok(()),
-                batch = next_batch(&mut changes) => self.lock().follow(batch)?,
+                batch = next_batch(&mut changes), if pace.undone.is_none() => self.follow(batch, &mut pace),
                 ready = events.readable() => {
                     if let Ok(mut ready) = ready {
                         ready.clear_ready();
                     }
                     wake.clear();
-                    self.hear()?;
+                    self.hear()
                 }
-                _ = refresh.tick() => {
-                    let mut inner = self.lock();
-                    inner.follow_queues();
-                    inner.refresh_driver_ports()?;
-                    inner.refresh_neighbours()?;
-                    inner.link_gates()?;
-                }
-                _ = look.tick() => {
-                    let mut inner = self.lock();
-                    let counters = inner.counters()?;
-                    inner.observe(&counters);
-                    inner.compare_wanted();
-                }
+                _ = refresh.tick() => self.refresh(&mut pace),
+                _ = look.tick() => self.lock().look(),
                 never = &mut serving => match never {},
-            }
+            };
+            pace.judge(done)?;
         }
+    }
+
+    /// Takes up what changed in the kernel; what a silent worker could not be told of is kept.
+    fn follow(&self, batch: Vec<HostChange>, pace: &mut Pace) -> Result<(), ControlError> {
+        let followed = self.lock().follow(batch.clone());
+        if matches!(followed, Err(ControlError::Silent(_))) {
+            pace.undone = Some(batch);
+        }
+        followed
+    }
+
+    /// What is to be done again and again.
+    fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
+        if self.lock().workers.has_one_ended() {
+            return Err(ended());
+        }
+        if let Some(batch) = pace.undone.take() {
+            self.follow(batch, pace)?;
+        }
+        if pace.is_silent {
+            // What workers said when there was no answer is still there.
+            self.hear()?;
+        }
+        let mut inner = self.lock();
+        inner.follow_queues();
+        inner.refresh_driver_ports()?;
+        inner.refresh_neighbours()?;
+        inner.link_gates()?;
+        drop(inner);
+        pace.goes_on();
+        Ok(())
     }
 
     /// Does what the workers ask for; what plugins ask for is noted.
@@ -135,6 +164,14 @@ fn say(instance: &str, level: LogLevel, line: &str) {
 }
 
 impl Inner {
+    /// Looks at all counters for what nobody tells.
+    fn look(&mut self) -> Result<(), ControlError> {
+        let counters = self.counters()?;
+        self.observe(&counters);
+        self.compare_wanted();
+        Ok(())
+    }
+
     fn end(&mut self) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
         self.ending = true;
         let mut result = Ok(());
@@ -159,7 +196,7 @@ impl Inner {
             }
         }
         if !self.threads.is_empty() {
-            note(self.workers.tell(|| Command::Stop));
+            note(self.workers.stop());
         }
         self.mirror = None;
         (std::mem::take(&mut self.threads), result, claims)

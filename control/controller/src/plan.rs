@@ -1,11 +1,17 @@
 //! What starting a router would do, without doing it.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
 
-use millrace_config::{Config, OnDeath};
+use millrace_config::{Config, OnDeath, Step};
+use millrace_port::pcap::Recording;
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::ControlError;
+use crate::error::Unplannable;
 use crate::model::{Model, PortPlan};
 use crate::show;
 use crate::start::{complete, findings, is_serious, kernel_links, start_mirror};
@@ -57,6 +63,7 @@ pub struct PortPlanView {
 /// What would keep it from starting, policies of the kernel left out: those are in the plan.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::new(config)?;
+    look_at_files(config)?;
     let mut plan = Plan {
         ports: Vec::new(),
         routes: 0,
@@ -85,6 +92,49 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     plan.filters = model.plugins.bindings().into_iter().map(filter).collect();
     plan.ports = model.ports.iter().map(|port| view(port, config)).collect();
     Ok(plan)
+}
+
+/// Looks at the files of ports: those that are played, and where others are to be written. None is made.
+fn look_at_files(config: &Config) -> Result<(), ControlError> {
+    let mut wrong = Unplannable::of(config);
+    for (index, port) in config.port.iter().enumerate() {
+        let mut look = |key, looked: Result<(), String>| {
+            let steps = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
+            let said = |problem| ControlError::Invalid(format!("port {:?}: {problem}", port.name));
+            wrong.unless(looked.map_err(|problem| said(problem).placed(config, &steps)));
+        };
+        if let Some(input) = &port.input {
+            look("input", playable(input));
+        }
+        for (key, file) in [("output", &port.output), ("record", &port.record)] {
+            if let Some(file) = file {
+                look(key, writable(file));
+            }
+        }
+    }
+    wrong.refuse()
+}
+
+/// Whether a file can be played.
+fn playable(file: &Path) -> Result<(), String> {
+    let read = Recording::read(file).map(drop);
+    read.map_err(|error| format!("{error}; name a recording of Ethernet frames, pcap or pcapng"))
+}
+
+/// Whether a file can be written, or made.
+fn writable(file: &Path) -> Result<(), String> {
+    let refused = |what: &Path, error: io::Error| {
+        format!("{}: {error}; name a file that can be written", what.display())
+    };
+    if file.exists() {
+        return OpenOptions::new().write(true).open(file).map(drop).map_err(|error| refused(file, error));
+    }
+    let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !above.is_dir() {
+        return Err(format!("{} is no directory; name a file that can be written", above.display()));
+    }
+    let is_allowed = access(above, AccessFlags::W_OK | AccessFlags::X_OK);
+    is_allowed.map_err(|error| refused(above, error.into()))
 }
 
 fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
@@ -146,5 +196,39 @@ impl fmt::Display for Plan {
         }
         self.refused_for.iter().try_for_each(|finding| writeln!(f, "would refuse to start: {finding}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_of_ports_are_looked_at_and_told_with_their_lines() {
+        let folder = std::env::temp_dir().join(format!("millrace-plan-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (text, new) = (folder.join("text.pcap"), folder.join("new.pcap"));
+        std::fs::write(&text, "no recording").unwrap();
+        let port =
+            |name: &str, files: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"pcap\"\n{files}\n");
+        let said = |key: &str, file: &Path| format!("{key} = {:?}", file.display().to_string());
+        let all = [
+            port("absent", &said("input", &folder.join("absent.pcap"))),
+            port("text", &said("input", &text)),
+            port("nowhere", &said("output", &folder.join("no/where.pcap"))),
+            port("fine", &said("output", &new)),
+        ];
+        let config = Config::parse(&all.concat(), "ports.toml").unwrap();
+        let wrong = plan(&config).await.unwrap_err().to_string();
+        for told in
+            ["ports.toml:4", "absent.pcap", "ports.toml:8", "text.pcap", "ports.toml:12", "is no directory"]
+        {
+            assert!(wrong.contains(told), "{told}: {wrong}");
+        }
+        assert!(!wrong.contains("fine") && !new.exists(), "{wrong}");
+        let config = Config::parse(&all[3], "ports.toml").unwrap();
+        assert_eq!(plan(&config).await.unwrap().ports.len(), 1);
+        assert!(!new.exists(), "nothing is made");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

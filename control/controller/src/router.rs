@@ -78,6 +78,16 @@ pub(crate) struct Progress {
     pub of: usize,
 }
 
+impl Progress {
+    /// What is told who comes in between.
+    fn refusal(self) -> ControlError {
+        let Self { made, of } = self;
+        ControlError::Conflict(format!(
+            "a configuration or a list is being applied, {made} of {of} changes so far: try again in a second"
+        ))
+    }
+}
+
 /// The state of a running router.
 pub(crate) struct Inner {
     pub model: Model,
@@ -158,10 +168,14 @@ impl Inner {
     /// Refuses while a configuration is being applied.
     pub fn unless_applying(&self) -> Result<(), ControlError> {
         self.unless_ending()?;
-        let Some(Progress { made, of }) = self.applying else { return Ok(()) };
-        Err(ControlError::Conflict(format!(
-            "a configuration or a list is being applied, {made} of {of} changes so far: try again in a second"
-        )))
+        self.applying.map_or(Ok(()), |progress| Err(progress.refusal()))
+    }
+
+    /// Refuses once changes that belong together are being made, and not all of them are.
+    pub fn unless_in_between(&self) -> Result<(), ControlError> {
+        // As long as nobody knows how many there are, none is made.
+        let begun = self.applying.filter(|progress| progress.of > 0);
+        begun.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
 
     /// Refuses while a configuration is being applied, or waits to be confirmed.

@@ -30,9 +30,17 @@ impl WorkerHandle {
         self.seen.clone()
     }
 
+    /// Whether the worker's thread has ended: nobody takes its commands any more.
+    pub fn has_ended(&self) -> bool {
+        self.link.commands.is_abandoned()
+    }
+
     /// Tells the worker something. Waits while its ring of commands is full.
     pub fn tell(&mut self, command: Command) -> Result<(), ControlError> {
         let mut command = command;
+        if self.has_ended() {
+            return Err(ended());
+        }
         for _ in 0..PATIENCE.as_millis() {
             match self.link.commands.push(command) {
                 Ok(()) => {
@@ -77,5 +85,10 @@ impl WorkerHandle {
 pub(crate) mod silence;
 
 fn silent() -> ControlError {
-    ControlError::System(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
+    ControlError::Silent(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
+}
+
+/// A worker whose thread has ended.
+pub(crate) fn ended() -> ControlError {
+    ControlError::System("a worker of the data plane has ended".to_owned())
 }

@@ -46,6 +46,11 @@ impl Workers {
         self.workers.iter().map(WorkerHandle::watched).collect()
     }
 
+    /// Whether the thread of one has ended.
+    pub fn has_one_ended(&self) -> bool {
+        self.workers.iter().any(WorkerHandle::has_ended)
+    }
+
     /// Seconds that the thread of each has run on a processor.
     pub fn cpu_times(&self) -> Vec<f64> {
         let seconds = |thread: WorkerThread| thread.cpu_time().unwrap_or_default().as_secs_f64();
@@ -72,6 +77,15 @@ impl Workers {
     /// Tells all workers.
     pub fn tell(&mut self, command: impl Fn() -> Command) -> Result<(), ControlError> {
         self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
+    }
+
+    /// Tells all workers to end, but those that have.
+    ///
+    /// # Errors
+    /// When one can't be told; all others are.
+    pub fn stop(&mut self) -> Result<(), ControlError> {
+        let there = self.workers.iter_mut().filter(|worker| !worker.has_ended());
+        there.map(|worker| worker.tell(Command::Stop)).fold(Ok(()), Result::and)
     }
 
     /// Tells each worker its own.

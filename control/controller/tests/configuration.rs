@@ -444,6 +444,37 @@ fn a_return_during_other_changes_is_told_to_wait() {
 }
 
 #[test]
+fn what_runs_is_told_whole_or_not_at_all_while_it_changes() {
+    with_router(async |router| {
+        let filter = |port| format!("[[filter]]\nmatch = \"dport {port}\"\naction = \"drop\"\n");
+        let text = (1000..3000).map(filter).fold(BASE.to_owned(), |text, filter| text + &filter);
+        let before = router.configuration().unwrap().text;
+        let order = Apply { text, ..Apply::default() };
+        let (mut told, mut refused) = (Vec::new(), 0);
+        let done = std::cell::Cell::new(false);
+        let apply = async {
+            router.apply(order, Who::router()).await.unwrap();
+            done.set(true);
+        };
+        let ask = async {
+            while !done.get() {
+                match router.configuration() {
+                    Ok(running) => told.push(running.text),
+                    Err(ControlError::Conflict(why)) if why.contains("try again in a second") => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(apply, ask);
+        let after = router.configuration().unwrap().text;
+        let half = told.iter().find(|text| **text != before && **text != after);
+        assert_eq!(half.map(|text| text.matches("[[filter]]").count()), None, "half of the change");
+        assert!(refused > 0, "nobody asked in between");
+    });
+}
+
+#[test]
 fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
     with_router(async |router| {
         let numbers = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));

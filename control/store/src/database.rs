@@ -1,15 +1,17 @@
 //! The file: opened, read, changed as a whole.
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 use redb::{
-    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
-    WriteTransaction, backends::FileBackend,
+    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    TableDefinition, TableError, WriteTransaction, backends::FileBackend,
 };
 
 use crate::{Revision, StoreError};
@@ -20,6 +22,13 @@ const NEW: &str = "revisions.new";
 const REVISIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revisions");
 /// Their texts.
 const TEXTS: TableDefinition<u64, &str> = TableDefinition::new("texts");
+/// How many bytes these have. Files of before don't have this table, or lack numbers in it.
+const LENGTHS: TableDefinition<u64, u64> = TableDefinition::new("lengths");
+/// A file that is longer than this, and than so many times what is in it, is made short again. A text takes up to twice its length there.
+const LONG: u64 = 1 << 20;
+const TIMES: u64 = 4;
+/// Who of this process has a file open: redb lets nobody else, of this process either.
+static OWN: Mutex<()> = Mutex::new(());
 /// How long another router may have the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
@@ -38,6 +47,13 @@ pub(crate) struct Changes {
     pub forget: Vec<u64>,
 }
 
+/// The file while it is open.
+struct Open {
+    // It is closed before another of this process may open it.
+    database: Database,
+    _own: MutexGuard<'static, ()>,
+}
+
 impl Place {
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
@@ -53,7 +69,7 @@ impl Place {
 
     /// All revisions, the oldest first.
     pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
-        let Some(database) = self.open()? else { return Ok(Vec::new()) };
+        let Some(Open { database, _own }) = self.open()? else { return Ok(Vec::new()) };
         let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
             let transaction = database.begin_read()?;
             let table = match transaction.open_table(REVISIONS) {
@@ -68,7 +84,7 @@ impl Place {
 
     /// The text of a revision.
     pub fn text(&self, number: u64) -> Result<Option<String>, StoreError> {
-        let Some(database) = self.open()? else { return Ok(None) };
+        let Some(Open { database, _own }) = self.open()? else { return Ok(None) };
         let read = || -> Result<Option<String>, redb::Error> {
             let table = database.begin_read()?.open_table(TEXTS)?;
             Ok(table.get(number)?.map(|text| text.value().to_owned()))
@@ -76,15 +92,34 @@ impl Place {
         read().map_err(|error| self.failed(error))
     }
 
+    /// How many bytes the texts have, by the numbers of their revisions.
+    pub fn lengths(&self) -> Result<HashMap<u64, u64>, StoreError> {
+        let Some(Open { database, _own }) = self.open()? else { return Ok(HashMap::new()) };
+        lengths(&database).map_err(|error| self.failed(error))
+    }
+
     /// Makes changes. When this returns, they are on the disk.
     pub fn change(&self, changes: &Changes) -> Result<(), StoreError> {
-        if let Some(database) = self.open()? {
-            return write(&database, changes).map_err(|error| self.failed(error));
+        if let Some(Open { mut database, _own }) = self.open()? {
+            write(&database, changes).map_err(|error| self.failed(error))?;
+            if !changes.forget.is_empty() {
+                self.shorten(&mut database);
+            }
+            return Ok(());
         }
         // A file that isn't there is whole from its first moment on.
         let new = self.directory.join(NEW);
         let made = self.make(&new, changes);
         made.inspect_err(|_| drop(fs::remove_file(&new)))
+    }
+
+    /// Gives back to the disk what a file has too much. Where that fails, the file is as it was, and the next change tries it again.
+    fn shorten(&self, database: &mut Database) {
+        let Ok(kept) = lengths(database) else { return };
+        let needed = kept.values().sum::<u64>().saturating_mul(TIMES).max(LONG);
+        if fs::metadata(self.path()).is_ok_and(|file| file.len() > needed) {
+            let _ = database.compact();
+        }
     }
 
     fn make(&self, new: &Path, changes: &Changes) -> Result<(), StoreError> {
@@ -103,8 +138,11 @@ impl Place {
         placed.map_err(|error| self.failed(error))
     }
 
-    /// The file, if it is there.
-    fn open(&self) -> Result<Option<Database>, StoreError> {
+    /// The file, if it is there. Waits for others of this process that have it open, and for another process no longer than
+    /// [`PATIENCE`].
+    fn open(&self) -> Result<Option<Open>, StoreError> {
+        // What a thread that panicked has left is in the file or not.
+        let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path();
         let known = match fs::symlink_metadata(&path) {
             Ok(known) => known,
@@ -117,7 +155,7 @@ impl Place {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match Database::open(&path) {
-                Ok(database) => return Ok(Some(database)),
+                Ok(database) => return Ok(Some(Open { database, _own: own })),
                 Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < deadline => {
                     std::thread::sleep(LOOK);
                 }
@@ -140,18 +178,96 @@ fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
     Ok(transaction.commit()?)
 }
 
+fn lengths(database: &Database) -> Result<HashMap<u64, u64>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let texts = match transaction.open_table(TEXTS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(HashMap::new()),
+        table => table?,
+    };
+    let mut known = HashMap::new();
+    match transaction.open_table(LENGTHS) {
+        Err(TableError::TableDoesNotExist(_)) => {}
+        table => {
+            for entry in table?.iter()? {
+                let (number, length) = entry?;
+                known.insert(number.value(), length.value());
+            }
+        }
+    }
+    if known.len() as u64 != texts.len()? {
+        for entry in texts.iter()? {
+            let (number, text) = entry?;
+            known.insert(number.value(), text.value().len() as u64);
+        }
+    }
+    Ok(known)
+}
+
 fn fill(transaction: &WriteTransaction, changes: &Changes) -> Result<(), redb::Error> {
     let (mut revisions, mut texts) = (transaction.open_table(REVISIONS)?, transaction.open_table(TEXTS)?);
+    let mut lengths = transaction.open_table(LENGTHS)?;
     for number in &changes.forget {
         revisions.remove(number)?;
         texts.remove(number)?;
+        lengths.remove(number)?;
     }
     for (revision, text) in &changes.put {
         let json = serde_json::to_vec(revision).map_err(|error| redb::Error::Io(error.into()))?;
         revisions.insert(revision.number, &*json)?;
         if let Some(text) = text {
             texts.insert(revision.number, &**text)?;
+            lengths.insert(revision.number, text.len() as u64)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+    use crate::test_folder::Folder;
+
+    #[test]
+    fn who_finds_it_open_in_the_same_process_waits_as_long_as_it_takes() {
+        let folder = Folder::new("database-own");
+        let place = Place::new(&folder.0);
+        place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
+        let held = place.open().unwrap().unwrap();
+        let (say, said) = channel();
+        let other = place.clone();
+        let reader =
+            thread::spawn(move || drop(say.send(other.revisions().map_err(|error| error.to_string()))));
+        let early = said.recv_timeout(PATIENCE + Duration::from_millis(500));
+        assert!(early.is_err(), "it gave up: {early:?}");
+        drop(held);
+        assert_eq!(said.recv_timeout(Duration::from_secs(5)).unwrap(), Ok(Vec::new()));
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn another_process_that_has_it_open_is_named_as_such() {
+        let folder = Folder::new("database-other");
+        let place = Place::new(&folder.0);
+        place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
+        // A handle beside ours locks the file as another process does.
+        let _held = Database::open(place.path()).unwrap();
+        let refused = place.revisions().unwrap_err().to_string();
+        assert!(refused.contains("another process has it open"), "{refused}");
+    }
+
+    #[test]
+    fn lengths_are_known_of_files_that_do_not_have_them() {
+        let folder = Folder::new("database-lengths");
+        let place = Place::new(&folder.0);
+        place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
+        let database = Database::open(place.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(TEXTS).unwrap().insert(7, "seven").unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        assert_eq!(place.lengths().unwrap(), HashMap::from([(7, 5)]));
+    }
 }

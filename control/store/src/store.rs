@@ -1,5 +1,6 @@
 //! The revisions of a router.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +12,15 @@ use crate::{Draft, Revision, State, StoreError};
 const MOST: usize = 100;
 /// Of those that count, the newest ones that are never forgotten.
 const MOST_SURE: usize = 10;
+/// Bytes of all texts together; of more, the oldest revisions are forgotten in the same order, down to the newest that counts.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The revisions of a router: in a file, or as long as the router runs. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct Store(Kept);
+pub struct Store {
+    kept: Kept,
+    most_bytes: u64,
+}
 
 #[derive(Clone, Debug)]
 enum Kept {
@@ -25,15 +31,16 @@ enum Kept {
 impl Store {
     /// The revisions of a directory, which need not be there yet; without one they end with the router.
     pub fn open(directory: Option<&Path>) -> Self {
-        Self(match directory {
+        let kept = match directory {
             Some(directory) => Kept::Disk(Place::new(directory)),
             None => Kept::Memory(Arc::default()),
-        })
+        };
+        Self { kept, most_bytes: MOST_BYTES }
     }
 
     /// The file; `None` where nothing outlives the router.
     pub fn path(&self) -> Option<PathBuf> {
-        match &self.0 {
+        match &self.kept {
             Kept::Disk(place) => Some(place.path()),
             Kept::Memory(_) => None,
         }
@@ -44,7 +51,7 @@ impl Store {
     /// # Errors
     /// A file that can't be read.
     pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
-        match &self.0 {
+        match &self.kept {
             Kept::Disk(place) => place.revisions(),
             Kept::Memory(memory) => Ok(lock(memory).iter().map(|(revision, _)| revision.clone()).collect()),
         }
@@ -84,7 +91,7 @@ impl Store {
     }
 
     /// Adds revisions, all of them or none, and returns the last. When this returns, they are on the disk. What is too much is
-    /// forgotten, but never revision `runs`.
+    /// forgotten, but never revision `runs`, nor the newest one that counts, nor what is added.
     ///
     /// # Errors
     /// When they are not.
@@ -94,7 +101,11 @@ impl Store {
         let first = old.last().map_or(1, |revision| revision.number + 1);
         let numbered = drafts.iter().zip(first..);
         let new: Vec<_> = numbered.map(|(draft, number)| (draft.numbered(number, time), draft)).collect();
-        let forget = forgotten(&old, (old.len() + new.len()).saturating_sub(MOST), runs);
+        let added: u64 = drafts.iter().map(|draft| draft.text.len() as u64).sum();
+        let excess = (old.len() + new.len()).saturating_sub(MOST);
+        let mut forget = forgotten(&old, excess, runs);
+        let room = self.most_bytes.saturating_sub(added);
+        too_long(&old, &self.lengths()?, (room, runs), &mut forget);
         let put = new.iter().map(|(revision, draft)| (revision.clone(), Some(draft.text.clone()))).collect();
         self.change(Changes { put, forget })?;
         Ok(new.into_iter().next_back().map(|(revision, _)| revision))
@@ -109,8 +120,19 @@ impl Store {
         self.change(Changes { put: vec![(Revision { state, ..revision }, None)], forget: Vec::new() })
     }
 
+    /// How many bytes the texts have, by the numbers of their revisions.
+    fn lengths(&self) -> Result<HashMap<u64, u64>, StoreError> {
+        match &self.kept {
+            Kept::Disk(place) => place.lengths(),
+            Kept::Memory(memory) => {
+                let memory = lock(memory);
+                Ok(memory.iter().map(|(revision, text)| (revision.number, text.len() as u64)).collect())
+            }
+        }
+    }
+
     fn text(&self, number: u64) -> Result<Option<String>, StoreError> {
-        match &self.0 {
+        match &self.kept {
             Kept::Disk(place) => place.text(number),
             Kept::Memory(memory) => {
                 let memory = lock(memory);
@@ -121,7 +143,7 @@ impl Store {
     }
 
     fn change(&self, changes: Changes) -> Result<(), StoreError> {
-        let memory = match &self.0 {
+        let memory = match &self.kept {
             Kept::Disk(place) => return place.change(&changes),
             Kept::Memory(memory) => memory,
         };
@@ -145,6 +167,30 @@ fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u6
     let oldest = revisions.iter().filter(counts).take(good.saturating_sub(MOST_SURE));
     let numbers = others.chain(oldest).map(|revision| revision.number);
     numbers.filter(|number| Some(*number) != runs).take(excess).collect()
+}
+
+/// Adds what is forgotten beside those because the texts of what is left have more than `room` bytes: the oldest that don't count, then
+/// the oldest that do, but neither the newest of these nor what runs.
+fn too_long(
+    revisions: &[Revision],
+    lengths: &HashMap<u64, u64>,
+    (room, runs): (u64, Option<u64>),
+    forget: &mut Vec<u64>,
+) {
+    let counts = |revision: &&Revision| revision.state == State::Good;
+    let newest = revisions.iter().rfind(counts).map(|revision| revision.number);
+    let length = |number: &u64| lengths.get(number).copied().unwrap_or_default();
+    let mut bytes = lengths.values().sum::<u64>() - forget.iter().map(length).sum::<u64>();
+    let others = revisions.iter().filter(|revision| !counts(revision));
+    for number in others.chain(revisions.iter().filter(counts)).map(|revision| revision.number) {
+        if bytes <= room {
+            return;
+        }
+        if Some(number) != runs && Some(number) != newest && !forget.contains(&number) {
+            bytes -= length(&number);
+            forget.push(number);
+        }
+    }
 }
 
 fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -206,6 +252,35 @@ mod tests {
         }
         let numbers = numbers(&store);
         assert_eq!((numbers.len(), numbers[0]), (MOST, 4));
+    }
+
+    /// A text of so many bytes that is like no other.
+    fn long(number: usize, bytes: usize) -> String {
+        format!("{number:08}").repeat(bytes / 8)
+    }
+
+    #[test]
+    fn texts_are_bounded_and_the_file_becomes_short_again() {
+        let folder = Folder::new("store-long");
+        for store in [Store::open(None), Store::open(Some(&folder.0))] {
+            let store = Store { most_bytes: 8 << 18, ..store };
+            let runs = store.add(&[draft(&long(0, 1 << 18), State::Good)], None).unwrap().unwrap().number;
+            for number in 1..40 {
+                store.add(&[draft(&long(number, 1 << 18), State::Good)], Some(runs)).unwrap();
+            }
+            let kept = numbers(&store);
+            assert_eq!(kept, [1, 34, 35, 36, 37, 38, 39, 40], "what runs, and the newest");
+            let long_one = store.add(&[draft(&long(99, 9 << 18), State::Waiting)], Some(runs)).unwrap();
+            assert_eq!(long_one.unwrap().number, 41);
+            assert_eq!(numbers(&store), [1, 40, 41], "what runs, what counts, and what is added");
+            store.add(&[draft("short", State::Good)], None).unwrap();
+            store.add(&[draft("short", State::Good)], None).unwrap();
+            assert_eq!(numbers(&store), [1, 40, 42, 43], "what was not confirmed goes first");
+            if let Some(path) = store.path() {
+                let length = fs::metadata(path).unwrap().len();
+                assert!(length <= 8 << 18, "{length}");
+            }
+        }
     }
 
     #[test]

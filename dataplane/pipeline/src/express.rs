@@ -361,6 +361,21 @@ impl Router {
         }
     }
 
+    /// The same for a batch of one packet that was completed.
+    pub(crate) fn express_alone(&mut self, work: &mut Work, now: Instant) -> bool {
+        self.classifier.begin(work, self.options.new_flows);
+        work.left.clear();
+        work.leaving.begin();
+        work.flows[0] = self.classifier.flows.find(&work.keys[0], work.hashes[0], 0);
+        let takes_it = self.express_one(work, 0, now);
+        if !takes_it {
+            work.left.push(0);
+        } else if work.paths[0] != EMPTY_PATH {
+            self.gates.groups.join(work.paths[0], 0, work.packets[0].len());
+        }
+        takes_it
+    }
+
     /// Makes one of those ready, or notes its path; whether it takes the express way.
     fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };

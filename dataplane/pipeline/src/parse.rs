@@ -50,24 +50,25 @@ pub fn parse(packet: &mut Packet, ether_type: EtherType) -> Result<Parsed, DropR
 
 /// Reads a packet that was parsed before, from its bytes alone: for taps, where speed is no concern.
 pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Parsed, Packet)> {
-    let mut copy = copy_to_parse(packet, pool)?;
+    let mut copy = packet.copy(pool)?;
+    if copy.is_shared() && !copy.make_writable(pool) {
+        return None;
+    }
     let parsed = parse_again(&mut copy)?;
     Some((parsed, copy))
 }
 
-/// A copy of a packet that [`parse_again`] takes.
-pub(crate) fn copy_to_parse(packet: &Packet, pool: &millrace_packet::Pool) -> Option<Packet> {
-    let mut copy = packet.copy(pool)?;
-    (!copy.is_shared() || copy.make_writable(pool)).then_some(copy)
-}
-
-/// Reads a packet that was parsed before.
+/// Reads a packet that was parsed before. Nothing is noted on it but what was then; of a fragment behind the first, what it has of
+/// that one stays.
 pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
     let ether_type = match packet.network().first()? >> 4 {
         4 => EtherType::IPV4,
         _ => EtherType::IPV6,
     };
-    parse(packet, ether_type).ok()
+    let exceptions = packet.exceptions;
+    let parsed = parse(packet, ether_type).ok();
+    packet.exceptions = exceptions;
+    parsed
 }
 
 fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
@@ -189,3 +190,28 @@ fn transport(packet: &Packet, protocol: Protocol, later_fragment: bool) -> Trans
 
 /// The port id under which the router's own packets are classified.
 pub const ROUTER: PortId = PortId::NONE;
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_that_is_read_again_is_noted_as_it_was_with_what_it_has_of_another() {
+        let pool = Pool::new(4).unwrap();
+        let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
+        let sum = millrace_wire::checksum::sum(&header).checksum();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        // Two octets of padding, which the first reading cuts off.
+        let frame = [header, vec![0, 53, 0, 54, 0, 8, 0, 0, 0, 0]].concat();
+        let mut packet = pool.packet_from(&frame).unwrap();
+        let first = parse_again(&mut packet).unwrap();
+        assert_eq!((packet.len(), packet.transport().len()), (28, 8));
+        // As of a fragment whose first one was cut.
+        packet.exceptions = Exceptions::CUT;
+        let again = parse_again(&mut packet).unwrap();
+        assert_eq!((first.key, packet.exceptions), (again.key, Exceptions::CUT));
+        assert_eq!((packet.len(), packet.transport().len()), (28, 8));
+    }
+}

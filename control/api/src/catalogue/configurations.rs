@@ -18,7 +18,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/configuration")
             .on(
-                Operation::get::<ConfigurationView>(Viewer, "what runs, as a file").tagged(),
+                Operation::get::<ConfigurationView>(Viewer, "what runs, as a file; refused while changes that belong together are made").tagged(),
                 get(configuration::running::<C>),
             )
             .on(

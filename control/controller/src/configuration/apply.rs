@@ -222,6 +222,19 @@ impl Router {
         written.normalized()
     }
 
+    /// The same for who wants to be told of a whole: not in the middle of a change.
+    ///
+    /// # Errors
+    /// While a configuration or a list is applied.
+    pub(super) fn whole_running(&self) -> Result<Config, ControlError> {
+        let written = {
+            let inner = self.lock();
+            inner.unless_in_between()?;
+            inner.model.as_written(&inner.tables)
+        };
+        Ok(written.normalized())
+    }
+
     /// What has to be on the disk before something else than this counts.
     fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
         let (store, base, overrides) = {

@@ -109,6 +109,9 @@ impl Router {
     /// Makes changes up to the first that can't be.
     async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
+        if !changes.is_empty() {
+            self.lock().applying = Some(Progress { made: 0, of: changes.len() });
+        }
         while at < changes.len() {
             if let Err(error) = self.lock().unless_ending() {
                 return Err(Stopped { made: at, step: at, error });

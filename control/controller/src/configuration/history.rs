@@ -29,9 +29,9 @@ impl Router {
     /// What runs, as a file, and where it came from.
     ///
     /// # Errors
-    /// None that is known.
+    /// While a configuration or a list is applied: half of a change is nothing that anybody wanted.
     pub fn configuration(&self) -> Result<ConfigurationView, ControlError> {
-        let running = self.running();
+        let running = self.whole_running()?;
         let inner = self.lock();
         Ok(ConfigurationView {
             text: running.to_text()?,

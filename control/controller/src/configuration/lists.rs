@@ -83,7 +83,11 @@ impl Router {
 fn refused(entries: usize, failed: Failed) -> ControlError {
     match failed.remains.as_slice() {
         // It is no entry's fault when the data plane does not answer.
-        [] if matches!(failed.error, ControlError::System(_)) || failed.step >= entries => failed.error,
+        [] if matches!(failed.error, ControlError::System(_) | ControlError::Silent(_))
+            || failed.step >= entries =>
+        {
+            failed.error
+        }
         [] => ControlError::List(Refused { entries, wrong: 1, errors: vec![(failed.step, failed.error)] }),
         remains => ControlError::System(format!(
             "entry {}, counted from 0: {}; those before it are undone, but for: {}",

@@ -28,17 +28,19 @@ impl Words<'_> {
     /// The journey of the packet of which these events are.
     pub fn view(&self, number: u64, events: &[TraceEvent], is_over: bool) -> TraceView {
         let arrived = events.iter().find_map(|event| match event.step {
-            TraceStep::Arrived(port, length, head) => Some((event, port, length, head)),
+            TraceStep::Arrived(port, length) => Some((event, port, length)),
             _ => None,
         });
         let parsed = events.iter().find_map(|event| match event.step {
             TraceStep::Parsed(candidate) => Some(candidate),
             _ => None,
         });
-        let before = arrived.map(|(.., head)| Headers::of_frame(head.bytes())).unwrap_or_default();
+        let frame =
+            arrived.and_then(|(event, ..)| event.head.as_deref()).map(Head::bytes).unwrap_or_default();
+        let before = Headers::of_frame(frame);
         let mut steps = Vec::new();
         for event in events {
-            if let TraceStep::End(TraceEnd::Sent(_, _, head)) = &event.step {
+            if let (TraceStep::End(TraceEnd::Sent(..)), Some(head)) = (&event.step, &event.head) {
                 let changes = before.changes(&Headers::of_frame(head.bytes()));
                 if !changes.is_empty() {
                     let worker = event.worker;
@@ -53,9 +55,9 @@ impl Words<'_> {
             let step = self.step(event, parsed.map(|candidate| candidate.key.destination()));
             steps.push(TraceStepView { worker: event.worker, cycles: event.cycles, ..step });
         }
-        let (port, length, head, first) = match arrived {
-            Some((event, port, length, head)) => (self.port(port), length, head.bytes().to_vec(), event),
-            None => (String::new(), 0, Vec::new(), &events[0]),
+        let (port, length, first) = match arrived {
+            Some((event, port, length)) => (self.port(port), length, event),
+            None => (String::new(), 0, &events[0]),
         };
         let at = self.origin + Duration::from_nanos(first.at.as_nanos());
         let level = events.iter().rev().find(|event| is_of_flow(&event.step)).unwrap_or(first).worker;
@@ -65,7 +67,7 @@ impl Words<'_> {
             time: utc_milliseconds(at.as_millis() as u64),
             level: format!("worker {level}"),
             length,
-            frame: hexadecimal(&head),
+            frame: hexadecimal(frame),
             verdict: self.verdict(events, is_over),
             reason: events.iter().rev().find_map(|event| match event.step {
                 TraceStep::End(TraceEnd::Dropped(reason)) => Some(reason.name()),
@@ -73,7 +75,7 @@ impl Words<'_> {
             }),
             cycles: (!known.is_empty()).then(|| known.iter().sum()),
             is_over,
-            raw: RawFrame { port: port.clone(), at, length, bytes: head },
+            raw: RawFrame { port: port.clone(), at, length, bytes: frame.to_vec() },
             port,
             steps,
         }
@@ -91,7 +93,7 @@ impl Words<'_> {
         };
         let worker = event.worker;
         match event.step {
-            TraceStep::Arrived(port, length, _) => {
+            TraceStep::Arrived(port, length) => {
                 let text = format!("port {}, {length} bytes, by worker {worker}", self.port(port));
                 at("receive", port, text)
             }
@@ -114,7 +116,7 @@ impl Words<'_> {
             TraceStep::Waits(Waits::Instance) => said("wait", "for the instance".to_owned()),
             TraceStep::GoesOn => said("wait", "over".to_owned()),
             TraceStep::Again => said("classify", "to be classified anew".to_owned()),
-            TraceStep::End(TraceEnd::Sent(port, length, _)) => {
+            TraceStep::End(TraceEnd::Sent(port, length)) => {
                 at("transmit", port, format!("port {}, {length} bytes", self.port(port)))
             }
             TraceStep::End(TraceEnd::Dropped(reason)) => TraceStepView {

@@ -110,6 +110,8 @@ fn is_question(command: &Command) -> bool {
             | Command::Schedule(..)
             | Command::Succeed(..)
             | Command::Snapshot(..)
+            | Command::Counters(..)
+            | Command::TakeUsedNeighbours(..)
     )
 }
 
@@ -123,6 +125,8 @@ fn unheard(question: Command) -> Command {
         Command::Schedule(port, changes, _) => Command::Schedule(port, changes, nobody()),
         Command::Succeed(id, successor, _) => Command::Succeed(id, successor, nobody()),
         Command::Snapshot(_) => Command::Snapshot(nobody()),
+        Command::Counters(_) => Command::Counters(nobody()),
+        Command::TakeUsedNeighbours(_) => Command::TakeUsedNeighbours(nobody()),
         other => other,
     }
 }

@@ -49,6 +49,9 @@ impl Sought<'_> {
     #[cold]
     #[inline(never)]
     fn again(&self, table: &FlowTable, index: usize, guessed: Option<FlowIndex>) -> Option<FlowIndex> {
+        if self.nears[index] == NearKey::NONE {
+            return None;
+        }
         let key = self.nears[index].key4().unwrap_or(self.keys[index]);
         table.find_again(guessed, &key, self.hashes[index])
     }

@@ -21,11 +21,28 @@ impl Head {
     /// Bytes that are kept at most.
     pub const MOST: usize = 128;
 
+    /// None.
+    pub(super) const NONE: Self = Self { length: 0, bytes: [0; Self::MOST] };
+
     /// Those of a packet.
     pub fn of(packet: &Packet) -> Self {
-        let mut bytes = [0; Self::MOST];
-        let length = packet.read(0, &mut bytes) as u8;
-        Self { length, bytes }
+        let mut head = Self::NONE;
+        head.take(packet);
+        head
+    }
+
+    /// Takes those of a packet in place of what is here.
+    pub(super) fn take(&mut self, packet: &Packet) {
+        let first = packet.data();
+        self.length = match first.len() {
+            // As most: in one frame, or all of it in the first.
+            length if length >= Self::MOST || packet.is_linear() => {
+                let length = length.min(Self::MOST);
+                self.bytes[..length].copy_from_slice(&first[..length]);
+                length as u8
+            }
+            _ => packet.read(0, &mut self.bytes) as u8,
+        };
     }
 
     /// The bytes.
@@ -41,7 +58,7 @@ impl fmt::Debug for Head {
 }
 
 /// One step of the journey of a packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct TraceEvent {
     /// The packet's number: no two packets inside at a time have the same.
     pub mark: u16,
@@ -55,13 +72,22 @@ pub struct TraceEvent {
     pub cycles: Option<u64>,
     /// What happened.
     pub step: TraceStep,
+    /// How its frame began when it came in, or left. Workers write these apart: most events have none, and are short so.
+    pub head: Option<Box<Head>>,
+}
+
+impl TraceStep {
+    /// Whether the first bytes of the packet are written down with it.
+    pub(super) fn has_head(&self) -> bool {
+        matches!(self, Self::Arrived(..) | Self::End(TraceEnd::Sent(..)))
+    }
 }
 
 /// What happened to a packet at a stage.
 #[derive(Clone, Copy, Debug)]
 pub enum TraceStep {
     /// It came in by a port, so long.
-    Arrived(PortId, u32, Head),
+    Arrived(PortId, u32),
     /// The worker took it over from the one that received it, or that its flow belongs to.
     TakenOver,
     /// Its headers were read.
@@ -181,7 +207,7 @@ pub enum Waits {
 #[derive(Clone, Copy, Debug)]
 pub enum TraceEnd {
     /// A port's device was given it, so long.
-    Sent(PortId, u32, Head),
+    Sent(PortId, u32),
     /// It was dropped.
     Dropped(DropReason),
     /// The kernel gets it.

@@ -3,12 +3,12 @@
 
 use millrace_forward::Route;
 use millrace_packet::{DropReason, Packet};
-use millrace_plugin::{End, Group, Refusal, Stop, Taken, Watch};
+use millrace_plugin::{EMPTY_PATH, End, Group, Refusal, Stop, Taken, Watch};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, QueueId};
 use millrace_wire::MacAddr;
 
-use super::event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
+use super::event::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
 use super::pieces::Pick;
 use super::tracer::Tracer;
 use crate::capture::{Both, CaptureSink, GateTap};
@@ -16,7 +16,7 @@ use crate::classify::ClassifyCounts;
 use crate::filter_route::{FilterRoute, is_filter};
 use crate::forward::alive;
 use crate::gates::Outlet;
-use crate::parse::{copy_to_parse, parse_again};
+use crate::parse::parse_again;
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -32,6 +32,13 @@ impl Router {
     pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
         if let Some(tracer) = &mut self.trace {
             tracer.write(mark, step, now);
+        }
+    }
+
+    /// Writes the line of a packet that is put into a queue.
+    pub(super) fn write_queued(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write_queued(mark, step, now);
         }
     }
 
@@ -56,8 +63,7 @@ impl Router {
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
         let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
-        let is_express = is_bare || self.classify_or_express(work, now);
-        work.note_keys();
+        let is_express = is_bare || self.classify_alone(work, now);
         if was_open {
             let step = self.classified(work, before);
             self.write(mark, step, now);
@@ -73,25 +79,34 @@ impl Router {
         self.offer_to_driver(work, now);
     }
 
+    /// The one packet's flow, found by itself: that takes less than to find a batch of one. Whether it takes the express way.
+    fn classify_alone(&mut self, work: &mut Work, now: Instant) -> bool {
+        if self.is_tapped() || !self.classifier.remembers() {
+            self.classify(work, now);
+            return false;
+        }
+        let is_express = self.express_alone(work, now);
+        if !is_express {
+            self.classify_left(work, now);
+        }
+        is_express
+    }
+
     /// Begins to write down the journey of a packet of a batch that was just read.
     pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
         work.complete(place);
-        let packet = &work.packets[place];
-        // Its batch was read before it was known that it is traced: what that costs is seen on a copy. Only what could be read
-        // has a hash.
-        let copy = if packet.hash != 0 { copy_to_parse(packet, &self.pool) } else { None };
+        let packet = &mut work.packets[place];
         let Some(tracer) = &mut self.trace else { return };
         tracer.enter();
         match pick {
-            Pick::Chosen => {
-                let head = Head::of(packet);
-                tracer.write(packet.trace, TraceStep::Arrived(packet.port, packet.len() as u32, head), now);
-            }
+            Pick::Chosen => tracer.write_arrived(packet, now),
             Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
         }
+        // Its batch was read before it was known that it is traced: what that costs is seen as it is read again. Only what could be
+        // read has a hash.
         if packet.hash != 0 {
             tracer.restart();
-            let _ = copy.and_then(|mut copy| parse_again(&mut copy));
+            std::hint::black_box(parse_again(packet));
             tracer.write(packet.trace, TraceStep::Parsed(work.candidate(place)), now);
         }
     }
@@ -108,9 +123,13 @@ impl Router {
             () => FlowFound::NotAsked,
         };
         let flow = work.flows[0].filter(|_| self.classifier.remembers());
+        let bindings = match work.paths[0] {
+            EMPTY_PATH => 0,
+            path => self.gates.plugins().stages(path).count().min(255) as u8,
+        };
         TraceStep::Classified {
             found,
-            bindings: self.gates.plugins().stages(work.paths[0]).count().min(255) as u8,
+            bindings,
             in_driver: flow.is_some_and(|flow| {
                 self.driver.as_ref().is_some_and(|driver| driver.has(flow, &work.keys[0]))
             }),
@@ -183,7 +202,9 @@ impl Router {
 
     fn forward_traced(&mut self, work: &mut Work, now: Instant) {
         let (was_open, is_noted) = (work.fates[0].is_open(), work.fates[0] == Fate::Queue);
-        self.forward(work);
+        if was_open {
+            self.forward(work);
+        }
         if was_open || is_noted {
             let taken = self.route_taken(work);
             self.write(work.packets[0].trace, TraceStep::Routed(taken), now);
@@ -257,7 +278,7 @@ impl Router {
         } else if let Some(step) =
             queued.filter(|_| self.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
         {
-            self.write(mark, step, now);
+            self.write_queued(mark, step, now);
         }
     }
 
@@ -278,9 +299,8 @@ impl Router {
     /// A packet whose journey is written down is cut into so many fragments, each of which has an end.
     #[cold]
     pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
-        self.write(mark, TraceStep::Fragmented(fragments as u16), now);
         if let Some(tracer) = &mut self.trace {
-            (1..fragments).for_each(|_| tracer.enter());
+            tracer.write_fragmented(mark, fragments, now);
         }
     }
 
@@ -317,7 +337,7 @@ impl Router {
         let Some(tracer) = &mut self.trace else { return };
         tracer.enter();
         tracer.write(packet.trace, TraceStep::TakenOver, now);
-        tracer.write(packet.trace, step, now);
+        tracer.write_queued(packet.trace, step, now);
     }
 
     /// A packet whose journey is written down is dropped.

@@ -100,7 +100,8 @@ impl Router {
             from = index + 1;
             work.complete(index);
             // Only what was parsed has a hash.
-            let candidate = (work.packets[index].hash != 0).then(|| work.candidate(index));
+            let is_asked = tracer.has_filter() && work.packets[index].hash != 0;
+            let candidate = is_asked.then(|| work.candidate(index));
             if tracer.choose(&mut work.packets[index], candidate.as_ref(), before) {
                 return Some(index);
             }
@@ -170,7 +171,9 @@ impl Router {
             one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
         }
         work.aside = traced.len();
-        self.go_each(work, traced, Turn::First, (alone, now));
+        if self.gates.is_bound() {
+            self.go_each(work, traced, Turn::First, (alone, now));
+        }
         work.leaving.begin();
         let all_leave = work.aside == work.packets.len() || self.settle(work, now);
         self.go_each(work, traced, Turn::Last, (alone, now));
@@ -230,7 +233,7 @@ impl Router {
                 }
                 step => step,
             };
-            self.write(packet.trace, step, now);
+            self.write_queued(packet.trace, step, now);
         }
         self.leave(work, now);
         true

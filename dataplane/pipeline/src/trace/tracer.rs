@@ -52,33 +52,51 @@ pub struct TraceSink {
     pub id: u32,
     order: TraceOrder,
     ring: Producer<TraceEvent>,
+    /// First bytes of packets, in the order of the events that have some. Those of an event are here before it is in the ring.
+    heads: Producer<Head>,
     lost: Arc<AtomicU64>,
-    /// Packets of a queue that are about to leave: place, number, length and first bytes.
-    leaving: Vec<(u64, u16, u32, Head)>,
+    /// Packets of a queue that are about to leave, and how many there are: their memory is used again.
+    leaving: (Box<[Leaving]>, usize),
+}
+
+/// A marked packet of a queue that is about to leave: its place there, its number, its length and its first bytes.
+#[derive(Clone)]
+struct Leaving {
+    place: u64,
+    mark: u16,
+    length: u32,
+    head: Head,
 }
 
 /// The reader's end of a trace.
 #[derive(Debug)]
 pub struct TraceSource {
     ring: Consumer<TraceEvent>,
+    heads: Consumer<Head>,
     lost: Arc<AtomicU64>,
 }
 
 /// Makes a trace at a worker.
 pub fn trace(id: u32, order: TraceOrder) -> (TraceSink, TraceSource) {
     let (producer, consumer) = RingBuffer::new(RING);
+    let (heads, of_events) = RingBuffer::new(RING + 1);
     let lost = Arc::new(AtomicU64::new(0));
-    let leaving = Vec::with_capacity(LEAVING);
+    let leaving = Leaving { place: 0, mark: 0, length: 0, head: Head::NONE };
+    let leaving = (vec![leaving; LEAVING].into(), 0);
     (
-        TraceSink { id, order, ring: producer, lost: lost.clone(), leaving },
-        TraceSource { ring: consumer, lost },
+        TraceSink { id, order, ring: producer, heads, lost: lost.clone(), leaving },
+        TraceSource { ring: consumer, heads: of_events, lost },
     )
 }
 
 impl TraceSource {
     /// The next event, if there is one.
     pub fn next_event(&mut self) -> Option<TraceEvent> {
-        self.ring.pop().ok()
+        let mut event = self.ring.pop().ok()?;
+        if event.step.has_head() {
+            event.head = self.heads.pop().ok().map(Box::new);
+        }
+        Some(event)
     }
 
     /// Packets that were left out, or whose journey is not whole, because the reader was too slow.
@@ -176,6 +194,12 @@ impl Tracer {
         self.left > 0 && self.sink.order.filter.is_none_or(|filter| filter.may_match_flow(key))
     }
 
+    /// Whether it matters what a packet is.
+    #[inline]
+    pub fn has_filter(&self) -> bool {
+        self.sink.order.filter.is_some()
+    }
+
     /// Whether marked packets are inside.
     #[inline]
     pub fn has_live(&self) -> bool {
@@ -227,7 +251,7 @@ impl Tracer {
     }
 
     /// Chooses a packet, if it is one of those that are asked for and there is room to write. `candidate`: as filters see it, if it
-    /// could be read. So many of its batch are chosen already, and have just begun.
+    /// could be read and there [is one](Self::has_filter). So many of its batch are chosen already, and have just begun.
     pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>, before: usize) -> bool {
         let matches = |filter: &CompiledFilter| candidate.is_some_and(|candidate| filter.matches(candidate));
         if self.left == 0 || self.sink.order.filter.is_some_and(|filter| !matches(&filter)) {
@@ -261,19 +285,39 @@ impl Tracer {
 
     /// Notes the marked packets in a queue whose packets are about to leave.
     pub fn look_for(&mut self, queue: &VecDeque<Packet>) {
-        let leaving = &mut self.sink.leaving;
-        leaving.clear();
+        let (leaving, count) = &mut self.sink.leaving;
         let end = self.places.end.min(queue.len());
         let start = self.places.start.min(end);
-        let marked = queue.range(start..end).enumerate().filter(|(_, packet)| packet.trace != 0);
-        for (place, packet) in marked.take(LEAVING) {
-            leaving.push(((start + place) as u64, packet.trace, packet.len() as u32, Head::of(packet)));
+        *count = 0;
+        for (place, packet) in (start..end).zip(queue.range(start..end)) {
+            if packet.trace != 0
+                && let Some(next) = leaving.get_mut(*count)
+            {
+                (next.place, next.mark, next.length) = (place as u64, packet.trace, packet.len() as u32);
+                next.head.take(packet);
+                *count += 1;
+            }
         }
     }
 
     /// All queues have sent what they could. What is still inside may come to stand anywhere.
     pub fn looked(&mut self) {
         self.places = if self.live > 0 { ANYWHERE } else { NOWHERE };
+    }
+
+    /// Writes down that a packet is put into a queue: a step of that kind.
+    pub fn write_queued(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        if let TraceStep::Queued { leaf, before, .. } = step {
+            self.note_place(leaf, before);
+        }
+        self.write(mark, step, now);
+    }
+
+    /// Writes down that a packet is cut into so many fragments, each of which has an end.
+    pub fn write_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
+        self.write(mark, TraceStep::Fragmented(fragments as u16), now);
+        self.places = ANYWHERE;
+        (1..fragments).for_each(|_| self.enter());
     }
 
     /// A marked packet is put into a queue.
@@ -289,34 +333,55 @@ impl Tracer {
     /// Of the queue that was looked at last, so many packets were given to the device of a port, and so many are left; those
     /// behind were dropped.
     pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
-        for index in 0..self.sink.leaving.len() {
-            let (place, mark, length, head) = self.sink.leaving[index];
-            let end = match place {
-                place if place < sent => TraceEnd::Sent(port, length, head),
-                place if place < sent + left => continue,
-                _ => TraceEnd::Dropped(reason),
-            };
+        for index in 0..self.sink.leaving.1 {
+            let Leaving { place, mark, length, .. } = self.sink.leaving.0[index];
+            if (sent..sent + left).contains(&place) {
+                continue;
+            }
             // What it took the device is not this packet's alone.
             self.last = None;
-            self.write(mark, TraceStep::End(end), now);
+            if place >= sent {
+                self.write(mark, TraceStep::End(TraceEnd::Dropped(reason)), now);
+            } else if self.sink.note_head(|sink| sink.leaving.0[index].head) {
+                self.write(mark, TraceStep::End(TraceEnd::Sent(port, length)), now);
+            }
             self.leave();
+        }
+    }
+
+    /// Writes down that a packet came in.
+    pub fn write_arrived(&mut self, packet: &Packet, now: Instant) {
+        if self.sink.note_head(|_| Head::of(packet)) {
+            let step = TraceStep::Arrived(packet.port, packet.len() as u32);
+            self.write(packet.trace, step, now);
         }
     }
 
     /// Writes down what happened to a packet.
     pub fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
-        match step {
-            TraceStep::Queued { leaf, before, .. } => self.note_place(leaf, before),
-            TraceStep::Fragmented(_) => self.places = ANYWHERE,
-            _ => {}
-        }
         let counter = cycles();
         let spent = counter.zip(self.last).map(|(counter, last)| counter.saturating_sub(last));
-        let event = TraceEvent { mark, worker: self.worker, at: now, counter, cycles: spent, step };
+        let event =
+            TraceEvent { mark, worker: self.worker, at: now, counter, cycles: spent, step, head: None };
         if self.sink.ring.push(event).is_err() {
             self.sink.lost.fetch_add(1, Ordering::Relaxed);
         }
         self.last = cycles();
+    }
+}
+
+impl TraceSink {
+    /// Notes the first bytes of a packet, for the event that is written next; whether that finds room. Otherwise they would be taken
+    /// for another's.
+    fn note_head(&mut self, head: impl FnOnce(&Self) -> Head) -> bool {
+        let has_room = !self.ring.is_full() && {
+            let head = head(self);
+            self.heads.push(head).is_ok()
+        };
+        if !has_room {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
     }
 }
 
@@ -376,11 +441,8 @@ mod tests {
         let mut put = |tracer: &mut Tracer, place: u32, mark| {
             queue[place as usize].trace = mark;
             tracer.enter();
-            tracer.write(
-                mark,
-                TraceStep::Queued { port: PortId(1), leaf: None, before: place },
-                Instant::ZERO,
-            );
+            let step = TraceStep::Queued { port: PortId(1), leaf: None, before: place };
+            tracer.write_queued(mark, step, Instant::ZERO);
         };
         put(&mut tracer, 4, 1);
         put(&mut tracer, 9, 2);
@@ -399,14 +461,34 @@ mod tests {
             .map(|event| event.mark)
             .collect();
         assert_eq!(ends, [1, 2]);
-        for step in [
-            TraceStep::Queued { port: PortId(1), leaf: Some(QueueId(3)), before: 7 },
-            TraceStep::Fragmented(2),
-        ] {
-            tracer.looked();
-            tracer.write(3, step, Instant::ZERO);
-            assert_eq!(tracer.places, ANYWHERE, "a scheduler or the fragments' number says where");
-        }
+        let step = TraceStep::Queued { port: PortId(1), leaf: Some(QueueId(3)), before: 7 };
+        tracer.write_queued(3, step, Instant::ZERO);
+        assert_eq!(tracer.places, ANYWHERE, "a scheduler says where");
+        tracer.looked();
+        tracer.write_fragmented(3, 2, Instant::ZERO);
+        assert_eq!(tracer.places, ANYWHERE, "the number of fragments says where");
+    }
+
+    #[test]
+    fn first_bytes_go_with_their_own_packet_also_when_there_was_no_room_for_another_event() {
+        let pool = Pool::new(4).unwrap();
+        let (sink, mut source) = trace(1, order(1, 4000));
+        let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
+        let arrives = |tracer: &mut Tracer, mark: u16| {
+            let mut packet = pool.packet_from(&[mark as u8; 60]).unwrap();
+            (packet.trace, packet.port) = (mark, PortId(1));
+            tracer.write_arrived(&packet, Instant::ZERO);
+        };
+        arrives(&mut tracer, 1);
+        (1..RING).for_each(|_| tracer.write(1, TraceStep::GoesOn, Instant::ZERO));
+        arrives(&mut tracer, 2);
+        assert_eq!(source.lost(), 1);
+        let first = source.next_event().unwrap();
+        assert_eq!(first.head.unwrap().bytes(), [1; 60]);
+        assert!(source.next_event().unwrap().head.is_none());
+        arrives(&mut tracer, 3);
+        let last = std::iter::from_fn(|| source.next_event()).last().unwrap();
+        assert_eq!((last.mark, last.head.unwrap().bytes()), (3, &[3; 60][..]));
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! `run --dry-run`: what a start would do, and what would keep it from that.
+
+use std::path::Path;
+
+use millrace_api::{ApiError, Listener, Remote, Unservable};
+use millrace_config::{Config, PortKind, Step};
+
+use crate::arguments::Run;
+use crate::commands::doctor::missing_permissions;
+use crate::output::Failure;
+
+/// Says what a start would do. Nothing is changed.
+///
+/// # Errors
+/// What would keep it from starting, as far as that can be seen.
+pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
+    let mut plan = millrace_controller::plan(config).await.map_err(Failure::from)?;
+    plan.notes.extend(interface(config, arguments, socket)?);
+    let on_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
+    if on_devices && let Some(missing) = missing_permissions() {
+        plan.notes
+            .push(format!("ports on devices need permissions that this process doesn't have: {missing}"));
+    }
+    if json {
+        println!("{:#}", serde_json::to_value(&plan).map_err(Failure::new)?);
+    } else {
+        print!("{plan}");
+    }
+    Ok(())
+}
+
+/// Whether the interface could be served. Beside a router that runs at the same socket, what it has is no error: it is to be stopped first.
+fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    let running = match Listener::look(socket) {
+        Ok(()) => None,
+        Err(error @ ApiError::Occupied { .. }) => Some(error),
+        Err(error) => return Err(Failure::new(error)),
+    };
+    let placed = |key, error: &ApiError| place(config, arguments, key, error);
+    let found = Remote::check(&config.api).map_err(|Unservable { key, error }| placed(key, &error))?;
+    for error in found {
+        match error {
+            ApiError::Address { .. } if running.is_none() => return Err(placed("listen", &error)),
+            other => notes.push(other.to_string()),
+        }
+    }
+    notes.extend(running.map(|error| format!("as long as it does so nothing else can start: {error}")));
+    Ok(notes)
+}
+
+/// What is wrong with a setting of the interface, with where it was said.
+fn place(config: &Config, arguments: &Run, key: &str, error: &ApiError) -> Failure {
+    let option = match key {
+        "listen" => (!arguments.listen.is_empty()).then_some("--listen"),
+        "key" => arguments.key.is_some().then_some("--key"),
+        _ => arguments.certificate.is_some().then_some("--certificate"),
+    };
+    if let Some(option) = option {
+        return Failure::new(format!("{option}: {error}"));
+    }
+    let problem = format!("api.{key}: {error}");
+    match config.error_at(&[Step::Key("api"), Step::Key(key)], &problem) {
+        Some(placed) => Failure::from(placed),
+        None => Failure::new(problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn addresses_that_are_taken_are_told_with_where_they_were_said() {
+        let listening = TcpListener::bind("127.0.0.1:0").unwrap();
+        let busy = listening.local_addr().unwrap();
+        let text = format!("[router]\n[api]\nlisten = [\"{busy}\"]\n");
+        let config = Config::parse(&text, "router.toml").unwrap();
+        let nobody = std::env::temp_dir().join(format!("millrace-nobody-{}.sock", std::process::id()));
+        for (words, told) in [(&[][..], "router.toml:3"), (&["--listen", "127.0.0.1:1"], "--listen: ")] {
+            let all = [&["millrace", "run", "--config", "router.toml"], words].concat();
+            let Command::Run(run) = Arguments::try_parse_from(all).unwrap().command else { panic!() };
+            let refused = interface(&config, &run, &nobody).unwrap_err().message;
+            assert!(refused.contains(told) && refused.contains(&busy.to_string()), "{refused}");
+            // A router that runs has them, as it should.
+            let router = Listener::bind(&nobody).unwrap();
+            let notes = interface(&config, &run, &nobody).unwrap();
+            assert!(notes.len() == 2 && notes[1].contains("already listens"), "{notes:?}");
+            drop(router);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What becomes of the router while a worker does not answer, and when one has ended.
+
+use std::time::Duration;
+
+use millrace_config::Config;
+use millrace_pipeline::Command;
+
+use crate::worker_handle::silence::Silence;
+use crate::{ControlError, Router, StartOptions, start};
+
+const CONFIG: &str = r#"
+[plugins]
+state = "none"
+[[port]]
+name = "lan"
+kind = "memory"
+address = ["10.1.0.1/24"]
+"#;
+/// More than the longest time between two looks at the workers.
+const ROUNDS: Duration = Duration::from_millis(2500);
+
+fn with_router(work: impl AsyncFn(Router)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(CONFIG, "one.toml").unwrap();
+        work(start(config, StartOptions::default()).await.unwrap()).await;
+    });
+}
+
+#[test]
+fn a_router_whose_worker_is_silent_goes_on_and_who_asks_is_told() {
+    with_router(async |router| {
+        let silence = Silence::before(router.lock().workers.get(0));
+        silence.after(0, u64::MAX);
+        let asked = async {
+            tokio::time::sleep(ROUNDS).await;
+            let refused = router.summary().map(drop).unwrap_err();
+            assert!(
+                matches!(&refused, ControlError::Silent(text) if text.contains("did not answer")),
+                "{refused}"
+            );
+            silence.after(0, 0);
+            tokio::time::sleep(ROUNDS).await;
+            router.summary().map(drop).unwrap();
+        };
+        tokio::select! {
+            biased;
+            ended = router.run() => panic!("it ended: {ended:?}"),
+            () = asked => {}
+        }
+        // What stands between is gone last: the worker is still to hear that it ends.
+        router.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_router_whose_worker_has_ended_ends() {
+    with_router(async |router| {
+        router.lock().workers.tell(|| Command::Stop).unwrap();
+        let ended = tokio::time::timeout(4 * ROUNDS, router.run()).await.expect("it goes on");
+        assert_eq!(ended.unwrap_err().to_string(), "a worker of the data plane has ended");
+        router.shutdown().await.unwrap();
+    });
+}
