@@ -10,7 +10,7 @@ use millrace_offload::{
 };
 use millrace_packet::Pool;
 use millrace_pipeline::{
-    Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
+    ClassLimits, Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
@@ -22,6 +22,7 @@ use millrace_wire::MacAddr;
 
 use crate::ControlError;
 use crate::claim::Claim;
+use crate::control_plane::class_rates;
 use crate::model::PortPlan;
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
@@ -57,6 +58,8 @@ pub(crate) struct KernelOptions {
     pub segment_mtu: u16,
     /// Why there is no flow cache; `None` where there is one.
     pub no_cache: Option<&'static str>,
+    /// How much of what is for the router itself gets to the kernel.
+    pub control_plane: ClassLimits,
 }
 
 /// A kernel device whose programs are attached, and whose sockets are still to be opened.
@@ -144,7 +147,7 @@ impl AttachedDevice {
             Some(why) => Some(why),
             None => stage.look_up_flows(&plan)?,
         };
-        let (programs, capabilities, sockets) = match stage {
+        let (mut programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
                     &plan,
@@ -157,6 +160,9 @@ impl AttachedDevice {
             },
             Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
         }?;
+        programs
+            .set_control_plane(&class_rates(&options.control_plane))
+            .map_err(|error| offload_error(&error))?;
         let device = plan.settings.device;
         // What goes up by several queues is counted by none of them.
         let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));

@@ -151,6 +151,7 @@ impl Router {
         let options = Options { flows_max: share(options.flows_max), ..options };
         let limit = RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
         self.errors = ErrorLimiter::new(limit);
+        self.control_plane.set(&options.control_plane, workers);
         self.classifier.set_options(&options, self.seed);
         self.gates.plugins_mut().set_limits(options.instances);
         self.options = options;
