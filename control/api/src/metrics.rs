@@ -165,6 +165,16 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
             some(driver.map(|driver| driver.most)),
         ),
         counter(
+            "driver_flows_evicted",
+            "Flows that left the driver because heavier ones asked for their places",
+            some(driver.map(|driver| driver.evicted)),
+        ),
+        counter(
+            "driver_flows_refused",
+            "Flows that found no room in the driver",
+            some(driver.map(|driver| driver.refused)),
+        ),
+        counter(
             "mirror_overruns",
             "Overruns of the kernel's messages",
             some(mirror.map(|mirror| mirror.overruns)),

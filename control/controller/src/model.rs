@@ -143,6 +143,7 @@ impl Model {
             wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
             model.neighbours.push(neighbour.clone());
         }
+        model.check_placements(config, &mut wrong);
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());

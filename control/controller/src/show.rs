@@ -358,8 +358,8 @@ pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
 
 /// Flows in the driver.
 pub(crate) fn driver_flows(counts: DriverFlowCounts) -> DriverFlowsView {
-    let DriverFlowCounts { flows, room, inserted, renewed, idle, refused } = counts;
-    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, refused }
+    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
+    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, evicted, refused }
 }
 
 /// Whether the way back to a packet's source is looked at, in a word.

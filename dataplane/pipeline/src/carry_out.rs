@@ -36,6 +36,7 @@ impl Router {
             Command::CountFilters(from, reply) => {
                 _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
             }
+            Command::TellDriven(from, reply) => _ = reply.try_send(self.tell_driven_from(from, now)),
             Command::ClearRoutes(from, reply) => _ = reply.try_send(self.route_accounts.clear(from)),
             Command::ClearFilters(from, reply) => {
                 let cleared = self.gates.plugins_mut().clear_counts(from, FILTERS_AT_ONCE);

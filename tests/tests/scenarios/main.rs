@@ -11,6 +11,7 @@ mod clients;
 mod clocks;
 mod commands;
 mod configuration;
+mod control_plane;
 mod counters;
 mod dashboard;
 mod death;
