@@ -7,6 +7,7 @@ use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKin
 use millrace_host::HostLink;
 use millrace_offload::{
     Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag, receive_queues,
+    takes_tags_out,
 };
 use millrace_packet::Pool;
 use millrace_pipeline::{
@@ -175,6 +176,21 @@ impl KernelDevice {
     /// Takes the programs off the device. The claim is given up when it is dropped.
     pub fn detach(self) -> (Result<(), ControlError>, Claim) {
         (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
+    }
+
+    /// Says that the device takes VLAN tags out of frames before the program sees them, where a sub-interface needs them.
+    pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
+        let name = plan.config.device.as_deref().unwrap_or_default();
+        let mut subs =
+            ports.iter().filter(|sub| sub.settings.device == self.device && sub.config.vlan.is_some());
+        let Some(sub) = subs.next() else { return };
+        if self.programs.mode() != Attachment::Tcx && takes_tags_out(name) == Some(true) {
+            tracing::warn!(
+                port = %sub.settings.name,
+                "device {name} takes VLAN tags out of frames before the XDP program sees them, so that they look untagged: \
+                 ethtool -K {name} rxvlan off (on a veth also txvlan off at the other end)"
+            );
+        }
     }
 
     /// From now on the router gets what it forwards.

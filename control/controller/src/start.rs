@@ -318,6 +318,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
         if !capabilities.why.is_empty() {
             tracing::info!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
+        device.warn_of_tags(&plan, &inner.model.ports);
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
     }

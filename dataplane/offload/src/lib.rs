@@ -42,7 +42,7 @@ mod vlan;
 pub use control_plane::ClassRate;
 pub use counters::{CONTROL_CLASSES, Level0Counters};
 pub use error::{InjectError, OffloadError};
-pub use ethtool::{link_speed, receive_queues};
+pub use ethtool::{link_speed, receive_queues, takes_tags_out};
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
