@@ -23,7 +23,10 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use bench::{Bench, BenchWorkload, Lab, LabAction, Replay};
-pub use configuration::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Router, RouterAction, Save};
+pub use configuration::{
+    Apply, Confirm, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback, Router,
+    RouterAction, Save,
+};
 pub use connection::Connection;
 pub use gate::{Bind, Gate, GateAction, Unbind};
 pub use instance::{Control, Instance, InstanceAction};
@@ -165,6 +168,9 @@ pub enum Command {
     /// Show and change what holds for the whole router: the table [router] of its configuration.
     #[command(after_help = "Example:\n  millrace router show\n  millrace router set icmp-rate=200")]
     Router(Router),
+    /// Show and change how much of what is for the router itself gets there, by class: the table [control-plane] of its configuration.
+    #[command(after_help = "Example:\n  millrace control-plane show\n  millrace control-plane set icmp=200")]
+    ControlPlane(ControlPlane),
     /// Say in which order ports send, and at which rates.
     #[command(
         after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"

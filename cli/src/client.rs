@@ -46,8 +46,9 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
 /// A setting that is written as in JSON.
 fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
     let Value::Object(keys) = body else { return Ok(body.clone()) };
-    let of_settings =
-        ["/router", "/ports/", "/schedulers/", "/queues/"].iter().any(|own| path.starts_with(own));
+    let of_settings = ["/router", "/control-plane", "/ports/", "/schedulers/", "/queues/"]
+        .iter()
+        .any(|own| path.starts_with(own));
     if of_settings
         && *method != Method::DELETE
         && let Some(key) = keys.keys().find(|key| key.contains('_'))

@@ -113,6 +113,31 @@ pub enum RouterAction {
     },
 }
 
+/// Arguments of `control-plane`.
+#[derive(Debug, Args)]
+pub struct ControlPlane {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ControlPlaneAction,
+}
+
+/// What `control-plane` can do.
+#[derive(Debug, Subcommand)]
+pub enum ControlPlaneAction {
+    /// Show the classes, their rates, and what got through and what was dropped.
+    #[command(after_help = "Example:\n  millrace control-plane show")]
+    Show,
+    /// Change rates, all or none; one without a value is again what it is where nothing is said.
+    #[command(
+        after_help = "Example:\n  millrace control-plane set icmp=200 bgp=500\n  millrace control-plane set police=false\n  millrace control-plane set icmp="
+    )]
+    Set {
+        /// Settings, as in the table [control-plane] of a configuration.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+}
+
 /// A time as people write it.
 fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write 30s, 10m or 1h");

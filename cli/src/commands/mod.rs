@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod columns;
 mod configuration;
+mod control_plane;
 mod doctor;
 mod drops;
 mod events;
@@ -71,6 +72,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour.action, json)?,
         Command::Router(router) => router::router(&remote()?, &router.action, json)?,
+        Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked.action, json)?,
         Command::Port(port) => scheduler::port(&remote()?, &port.action, json)?,
         Command::Queue(queue) => scheduler::queue(&remote()?, &queue.action, json)?,
         Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,

@@ -4,10 +4,10 @@ use std::future::Future;
 
 use millrace_config::Scheduler;
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
-    LookupView, MapView, NeighbourView, PlacementView, PlacementsView, PluginDetailView, PluginView,
-    PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
+    AppliedView, BindingView, ConfigurationView, ControlPlaneView, CountersView, DifferenceView, DropView,
+    DroppedView, FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView,
+    InstanceView, LookupView, MapView, NeighbourView, PlacementView, PlacementsView, PluginDetailView,
+    PluginView, PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
     SchedulerView, StatusView, SummaryView, TraceView, UpgradeView,
 };
 use millrace_controller::{
@@ -66,6 +66,11 @@ pub trait Control: Clone + Send + Sync + 'static {
         &self,
         changes: &Map<String, Value>,
     ) -> impl Future<Output = Controlled<RouterSettings>> + Send;
+    fn control_plane(&self) -> Controlled<ControlPlaneView>;
+    fn set_control_plane(
+        &self,
+        changes: &Map<String, Value>,
+    ) -> impl Future<Output = Controlled<ControlPlaneView>> + Send;
     fn add_neighbour(&self, new: &NewNeighbour) -> impl Future<Output = Controlled<NeighbourView>> + Send;
     fn remove_neighbour(&self, old: &OldNeighbour) -> impl Future<Output = Controlled<NeighbourView>> + Send;
     fn schedulers(&self) -> Controlled<Vec<SchedulerView>>;
@@ -279,6 +284,14 @@ impl Control for Router {
 
     async fn set_settings(&self, changes: &Map<String, Value>) -> Controlled<RouterSettings> {
         Router::set_settings(self, changes).await
+    }
+
+    fn control_plane(&self) -> Controlled<ControlPlaneView> {
+        Router::control_plane(self)
+    }
+
+    async fn set_control_plane(&self, changes: &Map<String, Value>) -> Controlled<ControlPlaneView> {
+        Router::set_control_plane(self, changes).await
     }
 
     async fn add_neighbour(&self, new: &NewNeighbour) -> Controlled<NeighbourView> {

@@ -18,6 +18,7 @@ mod catalogue;
 mod certificate;
 mod configuration;
 mod control;
+mod control_plane;
 mod door;
 mod drops;
 mod elsewhere;

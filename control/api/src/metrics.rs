@@ -10,7 +10,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::ControlError;
-use millrace_controller::view::{DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView};
+use millrace_controller::view::{
+    ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -47,6 +49,7 @@ fn families<C: Control>(control: &C) -> Controlled<Vec<Family>> {
     let mut families = of_router(&control.status()?, &control.summary()?);
     families.extend(of_ports(&control.ports()?));
     families.push(of_drops(&control.drops()?));
+    families.push(of_control_plane(&control.control_plane()?));
     families.extend(of_instances(&control.instances()?));
     families.extend(of_schedulers(&control.schedulers()?));
     Ok(families)
@@ -92,6 +95,25 @@ fn some(value: Option<u64>) -> Vec<Sample> {
 )]
 fn count(value: u64) -> f64 {
     value as f64
+}
+
+/// What was for the router itself, by class and port.
+fn of_control_plane(view: &ControlPlaneView) -> Family {
+    let mut samples = Vec::new();
+    for class in &view.classes {
+        for (port, counts) in &class.ports {
+            for (fate, packets) in [("passed", counts.passed), ("dropped", counts.dropped)] {
+                let name = |label, value: &str| (label, value.to_owned());
+                let labels = vec![name("port", port), name("class", class.class), name("fate", fate)];
+                samples.push((labels, count(packets)));
+            }
+        }
+    }
+    counter(
+        "control_plane_packets",
+        "Packets for the router itself by class, and whether they got there",
+        samples,
+    )
 }
 
 fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
@@ -141,6 +163,16 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
             "driver_flows_most",
             "Most flows that the driver can know",
             some(driver.map(|driver| driver.most)),
+        ),
+        counter(
+            "driver_flows_evicted",
+            "Flows that left the driver because heavier ones asked for their places",
+            some(driver.map(|driver| driver.evicted)),
+        ),
+        counter(
+            "driver_flows_refused",
+            "Flows that found no room in the driver",
+            some(driver.map(|driver| driver.refused)),
         ),
         counter(
             "mirror_overruns",

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use millrace_config::Scheduler;
 use millrace_controller::view::{
-    AppliedView, BindingView, ConfigurationView, CountersView, DifferenceView, DropView, DroppedView,
-    FlowsView, GateCheckView, GateExplanationView, GateView, HardwareView, HeldView, InstanceView,
-    LookupView, MapView, NeighbourView, PlacementView, PlacementsView, PluginDetailView, PluginView,
-    PortView, QueueView, ReleaseView, RemovedNodeView, RevisionTextView, RevisionView, RouteView,
-    SchedulerView, StatusView, SummaryView, UpgradeView,
+    AppliedView, BindingView, ConfigurationView, ControlClassView, ControlPlaneView, CountersView,
+    DifferenceView, DropView, DroppedView, FlowsView, GateCheckView, GateExplanationView, GateView,
+    HardwareView, HeldView, InstanceView, LookupView, MapView, NeighbourView, PlacementView, PlacementsView,
+    PluginDetailView, PluginView, PortClassView, PortView, QueueView, ReleaseView, RemovedNodeView,
+    RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
@@ -191,6 +191,24 @@ impl Control for TestControl {
 
     async fn set_settings(&self, _: &Map<String, Value>) -> Controlled<RouterSettings> {
         Ok(RouterSettings::default())
+    }
+
+    fn control_plane(&self) -> Controlled<ControlPlaneView> {
+        let class = ControlClassView {
+            class: "icmp",
+            meaning: "ICMP",
+            rate: 1000,
+            burst: 100,
+            passed: 7,
+            dropped: 3,
+            dropped_rate: 0.0,
+            ports: [("lan".to_owned(), PortClassView { passed: 7, dropped: 3 })].into(),
+        };
+        Ok(ControlPlaneView { police: true, classes: vec![class] })
+    }
+
+    async fn set_control_plane(&self, _: &Map<String, Value>) -> Controlled<ControlPlaneView> {
+        self.control_plane()
     }
 
     async fn add_neighbour(&self, new: &NewNeighbour) -> Controlled<NeighbourView> {

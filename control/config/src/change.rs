@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::scheduler::Scheduler;
 use crate::schema::{
-    Bind, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
+    Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
 };
 use crate::words;
 
@@ -19,6 +19,13 @@ pub enum Change {
         from: Box<Router>,
         /// Those after.
         to: Box<Router>,
+    },
+    /// Other rates of what is for the router itself.
+    ControlPlane {
+        /// Those before.
+        from: Box<ControlPlane>,
+        /// Those after.
+        to: Box<ControlPlane>,
     },
     /// A plugin that is a file is loaded.
     AddPlugin(Plugin),
@@ -153,6 +160,7 @@ impl Change {
     pub fn inverse(self) -> Self {
         match self {
             Self::Router { from, to } => Self::Router { from: to, to: from },
+            Self::ControlPlane { from, to } => Self::ControlPlane { from: to, to: from },
             Self::AddPlugin(plugin) => Self::RemovePlugin(plugin),
             Self::RemovePlugin(plugin) => Self::AddPlugin(plugin),
             Self::SetPort { from, to } => Self::SetPort { from: to, to: from },
@@ -206,6 +214,9 @@ impl Change {
     fn command(&self) -> String {
         match self {
             Self::Router { from, to } => format!("router set{}", settings(&changed(from, to))),
+            Self::ControlPlane { from, to } => {
+                format!("control-plane set{}", settings(&changed(&**from, &**to)))
+            }
             Self::AddPlugin(plugin) => words::add_plugin(plugin),
             Self::RemovePlugin(plugin) => format!("plugin unload {}", words::quoted(&plugin.file.display())),
             Self::SetPort { from, to } => {

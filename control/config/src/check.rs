@@ -57,6 +57,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     let found = RefCell::new(found);
     let checker = Checker { config, left_out, found, place: Cell::default(), wrong: RefCell::default() };
     checker.at("router", None).router();
+    checker.at("control-plane", None).control_plane();
     checker.at("plugins", None).plugins(&config.plugins);
     checker.at("api", None).api(&config.api);
     checker.unique("port", config.port.iter().map(|port| &port.name));
@@ -212,6 +213,14 @@ impl Checker<'_> {
             "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
                 .into()
         });
+    }
+
+    fn control_plane(&self) {
+        for (key, rate) in self.config.control_plane.rates() {
+            self.value((1..=10_000_000).contains(&rate), "control-plane", key, || {
+                format!("control-plane.{key} = {rate}: it takes 1 to 10000000 packets per second")
+            });
+        }
     }
 
     fn unique<'a>(&self, noun: &'static str, names: impl Iterator<Item = &'a Named>) {

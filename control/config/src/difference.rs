@@ -142,6 +142,10 @@ impl Config {
         changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
+        if self.control_plane != to.control_plane {
+            let (from, to) = (self.control_plane.clone(), to.control_plane.clone());
+            changes.push(Change::ControlPlane { from: Box::new(from), to: Box::new(to) });
+        }
         if self.place != to.place {
             changes.push(Change::Place { from: self.place.clone(), to: to.place.clone() });
         }

@@ -44,9 +44,9 @@ pub use scheduler::{
     Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Bind, Boot, Budget, Config, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance, Neighbour,
-    OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind,
-    ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
+    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance,
+    Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
+    PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use spelling::{in_file, in_json};
 pub use values::{Named, Text, VlanIds};

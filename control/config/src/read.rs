@@ -29,6 +29,7 @@ impl Rest {
         let is_wrong = |table| wrong.contains(&(table, None));
         for (table, reset) in [
             ("router", (|config| config.router = Default::default()) as fn(&mut Config)),
+            ("control-plane", |config| config.control_plane = Default::default()),
             ("plugins", |config| config.plugins = Default::default()),
             ("api", |config| config.api = Default::default()),
         ] {

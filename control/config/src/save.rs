@@ -102,6 +102,8 @@ impl Saving<'_> {
             router.on_death = file.router.on_death;
         }
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
+        let usual = crate::schema::ControlPlane::default();
+        self.table("control-plane", &normal.control_plane, &runs.control_plane, &usual)?;
         self.table("api", &normal.api, &runs.api, &crate::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
         self.named("port", &normal.port, &runs.port, |port| port.name.to_string())

@@ -1,5 +1,6 @@
 //! What a configuration holds. One TOML table per noun; keys are the names of the fields, with hyphens.
 
+mod control_plane;
 mod gate;
 mod plugins;
 mod port;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Api;
 use crate::origin::Origin;
 
+pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
 pub use port::{Device, Impair, InputWeight, Port, PortKind, ReversePath};
@@ -24,6 +26,9 @@ pub use router::{Boot, OnDeath, PollMode, Router};
 pub struct Config {
     /// What holds for the whole router.
     pub router: Router,
+    /// How much of what is for the router itself gets there.
+    #[serde(skip_serializing_if = "is_default")]
+    pub control_plane: ControlPlane,
     /// The HTTP interface.
     #[serde(skip_serializing_if = "is_default")]
     pub api: Api,

@@ -7,7 +7,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// The tables of the file: the heading in the document, and the name in the schema.
-const TABLES: [(&str, &str); 16] = [
+const TABLES: [(&str, &str); 17] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
     ("[[port]]", "Port"),
@@ -24,6 +24,7 @@ const TABLES: [(&str, &str); 16] = [
     ("[[bind]]", "Bind"),
     ("[[filter]]", "Filter"),
     ("[[place]]", "Placement"),
+    ("[control-plane]", "ControlPlane"),
 ];
 
 fn document() -> String {

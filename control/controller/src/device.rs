@@ -7,10 +7,11 @@ use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKin
 use millrace_host::HostLink;
 use millrace_offload::{
     Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag, receive_queues,
+    takes_tags_out,
 };
 use millrace_packet::Pool;
 use millrace_pipeline::{
-    Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
+    ClassLimits, Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
@@ -23,6 +24,7 @@ use millrace_wire::MacAddr;
 use crate::ControlError;
 use crate::batch_sending::{BatchWay, DeviceBatches};
 use crate::claim::Claim;
+use crate::control_plane::class_rates;
 use crate::model::PortPlan;
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
@@ -60,6 +62,8 @@ pub(crate) struct KernelOptions {
     pub segment_mtu: u16,
     /// Why there is no flow cache; `None` where there is one.
     pub no_cache: Option<&'static str>,
+    /// How much of what is for the router itself gets to the kernel.
+    pub control_plane: ClassLimits,
 }
 
 /// A kernel device whose programs are attached, and whose sockets are still to be opened.
@@ -148,7 +152,7 @@ impl AttachedDevice {
             None => stage.look_up_flows(&plan)?,
         };
         let batches = BatchWay::default();
-        let (programs, capabilities, sockets) = match stage {
+        let (mut programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, &batches, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
                     &plan,
@@ -161,6 +165,9 @@ impl AttachedDevice {
             },
             Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
         }?;
+        programs
+            .set_control_plane(&class_rates(&options.control_plane))
+            .map_err(|error| offload_error(&error))?;
         let device = plan.settings.device;
         // What goes up by several queues is counted by none of them.
         let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));
@@ -175,6 +182,21 @@ impl KernelDevice {
     /// Takes the programs off the device. The claim is given up when it is dropped.
     pub fn detach(self) -> (Result<(), ControlError>, Claim) {
         (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
+    }
+
+    /// Says that the device takes VLAN tags out of frames before the program sees them, where a sub-interface needs them.
+    pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
+        let name = plan.config.device.as_deref().unwrap_or_default();
+        let mut subs =
+            ports.iter().filter(|sub| sub.settings.device == self.device && sub.config.vlan.is_some());
+        let Some(sub) = subs.next() else { return };
+        if self.programs.mode() != Attachment::Tcx && takes_tags_out(name) == Some(true) {
+            tracing::warn!(
+                port = %sub.settings.name,
+                "device {name} takes VLAN tags out of frames before the XDP program sees them, so that they look untagged: \
+                 ethtool -K {name} rxvlan off (on a veth also txvlan off at the other end)"
+            );
+        }
     }
 
     /// From now on the router gets what it forwards.

@@ -138,16 +138,22 @@ impl DriverCache for WorkerCache {
     }
 }
 
-/// The flow cache of a router of one worker with kernel ports, or why there is none.
-pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
+/// Why a router has no flow cache, as its configuration says; `None` where it may have one.
+pub(crate) fn why_no_cache(has_kernel: bool, flows: u32, workers: usize) -> Option<&'static str> {
     if !has_kernel {
-        return Err("no port has a kernel device");
+        return Some("no port has a kernel device");
     }
     if flows == 0 {
-        return Err("the configuration says driver-flows = 0");
+        return Some("the configuration says driver-flows = 0");
     }
-    if workers > 1 {
-        return Err("the router has several workers: who receives a packet is not who is done with it");
+    (workers > 1)
+        .then_some("the router has several workers: who receives a packet is not who is done with it")
+}
+
+/// The flow cache of a router of one worker with kernel ports, or why there is none.
+pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
+    if let Some(why) = why_no_cache(has_kernel, flows, workers) {
+        return Err(why);
     }
     FlowCache::new(flows, workers).map_err(|error| {
         tracing::info!("no flow is forwarded in the driver: {error}");

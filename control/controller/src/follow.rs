@@ -364,6 +364,7 @@ impl Inner {
             on_death,
             segment_mtu: mtu_of(link),
             no_cache: self.flow_cache.as_ref().err().copied(),
+            control_plane: self.model.options.control_plane,
         };
         let (mut device, capabilities) = AttachedDevice::attach(
             plan,

@@ -6,6 +6,7 @@ mod built_in;
 mod capture;
 mod claim;
 mod configuration;
+mod control_plane;
 mod crash;
 mod device;
 mod driver_flows;

@@ -14,7 +14,8 @@ use millrace_config::{
 };
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
-    DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack, TableKind, Tags,
+    ClassLimits, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack,
+    TableKind, Tags,
 };
 use millrace_plugin::{Limits, PluginChange, PluginControlError, PluginControlUnit, Terms};
 use millrace_plugin_abi::Home;
@@ -24,6 +25,7 @@ use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
 use crate::built_in::built_in_plugins;
+use crate::control_plane::limits_of;
 use crate::crash::beginning;
 use crate::error::Unplannable;
 use crate::filters::parse_filter;
@@ -71,6 +73,8 @@ pub(crate) struct Model {
     pub placements: Vec<Placed>,
     /// What was said of the whole router.
     pub router: millrace_config::Router,
+    /// How much of what is for the router itself gets there.
+    pub control_plane: millrace_config::ControlPlane,
     /// What was said of all plugins that are files.
     pub plugin_settings: millrace_config::Plugins,
     /// The HTTP interface, as the configuration says.
@@ -104,6 +108,7 @@ impl Model {
             neighbours: Vec::new(),
             placements: config.place.iter().map(Placed::of).collect(),
             router: config.router.clone(),
+            control_plane: config.control_plane.clone(),
             plugin_settings: config.plugins.clone(),
             api: config.api.clone(),
             files: Vec::new(),
@@ -112,7 +117,10 @@ impl Model {
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
-            options: options(&config.router, limits(&config.plugins)),
+            options: Options {
+                control_plane: limits_of(&config.control_plane),
+                ..options(&config.router, limits(&config.plugins))
+            },
         };
         for plan in &model.ports {
             for net in &plan.settings.addresses {
@@ -135,6 +143,7 @@ impl Model {
             wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
             model.neighbours.push(neighbour.clone());
         }
+        model.check_placements(config, &mut wrong);
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
@@ -560,6 +569,7 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
         plugin_weight: router.plugin_weight,
         flow_idle: Duration::from_secs(router.flow_idle.into()),
         instances,
+        control_plane: ClassLimits::default(),
     }
 }
 

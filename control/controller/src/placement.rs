@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{MOST_PLACEMENTS, Placeable, PlacementLevel, Text};
+use millrace_config::{Config, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text};
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
     ASK, BUDGET, Command, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
@@ -16,8 +16,10 @@ use millrace_plugin::DriverRefusal;
 use millrace_units::InstanceId;
 
 use crate::ControlError;
+use crate::driver_flows::why_no_cache;
+use crate::error::Unplannable;
 use crate::filters::parse_filter;
-use crate::model::Model;
+use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
 use crate::router::{Inner, Router};
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
@@ -220,6 +222,24 @@ impl Inner {
 }
 
 impl Model {
+    /// Refuses placements in the driver where nothing can be there.
+    pub(crate) fn check_placements(&self, config: &Config, wrong: &mut Unplannable) {
+        let has_kernel = config.lacks("port") || self.ports.iter().any(PortPlan::is_kernel);
+        let Some(why) = why_no_cache(has_kernel, config.router.driver_flows, config.router.workers) else {
+            return;
+        };
+        for (index, place) in config.place.iter().enumerate() {
+            if place.level == PlacementLevel::Xdp {
+                let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
+                let flow = place.flow.written();
+                let problem = format!(
+                    "placement {flow:?}: all flows stay at the workers, as nothing is in the driver: {why}"
+                );
+                wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
+            }
+        }
+    }
+
     /// Where the packets of an instance are wanted; `None` where nothing is said of it.
     pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
         let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);

@@ -9,6 +9,7 @@ use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
+use millrace_packet::ClassCounts;
 use millrace_pipeline::thread::{self, Wake};
 use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
@@ -253,6 +254,7 @@ impl Inner {
             filtered: counters.filtered,
             policed: counters.policed,
             formed: counters.formed,
+            classes: ClassCounts { passed: counters.entered, dropped: counters.refused },
             sent: self.driver_sent(port),
         }
     }
@@ -262,6 +264,8 @@ impl Inner {
         let now = self.share_now(port);
         let gone = self.share_gone.get(&port).copied().unwrap_or_default();
         let offset = self.share_offset.get(&port).copied().unwrap_or_default();
+        let mut classes = gone.classes;
+        classes.add(&now.classes.since(&offset.classes));
         KernelShare {
             seen: gone.seen + now.seen.saturating_sub(offset.seen),
             seen_bytes: gone.seen_bytes + now.seen_bytes.saturating_sub(offset.seen_bytes),
@@ -271,6 +275,7 @@ impl Inner {
             filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
             policed: gone.policed + now.policed.saturating_sub(offset.policed),
             formed: gone.formed + now.formed.saturating_sub(offset.formed),
+            classes,
             sent: DriverSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),

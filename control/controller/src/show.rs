@@ -7,7 +7,7 @@ use millrace_config::{Bits, FilterAction, Policing, RouteKind};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
-use millrace_packet::{DropCounts, DropReason};
+use millrace_packet::{ClassCounts, DropCounts, DropReason};
 use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
 use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
@@ -46,17 +46,20 @@ pub(crate) struct KernelShare {
     pub policed: u64,
     /// The same because the form of a plugin says so.
     pub formed: u64,
+    /// Frames for the router itself, by class: what the kernel got of them, and what it did not.
+    pub classes: ClassCounts,
     /// Frames that the driver sent by this port.
     pub sent: DriverSent,
 }
 
 impl KernelShare {
     /// What the driver dropped, by reasons that workers have too.
-    pub fn drops(&self) -> [(DropReason, u64); 3] {
+    pub fn drops(&self) -> [(DropReason, u64); 4] {
         [
             (DropReason::Filter, self.filtered),
             (DropReason::Policer, self.policed),
             (DropReason::Plugin, self.formed),
+            (DropReason::ControlPlane, self.classes.all_dropped()),
         ]
     }
 }
@@ -355,8 +358,8 @@ pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
 
 /// Flows in the driver.
 pub(crate) fn driver_flows(counts: DriverFlowCounts) -> DriverFlowsView {
-    let DriverFlowCounts { flows, room, inserted, renewed, idle, refused } = counts;
-    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, refused }
+    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
+    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, evicted, refused }
 }
 
 /// Whether the way back to a packet's source is looked at, in a word.

@@ -303,7 +303,12 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
             &plan,
             &link,
             claim,
-            KernelOptions { on_death, segment_mtu, no_cache: inner.flow_cache.as_ref().err().copied() },
+            KernelOptions {
+                on_death,
+                segment_mtu,
+                no_cache: inner.flow_cache.as_ref().err().copied(),
+                control_plane: inner.model.options.control_plane,
+            },
             inner.flow_cache.as_ref().ok(),
         )?;
         attached.push((plan, device));
@@ -313,6 +318,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
         if !capabilities.why.is_empty() {
             tracing::info!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
+        device.warn_of_tags(&plan, &inner.model.ports);
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
     }

@@ -1,6 +1,7 @@
 //! What control shows: the nouns of the interface, as they stand in JSON.
 
 mod configuration;
+mod control_plane;
 mod counters;
 mod flows;
 mod gates;
@@ -19,6 +20,7 @@ mod trace;
 mod upgrade;
 
 pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
+pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
 pub use flows::{FlowView, FlowsView, LookupView, StepView};
 pub use gates::{

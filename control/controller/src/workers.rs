@@ -132,6 +132,11 @@ impl Workers {
     /// When a worker does not answer.
     pub fn clear_counters(&mut self) -> Result<(), ControlError> {
         for worker in &mut self.workers {
+            // What the driver did is told four times a second: what it did before this is not to be counted after it.
+            let mut entry = Some(0);
+            while let Some(from) = entry {
+                entry = worker.ask(|reply| Command::TellDriven(from, reply))?;
+            }
             let mut route = Some(NextHopIndex(0));
             while let Some(from) = route {
                 route = worker.ask(|reply| Command::ClearRoutes(from, reply))?;

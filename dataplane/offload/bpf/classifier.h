@@ -164,7 +164,13 @@ static __always_inline int is_own(const struct ethhdr *link, const struct config
 	return !((to[0] ^ own[0]) | (to[1] ^ own[1]) | (to[2] ^ own[2]));
 }
 
-static __always_inline enum verdict classify(const struct frame *frame, const struct config *port)
+/* Which protocol follows a frame's link header, and where. */
+struct network {
+	__u32 offset;
+	__be16 type;
+};
+
+static __always_inline enum verdict classify(const struct frame *frame, const struct config *port, struct network *network)
 {
 	struct vlan_stack stack = {};
 	__u32 offset = ETH_HLEN;
@@ -177,6 +183,8 @@ static __always_inline enum verdict classify(const struct frame *frame, const st
 	type = link.h_proto;
 	group = link.h_dest[0] & 1;
 	read_tags(frame, &stack, &offset, &type);
+	network->offset = offset;
+	network->type = type;
 	if (is_tag(type))
 		return VLAN;
 	if (stack.outer_vid) {

@@ -763,7 +763,7 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	rewrite(data, treatment->link, packet.key.family);
 	flow->packets++;
 	flow->bytes += bytes;
-	count_sent(port, length);
+	count_sent(port, bytes);
 	return XDP_REDIRECT;
 }
 

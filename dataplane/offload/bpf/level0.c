@@ -4,6 +4,7 @@
  * millrace_tcx 6.6: so each is loaded only when it is used.
  */
 #include "classifier.h"
+#include "control_plane.h"
 #include "flow_cache.h"
 #include "frame_tape.h"
 
@@ -19,6 +20,7 @@ struct counters {
 	__u64 by_verdict[6];
 	__u64 forwarded, undeliverable, made_way, filtered, policed, formed;
 	__u64 fallback_passed, fallback_dropped, handed_back;
+	__u64 entered[CLASSES], refused[CLASSES];
 };
 
 struct {
@@ -102,12 +104,29 @@ static __always_inline int count_forwarded(struct counters *count, int action)
 	}
 }
 
+/* Whether a frame that is the kernel's goes there: it does unless it is for the router itself, and too many of its class come. */
+static __always_inline int enters(void *context, const struct frame *frame, struct counters *count, enum verdict verdict,
+				  const struct network *network)
+{
+	__u32 class = class_of(context, frame, verdict, network);
+
+	if (class >= CLASSES)
+		return 1;
+	if (may_enter(class)) {
+		count->entered[class]++;
+		return 1;
+	}
+	count->refused[class]++;
+	return 0;
+}
+
 static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, const int sg)
 {
 	struct frame frame = { (void *)(long)context->data, (void *)(long)context->data_end, 0 };
 	__u32 zero = 0, queue = context->rx_queue_index;
 	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct config *port = bpf_map_lookup_elem(&config, &zero);
+	struct network network = {};
 	enum verdict verdict;
 	int action;
 
@@ -115,7 +134,9 @@ static __always_inline int receive_xdp(struct xdp_md *context, __u64 length, con
 		return XDP_PASS;
 	count->seen++;
 	count->seen_bytes += length;
-	verdict = classify(&frame, port);
+	verdict = classify(&frame, port, &network);
+	if (verdict != USER_SPACE && !enters(context, &frame, count, verdict, &network))
+		return XDP_DROP;
 	if (verdict == USER_SPACE &&
 	    (!bpf_map_lookup_elem(&sockets, &queue) || !bpf_map_lookup_elem(&witness, &zero)))
 		return fall_back(count, port) ? XDP_PASS : XDP_DROP;
@@ -149,13 +170,16 @@ int millrace_tcx(struct __sk_buff *skb)
 	__u32 zero = 0;
 	struct counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct config *port = bpf_map_lookup_elem(&config, &zero);
+	struct network network = {};
 	enum verdict verdict;
 
 	if (!count || !port || is_handed_back(count))
 		return TCX_NEXT;
 	count->seen++;
 	count->seen_bytes += skb->len;
-	verdict = classify(&frame, port);
+	verdict = classify(&frame, port, &network);
+	if (verdict != USER_SPACE && !enters(skb, &frame, count, verdict, &network))
+		return TCX_DROP;
 	count_verdict(count, verdict);
 	return verdict == USER_SPACE ? TCX_DROP : TCX_NEXT;
 }
@@ -168,10 +192,11 @@ int millrace_filter(struct __sk_buff *skb)
 	__u32 zero = 0;
 	struct config *port = bpf_map_lookup_elem(&config, &zero);
 	__u64 *waiting = bpf_map_lookup_elem(&pending, &zero);
+	struct network network = {};
 
 	if (!port || !waiting || *waiting || skb->pkt_type == PACKET_OUTGOING)
 		return 0;
-	return classify(&frame, port) == USER_SPACE ? 0xffffffff : 0;
+	return classify(&frame, port, &network) == USER_SPACE ? 0xffffffff : 0;
 }
 
 /* Run, not attached: each live frame becomes the next of the tape and is received by the kernel. */

@@ -109,6 +109,8 @@ fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters
         fallback_passed: after.fallback_passed - before.fallback_passed,
         fallback_dropped: after.fallback_dropped - before.fallback_dropped,
         handed_back: after.handed_back - before.handed_back,
+        entered: std::array::from_fn(|class| after.entered[class] - before.entered[class]),
+        refused: std::array::from_fn(|class| after.refused[class] - before.refused[class]),
     }
 }
 

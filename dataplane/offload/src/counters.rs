@@ -38,16 +38,28 @@ pub struct Level0Counters {
     /// Given back by [`crate::KernelHandback`] and let through; not part of `seen`. Only ports in generic mode and
     /// AF_PACKET ports meet such frames again.
     pub handed_back: u64,
+    /// By class, frames for the router itself that the kernel got; among those above. The rest of what it got is not policed.
+    pub entered: [u64; CONTROL_CLASSES],
+    /// By class, frames for the router itself that were dropped because more came of their class than it bears.
+    pub refused: [u64; CONTROL_CLASSES],
 }
 
+/// Classes of packets for the router itself: those of `millrace_packet::ControlClass`.
+pub const CONTROL_CLASSES: usize = 8;
+
+/// Words of `struct counters` before those of classes.
+const PLAIN: usize = 17;
+
 /// `struct counters` of bpf/level0.c.
-pub(crate) type Words = [u64; 17];
+pub(crate) type Words = [u64; PLAIN + 2 * CONTROL_CLASSES];
 
 impl Level0Counters {
     /// Adds up what each processor has counted.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; 17];
+        let mut sum: Words = [0; PLAIN + 2 * CONTROL_CLASSES];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
+        let entered = std::array::from_fn(|class| sum[PLAIN + class]);
+        let refused = std::array::from_fn(|class| sum[PLAIN + CONTROL_CLASSES + class]);
         let [
             seen,
             seen_bytes,
@@ -66,6 +78,7 @@ impl Level0Counters {
             passed,
             dropped,
             back,
+            ..,
         ] = sum;
         Self {
             seen,
@@ -85,6 +98,8 @@ impl Level0Counters {
             fallback_passed: passed,
             fallback_dropped: dropped,
             handed_back: back,
+            entered,
+            refused,
         }
     }
 

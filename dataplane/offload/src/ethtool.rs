@@ -8,7 +8,10 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// The flag of a device that takes VLAN tags out of what it receives.
+const FLAG_RXVLAN: u32 = 1 << 8;
 
 /// `struct ethtool_drvinfo` of <linux/ethtool.h>, as far as it matters.
 #[repr(C)]
@@ -32,6 +35,13 @@ struct Settings {
 }
 
 const _: () = assert!(size_of::<Settings>() == 44);
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
 
 /// `struct ethtool_channels`: maxima, then what is in use.
 #[repr(C)]
@@ -64,6 +74,16 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     unsafe { ask(device, (&raw mut channels).cast())? };
     let (rx, tx) = (channels.rx + channels.combined, channels.tx + channels.combined);
     (rx > 0).then_some((rx, tx))
+}
+
+/// Whether `device` (in the calling thread's namespace) takes VLAN tags out of frames before an XDP program sees them; None when the
+/// driver does not know.
+#[must_use]
+pub fn takes_tags_out(device: &str) -> Option<bool> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    // SAFETY: this command fills a `struct ethtool_value`.
+    unsafe { ask(device, (&raw mut value).cast())? };
+    Some(value.data & FLAG_RXVLAN != 0)
 }
 
 /// How many receive queues of `device` (in the calling thread's namespace) are in use; None when the driver does not know.

@@ -12,6 +12,9 @@ mod bpf_syscall;
 mod classifier_test;
 #[cfg(test)]
 mod classifier_twin;
+mod control_plane;
+#[cfg(test)]
+mod control_plane_test;
 mod counters;
 mod error;
 mod ethtool;
@@ -36,9 +39,10 @@ mod rtnetlink;
 mod test_support;
 mod vlan;
 
-pub use counters::Level0Counters;
+pub use control_plane::ClassRate;
+pub use counters::{CONTROL_CLASSES, Level0Counters};
 pub use error::{InjectError, OffloadError};
-pub use ethtool::{link_speed, receive_queues};
+pub use ethtool::{link_speed, receive_queues, takes_tags_out};
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,

@@ -13,7 +13,10 @@ use crate::flow_cache::{FlowCache, FlowPlaces, Place};
 use crate::leftover::Loaded;
 use crate::local_address::difference;
 use crate::rtnetlink::Device;
-use crate::{Level0Counters, OffloadError, VlanStack, ethtool, genetlink, object};
+use crate::{
+    CONTROL_CLASSES, ClassRate, Level0Counters, OffloadError, VlanStack, control_plane, ethtool, genetlink,
+    object,
+};
 
 const XDP_DROP: u8 = 1;
 const XDP_PASS: u8 = 2;
@@ -323,6 +326,18 @@ impl PortPrograms {
             self.vlans.remove(vlan);
         }
         Ok(())
+    }
+
+    /// Sets how many packets for the router itself get to the kernel, by class; at first as many as come. Each port has its own
+    /// token buckets, which are full then.
+    ///
+    /// # Errors
+    /// [`OffloadError::Map`].
+    pub fn set_control_plane(
+        &mut self,
+        rates: &[Option<ClassRate>; CONTROL_CLASSES],
+    ) -> Result<(), OffloadError> {
+        control_plane::set(&mut self.object, rates)
     }
 
     /// Says whether flows that come in are looked up in the flow cache that the programs were attached with, and

@@ -31,6 +31,8 @@ pub struct AttachedProgram {
     pub name: String,
     /// In the driver (true) or generic.
     pub native: bool,
+    /// Whether it is a Millrace's.
+    pub ours: bool,
 }
 
 /// What was found out about one device.
@@ -82,10 +84,14 @@ impl DeviceReport {
             native_xdp: try_native(ifindex, &device),
             tcx: try_tcx(ifindex, &device, harmless("millrace_tcx"), Hook::TcxIngress),
             tcx_egress: try_tcx(ifindex, &device, catching_nothing(), Hook::TcxEgress),
-            attached: device.xdp.map(|(id, mode)| AttachedProgram {
-                id,
-                name: Loaded::find(id).map(|program| program.name()).unwrap_or_default(),
-                native: mode == NATIVE,
+            attached: device.xdp.map(|(id, mode)| {
+                let program = Loaded::find(id);
+                AttachedProgram {
+                    id,
+                    name: program.as_ref().map(Loaded::name).unwrap_or_default(),
+                    native: mode == NATIVE,
+                    ours: program.is_some_and(|program| program.is_ours()),
+                }
             }),
             name: device.name,
         })
@@ -107,8 +113,14 @@ fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
 }
 
 fn try_native(ifindex: u32, device: &Device) -> Support {
-    if device.xdp.is_some() {
-        return Support::Unknown("a program is attached, and was left alone".to_owned());
+    match device.xdp {
+        // One that is there already says as much as one that is tried.
+        Some((_, NATIVE)) => return Support::Yes,
+        Some(_) => {
+            let why = "a program is attached behind the driver, and was left alone";
+            return Support::Unknown(why.to_owned());
+        }
+        None => {}
     }
     let (_maps, program) = match harmless("millrace_xdp") {
         Ok(loaded) => loaded,
@@ -196,7 +208,11 @@ mod tests {
             let attached = report.attached.unwrap();
             assert_eq!((attached.name.as_str(), attached.native), ("millrace_xdp", true));
             assert_eq!(Some(attached.id), programs.program_id());
-            assert!(matches!(report.native_xdp, Support::Unknown(_)));
+            assert_eq!(report.native_xdp, Support::Yes, "it is there");
+            assert!(attached.ours);
+            programs.detach().unwrap();
+            let programs = PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Kernel).unwrap();
+            assert!(matches!(DeviceReport::of("port").unwrap().native_xdp, Support::Unknown(_)));
             programs.detach().unwrap();
             assert!(matches!(DeviceReport::of("lo").unwrap().native_xdp, Support::No(_)));
             assert!(matches!(DeviceReport::of("nothing0"), Err(OffloadError::Kernel { .. })));

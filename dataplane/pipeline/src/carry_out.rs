@@ -36,6 +36,7 @@ impl Router {
             Command::CountFilters(from, reply) => {
                 _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
             }
+            Command::TellDriven(from, reply) => _ = reply.try_send(self.tell_driven_from(from, now)),
             Command::ClearRoutes(from, reply) => _ = reply.try_send(self.route_accounts.clear(from)),
             Command::ClearFilters(from, reply) => {
                 let cleared = self.gates.plugins_mut().clear_counts(from, FILTERS_AT_ONCE);
@@ -151,6 +152,7 @@ impl Router {
         let options = Options { flows_max: share(options.flows_max), ..options };
         let limit = RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
         self.errors = ErrorLimiter::new(limit);
+        self.control_plane.set(&options.control_plane, workers);
         self.classifier.set_options(&options, self.seed);
         self.gates.plugins_mut().set_limits(options.instances);
         self.options = options;

@@ -125,6 +125,9 @@ pub enum Command {
     ScanFlows(FlowScan, ReplyTo<FlowPage>),
     /// Forgets flows, a bounded part of the table at a time. Their next packets are classified anew.
     FlushFlows(FlowScan, ReplyTo<FlowPage>),
+    /// Has what the driver did so far told to flows, routes and filters, a bounded number of entries, from one on; says where the next
+    /// ones begin. What is cleared after that has nothing of it.
+    TellDriven(u32, ReplyTo<Option<u32>>),
     /// Asks for all counters.
     Snapshot(ReplyTo<Snapshot>),
     /// The same without schedulers, EtherTypes and neighbours, which may be long: what can be asked for every moment.
@@ -339,6 +342,7 @@ impl fmt::Debug for Command {
             Self::CountFilters(..) => "CountFilters",
             Self::ClearRoutes(..) => "ClearRoutes",
             Self::ClearFilters(..) => "ClearFilters",
+            Self::TellDriven(..) => "TellDriven",
             Self::RoutesChanged(..) => "RoutesChanged",
             Self::SetNeighbours(..) => "SetNeighbours",
             Self::TakeUsedNeighbours(..) => "TakeUsedNeighbours",

@@ -10,6 +10,7 @@ mod capture;
 mod carry_out;
 mod classify;
 mod command;
+mod control_plane;
 mod dispose;
 mod driver_flows;
 mod drop_log;
@@ -58,6 +59,7 @@ pub use command::{
     Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
     NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, UsedNeighbours, WaitingRoutes,
 };
+pub use control_plane::{ClassLimit, ClassLimits};
 pub use driver_flows::{
     ASK, BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals,
     DriverWay, FORWARD, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,

@@ -5,6 +5,8 @@ use std::time::Duration;
 use millrace_forward::MartianPolicy;
 use millrace_plugin::Limits;
 
+use crate::control_plane::ClassLimits;
+
 /// Settings of the pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -35,6 +37,8 @@ pub struct Options {
     pub router_id: std::net::Ipv4Addr,
     /// What instances are granted.
     pub instances: Limits,
+    /// How much of what is for the router itself ports without a kernel let through, by class.
+    pub control_plane: ClassLimits,
 }
 
 impl Default for Options {
@@ -53,6 +57,7 @@ impl Default for Options {
             // The dummy address of RFC 7600.
             router_id: std::net::Ipv4Addr::new(192, 0, 0, 8),
             instances: Limits::default(),
+            control_plane: ClassLimits::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Family, Packet};
+use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
 use millrace_units::{Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
@@ -83,6 +83,8 @@ pub struct PortCount {
     pub tx_bytes: u64,
     /// Frames handed to the host: the kernel, or the router's own stack.
     pub to_host: u64,
+    /// Of those for the router's own stack, what got through and what did not, by class.
+    pub classes: ClassCounts,
     /// Packets dropped, at the port they came in by.
     pub drops: DropCounts,
 }

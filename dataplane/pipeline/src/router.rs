@@ -18,6 +18,7 @@ use crate::bare::{Bare, OwnAddresses};
 use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
 use crate::command::Event;
+use crate::control_plane::ControlPlane;
 use crate::driver_flows::DriverFlows;
 use crate::drop_log::DropLog;
 use crate::express::leave_known;
@@ -63,6 +64,7 @@ pub struct Router {
     pub(crate) bare: Bare,
     pub(crate) hold: HoldQueue,
     pub(crate) own: OwnStack,
+    pub(crate) control_plane: ControlPlane,
     pub(crate) gates: Gates,
     copies: Copies,
     pub(crate) options: Options,
@@ -125,6 +127,7 @@ impl Router {
             adjacencies: AdjacencyTable::new(seed),
             hold: HoldQueue::new(HoldLimits::default(), seed),
             own: OwnStack::new(seed),
+            control_plane: ControlPlane::default(),
             gates: Gates::default(),
             copies: Copies::default(),
             options: Options::default(),

@@ -27,6 +27,9 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FU
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*bpf_tail_call)(void *context, void *programs, __u32 index) = (void *)BPF_FUNC_tail_call;
+static struct bpf_sock *(*bpf_skc_lookup_tcp)(void *context, void *tuple, __u32 size, __u64 namespace, __u64 flags) =
+	(void *)BPF_FUNC_skc_lookup_tcp;
+static long (*bpf_sk_release)(void *sock) = (void *)BPF_FUNC_sk_release;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_check_mtu)(void *context, __u32 ifindex, __u32 *mtu, __s32 difference, __u64 flags) =
 	(void *)BPF_FUNC_check_mtu;

@@ -103,6 +103,8 @@ drop_reasons! {
     Filter = "filter",
     /// More came than the token bucket of a filter lets through.
     Policer = "policer",
+    /// It is for the router itself, and more came of its class than that bears: control-plane policing.
+    ControlPlane = "control_plane",
     /// No route leads back to its source, or not by the port that it came in by (RFC 3704).
     ReversePath = "reverse_path",
     /// Its flow is new, and while more comes than the router bears only so many new flows are classified.

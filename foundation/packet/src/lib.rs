@@ -8,6 +8,7 @@
 
 mod annotations;
 mod batch;
+mod control_class;
 mod drop_reason;
 mod flow_key;
 mod opened;
@@ -16,6 +17,7 @@ mod pool;
 
 pub use annotations::{Annotations, Exceptions};
 pub use batch::{BATCH_SIZE, Batch};
+pub use control_class::{CONTROL_CLASSES, ClassCounts, ControlClass};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
 pub use opened::{Opened, Start};

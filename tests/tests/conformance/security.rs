@@ -1,7 +1,7 @@
 //! SE: what an attacker might try.
 
 use millrace_packet::DropReason;
-use millrace_tests::{Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
+use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
 
 /// CVE-2020-10136: a packet inside a packet to the router must not be set free there.
 #[test]
@@ -203,4 +203,31 @@ fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_wel
         router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 23), "b");
         router.expect_drop("a", &cut_tcp(3).src("10.1.0.3"), DropReason::Filter);
     }
+}
+
+#[test]
+fn a_flood_of_echoes_for_the_router_itself_costs_its_class_alone() {
+    let mut router = Scenario::with_settings("\n[control-plane]\nicmp = 10");
+    // What may come at once: 32. None of the flood's time passes.
+    for _ in 0..100 {
+        router.send("a", &Ipv4Frame::echo().dst("10.1.0.1"));
+    }
+    let answers = router.take("a").len();
+    assert_eq!(answers, 32, "of 100 echoes");
+    assert_eq!(router.drops().get("control_plane"), Some(&68));
+    // ARP is of another class, another port has its own buckets, and what is forwarded is no class.
+    router.send("a", &ArpFrame::request("10.1.0.2", "10.1.0.1"));
+    assert_eq!(router.take("a").len(), 1);
+    for _ in 0..10 {
+        router.send("b", &Ipv4Frame::echo().src("10.2.0.2").dst("10.2.0.1"));
+        router.send("a", &Ipv4Frame::echo());
+    }
+    assert_eq!(router.drops().get("control_plane"), Some(&68));
+    // A tenth of a second is worth one more.
+    router.advance(std::time::Duration::from_millis(100));
+    router.take_all();
+    for _ in 0..2 {
+        router.send("a", &Ipv4Frame::echo().dst("10.1.0.1"));
+    }
+    assert_eq!((router.take("a").len(), router.drops().get("control_plane")), (1, Some(&69)));
 }

@@ -12,6 +12,7 @@ mod clients;
 mod clocks;
 mod commands;
 mod configuration;
+mod control_plane;
 mod counters;
 mod dashboard;
 mod death;

@@ -19,6 +19,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("delete /neighbours", "neighbour remove"),
     ("get /router", "router show"),
     ("patch /router", "router set"),
+    ("get /control-plane", "control-plane show"),
+    ("patch /control-plane", "control-plane set"),
     ("get /tokens", "token list"),
     ("post /tokens", "token create"),
     ("delete /tokens/{name}", "token revoke"),

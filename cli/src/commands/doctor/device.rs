@@ -34,6 +34,8 @@ pub struct DeviceView {
     flows_out: Ability,
     /// The XDP program that is attached now.
     attached: Option<String>,
+    /// Whether that is a Millrace's: the device is a port of one, or was of one that died and goes on dropping.
+    is_port: bool,
     /// What `run` would choose; none if the device can't be a port.
     choice: Option<Choice>,
     /// Why it can be no port, or is none yet.
@@ -93,6 +95,7 @@ impl DeviceView {
             flows_in: unprobed(""),
             flows_out: unprobed(""),
             attached: None,
+            is_port: false,
             choice: None,
             problems,
             faster: Vec::new(),
@@ -128,11 +131,13 @@ impl DeviceView {
             let place = if program.native { "in the driver" } else { "generic" };
             format!("{} (id {}, {place})", program.name, program.id)
         });
-        if let Some(program) = &self.attached {
+        let theirs = self.attached.as_ref().filter(|_| report.attached.as_ref().is_some_and(|one| !one.ours));
+        if let Some(program) = theirs {
             self.problems.push(format!(
-                "the XDP program {program} is attached: a running Millrace, or somebody else's that a port would have to replace"
+                "the XDP program {program} is attached: somebody else's, which a port does not replace"
             ));
         }
+        self.is_port = report.attached.as_ref().is_some_and(|program| program.ours);
         if possible {
             self.choice = choose(report, has_af_xdp);
             self.faster = faster(report, self.choice.as_ref());
@@ -280,6 +285,9 @@ impl fmt::Display for DeviceView {
         if let Some(why) = self.choice.as_ref().and_then(|choice| choice.why.as_ref()) {
             writeln!(f, "    not better     {why}")?;
         }
+        if let Some(program) = self.attached.as_ref().filter(|_| self.is_port) {
+            writeln!(f, "    port           of a Millrace: the program {program} is its own")?;
+        }
         writeln!(f, "    native XDP     {}", self.native_xdp)?;
         if !self.xdp_features.is_empty() {
             writeln!(f, "    announces      {}", self.xdp_features.join(", "))?;
@@ -360,6 +368,25 @@ mod tests {
             tcx_egress: Support::Yes,
             attached: None,
         }
+    }
+
+    #[test]
+    fn a_port_of_a_running_router_is_no_problem_and_one_of_another_program_is() {
+        let attached =
+            |ours| millrace_offload::AttachedProgram { id: 9, name: "p".into(), native: true, ours };
+        let view = |ours| {
+            let report = DeviceReport { attached: Some(attached(ours)), ..report(Support::Yes, &["basic"]) };
+            DeviceView::new(&link(), Ok(&report), true)
+        };
+        let own = view(true);
+        assert!(own.problems.is_empty() && own.choice.is_some(), "{own:?}");
+        assert!(
+            own.to_string().contains("port           of a Millrace: the program p (id 9, in the driver)"),
+            "{own}"
+        );
+        let theirs = view(false);
+        assert!(theirs.problems.iter().any(|problem| problem.contains("somebody else's")), "{theirs:?}");
+        assert!(!theirs.to_string().contains("of a Millrace"), "{theirs}");
     }
 
     fn chosen(

@@ -107,6 +107,19 @@ class Operations(Transport):
         """POST /configuration/save: writes what runs into the text of a file, and keeps its comments. Role: operator."""
         return self.json('POST', '/configuration/save', body=body)
 
+    def get_control_plane(
+        self,
+    ) -> types.ControlPlaneView:
+        """GET /control-plane: how much of what is for the router itself gets there, by class, and what was dropped. Role: viewer."""
+        return self.json('GET', '/control-plane')
+
+    def patch_control_plane(
+        self,
+        body: dict[str, Any],
+    ) -> types.ControlPlaneView:
+        """PATCH /control-plane: changes how much gets there, as the table control-plane of a configuration says it; null is the default again. Role: admin."""
+        return self.json('PATCH', '/control-plane', body=body)
+
     def delete_counters(
         self,
     ) -> types.Cleared:

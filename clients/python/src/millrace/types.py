@@ -157,6 +157,18 @@ class Confirmed(TypedDict):
     """Its revision."""
 
 
+ControlClassView: TypeAlias = 'dict[str, Any]'
+"""A class of packets for the router itself."""
+
+
+class ControlPlaneView(TypedDict):
+    """How much of what is for the router itself gets there."""
+    classes: list[ControlClassView]
+    """The classes, each with its rate."""
+    police: bool
+    """Whether it is policed at all."""
+
+
 class CpuView(TypedDict):
     """A processor of the machine."""
     core: int | None
@@ -220,6 +232,8 @@ class DriverBudgetView(TypedDict):
 
 class DriverFlowsView(TypedDict):
     """Flows that the driver forwards by itself."""
+    evicted: int
+    """Flows that were taken back because heavier ones, or such as somebody wants there, asked for their places."""
     flows: int
     """Flows that the driver knows."""
     idle: int
@@ -229,7 +243,7 @@ class DriverFlowsView(TypedDict):
     most: int
     """Most that it can know."""
     refused: int
-    """Flows that found no room."""
+    """Flows that found no room, each once."""
     renewed: int
     """Flows that it was told of again after a change."""
 
@@ -1106,6 +1120,14 @@ class PluginView(TypedDict):
 
 PollMode: TypeAlias = Literal['poll'] | Literal['interrupt'] | Literal['adaptive']
 """How the worker waits for packets."""
+
+
+class PortClassView(TypedDict):
+    """What became of a class at a port."""
+    dropped: int
+    """Packets that were dropped because more came."""
+    passed: int
+    """Packets that got through."""
 
 
 class PortRatesView(TypedDict):

@@ -13,7 +13,7 @@ use crate::operation::{Operation, Resource};
 use crate::paging::pages;
 use crate::resources::read;
 use crate::status::StatusAnswer;
-use crate::{resources, status};
+use crate::{control_plane, resources, status};
 
 /// The router, its ports, their neighbours.
 pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
@@ -80,5 +80,6 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
                 .tagged(),
                 patch(resources::set_settings::<C>),
             ),
+        control_plane::resource(),
     ]
 }

@@ -1,7 +1,7 @@
 //! Changes of what runs, made one after the other, and unmade when one of them can't be.
 
 use millrace_config::{Change, Port, Scheduler, Together};
-use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge};
+use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge, Options};
 
 use super::routes::Refused;
 use super::running::gate_table;
@@ -181,6 +181,7 @@ impl Inner {
         let live = |port: &Port| (port.reverse_path, port.input_weight, port.address.clone());
         match change {
             Change::Router { to, .. } => self.model.router == **to,
+            Change::ControlPlane { to, .. } => self.model.control_plane == **to,
             Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
             Change::AddNeighbour(neighbour) => self.model.neighbours.contains(neighbour),
             Change::RemoveNeighbour(neighbour) => !self.model.neighbours.contains(neighbour),
@@ -221,9 +222,16 @@ impl Inner {
         match change {
             Change::Router { to, .. } => {
                 self.model.router = (**to).clone();
-                self.model.options = options(to, self.model.options.instances);
+                self.model.options = Options {
+                    control_plane: self.model.options.control_plane,
+                    ..options(to, self.model.options.instances)
+                };
                 self.workers.tell(|| Command::SetOptions(self.model.options.clone()))?;
                 self.barrier()
+            }
+            Change::ControlPlane { to, .. } => {
+                self.model.control_plane = (**to).clone();
+                self.police_control_plane()
             }
             Change::SetPort { to, .. } => self.set_port(to),
             Change::SetScheduler { port, from, to, heir } => {

@@ -22,3 +22,4 @@ pub use keep::{Keep, Save};
 
 pub(crate) use base::Base;
 pub(crate) use confirm::Waiting;
+pub(crate) use single::checked;

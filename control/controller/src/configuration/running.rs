@@ -23,6 +23,7 @@ impl Model {
     pub fn as_written(&self, tables: &GateTables) -> Config {
         let mut config = Config {
             router: self.router.clone(),
+            control_plane: self.control_plane.clone(),
             port: self.ports.iter().map(|plan| self.running_port(plan)).collect(),
             route: self.routes.values().cloned().collect(),
             neighbour: self.neighbours.clone(),

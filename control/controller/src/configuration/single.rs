@@ -134,7 +134,7 @@ impl Inner {
 }
 
 /// A configuration that was read anew, so that all of it is checked.
-pub(super) fn checked(config: Config) -> Result<Config, ControlError> {
+pub(crate) fn checked(config: Config) -> Result<Config, ControlError> {
     let text = config.to_text()?;
     Config::parse(&text, "settings").map_err(|wrong| {
         let problems = wrong.errors().iter().map(|error| error.problem.as_str());

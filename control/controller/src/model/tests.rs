@@ -121,3 +121,29 @@ fn of_what_is_left_out_nothing_follows() {
     let told = lines_told(&plugins);
     assert!(told.iter().all(|(line, _)| *line != 24), "{told:#?}");
 }
+
+#[test]
+fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
+    let place = "[[place]]\nflow = \"proto udp\"\nlevel = \"xdp\"\n";
+    let device = "[[port]]\nname = \"lan\"\ndevice = \"lan\"\n";
+    let memory = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
+    for (text, why) in [
+        (
+            format!("[router]\nworkers = 2\n{device}{place}"),
+            "f:8:1: placement \"proto udp\": all flows stay at the workers, as nothing is in the driver: the router has several workers",
+        ),
+        (
+            format!("[router]\ndriver-flows = 0\n{device}{place}"),
+            "f:8:1: placement \"proto udp\": all flows stay at the workers, as nothing is in the driver: the configuration says driver-flows = 0",
+        ),
+        (
+            format!("{memory}{place}"),
+            "f:6:1: placement \"proto udp\": all flows stay at the workers, as nothing is in the driver: no port has a kernel device",
+        ),
+    ] {
+        let refused = crate::check(&Config::parse(&text, "f").unwrap()).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+        assert!(crate::check(&Config::parse(&text.replace("xdp", "worker"), "f").unwrap()).is_ok());
+    }
+    assert!(crate::check(&Config::parse(&format!("{device}{place}"), "f").unwrap()).is_ok());
+}

@@ -167,6 +167,10 @@ impl OfflineWorkers {
     /// Sets all counters to zero.
     pub fn clear_counters(&mut self) {
         for worker in 0..self.len() {
+            let mut entry = Some(0);
+            while let Some(from) = entry {
+                entry = self.ask_one(worker, |reply| Command::TellDriven(from, reply)).flatten();
+            }
             let mut route = Some(NextHopIndex(0));
             while let Some(from) = route {
                 route = self.ask_one(worker, |reply| Command::ClearRoutes(from, reply)).flatten();

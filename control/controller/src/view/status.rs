@@ -193,7 +193,9 @@ pub struct DriverFlowsView {
     pub renewed: u64,
     /// Flows that were taken back because no packet came for a time.
     pub idle: u64,
-    /// Flows that found no room.
+    /// Flows that were taken back because heavier ones, or such as somebody wants there, asked for their places.
+    pub evicted: u64,
+    /// Flows that found no room, each once.
     pub refused: u64,
 }
 

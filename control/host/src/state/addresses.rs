@@ -1,6 +1,6 @@
 //! Addresses as messages change them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
@@ -8,17 +8,22 @@ use super::route_table::Dependency;
 use super::{HostState, Stamped};
 use crate::{HostAddress, HostChange};
 
+/// The first address of all.
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 impl HostState {
     pub(super) fn set_address(&mut self, address: HostAddress, changes: &mut Vec<HostChange>) {
         let key = (address.ifindex, address.address, address.prefix_length);
         let stamped = Stamped { value: address, generation: self.generation };
+        let is_first = address.address.is_ipv4() && !self.has_ipv4(address.ifindex);
         if self.addresses.insert(key, stamped).is_some() {
             return;
         }
         let (ifindex, net) = (address.ifindex, address.net());
         changes.push(HostChange::Address { ifindex, net, present: true });
-        if address.address.is_ipv4() {
-            // The first address of a device takes IPv4 on it into use again.
+        // The first address of a device takes IPv4 on it into use again. That looks at all routes by the device: not for each of
+        // thousands of addresses.
+        if is_first {
             let affected = self.affected_by_device(ifindex);
             self.transition(affected, changes, |state| state.revive_next_hops(ifindex));
         }
@@ -37,9 +42,28 @@ impl HostState {
         }
     }
 
+    /// Whether a device has an IPv4 address.
+    fn has_ipv4(&self, ifindex: u32) -> bool {
+        let last = (ifindex, IpAddr::V4(Ipv4Addr::BROADCAST), u8::MAX);
+        self.addresses.range((ifindex, FIRST, 0)..=last).next().is_some()
+    }
+
+    /// Whether any device has an address. Looks at each device once, not at each address.
+    fn has_address(&self, wanted: IpAddr) -> bool {
+        let mut from = 0;
+        while let Some(((ifindex, ..), _)) = self.addresses.range((from, FIRST, 0)..).next() {
+            if self.addresses.range((*ifindex, wanted, 0)..=(*ifindex, wanted, u8::MAX)).next().is_some() {
+                return true;
+            }
+            let Some(next) = ifindex.checked_add(1) else { return false };
+            from = next;
+        }
+        false
+    }
+
     /// Without a message the kernel drops IPv4 routes whose preferred source is no address of the host any more.
     fn drop_routes_from(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
-        if self.addresses().any(|address| address.address == source) {
+        if self.has_address(source) {
             return;
         }
         let users: Vec<IpNet> = self.routes.dependants(Dependency::Source(source)).collect();
@@ -53,7 +77,7 @@ impl HostState {
 
     /// Without a message the kernel takes IPv4 out of use on a device that has lost its last address.
     fn disable_ipv4_without_address(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
-        if self.addresses().any(|address| address.ifindex == ifindex && address.address.is_ipv4()) {
+        if self.has_ipv4(ifindex) {
             return;
         }
         let affected = self.affected_by_device(ifindex);

@@ -340,3 +340,42 @@ proptest! {
         prop_assert_eq!(listed(&mut state, model.list()), []);
     }
 }
+
+/// How long it takes until so many addresses of a device are known, each with the route that the kernel makes for it, and gone again.
+fn time_of_addresses(count: u16) -> std::time::Duration {
+    let start = std::time::Instant::now();
+    let mut state = two_ports();
+    let of = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        let ip = IpAddr::from([10, 1, high, low]);
+        let route = RouteEntry {
+            kind: RouteKind::Local,
+            table: 255,
+            protocol: 2,
+            scope: 254,
+            preferred_source: Some(ip),
+            ..entry(&format!("{ip}/32"), &[hop(1, "")])
+        };
+        (HostAddress { address: ip, prefix_length: 16, ..address(1, 0) }, route)
+    };
+    for number in 0..count {
+        let (address, route) = of(number);
+        state.apply(add(route));
+        state.apply(KernelMessage::Address(address));
+    }
+    assert_eq!(local_addresses(&state).len(), usize::from(count));
+    for number in 0..count {
+        let (address, route) = of(number);
+        state.apply(KernelMessage::AddressGone(address));
+        state.apply(KernelMessage::RouteGone(route));
+    }
+    assert_eq!(local_addresses(&state).len(), 0);
+    start.elapsed()
+}
+
+#[test]
+fn thousands_of_addresses_take_no_more_than_their_part_each() {
+    let few = time_of_addresses(250);
+    let many = time_of_addresses(4000);
+    assert!(many < few * 60, "16 times as many take {many:?} instead of {few:?}");
+}

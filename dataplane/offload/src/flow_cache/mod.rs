@@ -42,7 +42,7 @@ use crate::{OffloadError, object};
 pub struct DriverSent {
     /// Frames.
     pub packets: u64,
-    /// Their bytes, from the Ethernet header on.
+    /// Their bytes, from the Ethernet header on, without what they are padded by.
     pub bytes: u64,
 }
 

@@ -411,7 +411,7 @@ fn padding_is_neither_charged_nor_counted() {
     assert_eq!((forwarded, bench.counters().policed), (10, 2));
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.bytes, totals.dropped_bytes), (10 * length, 2 * length));
-    assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 600, "it leaves padded");
+    assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 10 * length, "as a worker would count it");
 }
 
 /// Packets of the two flows, with a byte or a bit changed here and there, cut and padded.

@@ -22,6 +22,7 @@ mod budget;
 mod cache;
 mod carry;
 mod comes_up;
+mod crowd;
 mod level;
 mod mark;
 mod plan;
@@ -44,6 +45,7 @@ use millrace_units::{Instant, PortId};
 
 use self::carry::Carry;
 use self::comes_up::{KeptUp, Watched};
+use self::crowd::{Asking, Rate};
 use self::mark::{Mark, Outlet};
 use self::plan::Plan;
 use self::uses::Uses;
@@ -65,6 +67,8 @@ const NEVER: u32 = 0;
 const DUE: u32 = u32::MAX;
 /// The same: its packets came up although it had one, and it stays up for now.
 const UP: u32 = u32::MAX - 1;
+/// The same: it found no room.
+const REFUSED: u32 = u32::MAX - 2;
 /// How often all entries are looked at, and how many in a turn.
 const ROUND: Duration = Duration::from_millis(250);
 const ENTRIES_PER_TURN: usize = 128;
@@ -103,7 +107,9 @@ pub struct DriverFlowCounts {
     pub renewed: u64,
     /// Entries given up because they forwarded nothing for a time.
     pub idle: u64,
-    /// Flows that found no room.
+    /// Entries given up so that heavier flows, or those that somebody wants in the driver, have their places.
+    pub evicted: u64,
+    /// Flows that found no room, each once.
     pub refused: u64,
 }
 
@@ -121,6 +127,7 @@ struct Entry {
     /// Whether somebody wants it in the driver.
     placed: bool,
     watched: Watched,
+    rate: Rate,
     last_used: Instant,
 }
 
@@ -142,6 +149,9 @@ pub(crate) struct DriverFlows {
     inserts: usize,
     /// Flows that stay up for now, because the driver could not treat their packets.
     kept_up: KeptUp,
+    /// Flows that ask for places while there are none, and which entry is the next to be looked at for them.
+    asking: Asking,
+    looked_at: usize,
     uses: Uses,
     carry: Carry,
     published: u64,
@@ -171,6 +181,8 @@ impl DriverFlows {
             settling: Vec::new(),
             inserts: INSERTS_PER_TURN,
             kept_up: KeptUp::default(),
+            asking: Asking::default(),
+            looked_at: 0,
             uses: Uses::default(),
             carry: Carry::default(),
             published: SUSPENDED,
@@ -233,8 +245,7 @@ impl DriverFlows {
         }
         self.inserts -= 1;
         let Some(slot) = self.cache.insert(&entry.key, content) else {
-            self.counts.refused += 1;
-            self.note(entry.flow, NEVER);
+            self.refuse(entry.flow);
             return;
         };
         let place = slot as usize;
@@ -249,6 +260,21 @@ impl DriverFlows {
         self.counts.flows += 1;
     }
 
+    /// Notes of a flow that it found no room: it is counted once, however often it asks.
+    fn refuse(&mut self, flow: FlowIndex) {
+        let is_known = self.by_flow.get(flow.slot() as usize) == Some(&REFUSED);
+        self.counts.refused += u64::from(!is_known);
+        self.note(flow, REFUSED);
+    }
+
+    /// The record is a new flow's: that another one found no room says nothing of this one.
+    fn forget_refusal(&mut self, flow: FlowIndex) {
+        if let Some(number) = self.by_flow.get_mut(flow.slot() as usize).filter(|number| **number == REFUSED)
+        {
+            *number = NEVER;
+        }
+    }
+
     /// Notes of a flow which entry it has, or that it has none.
     fn note(&mut self, flow: FlowIndex, number: u32) {
         let flow = flow.slot() as usize;
@@ -260,7 +286,7 @@ impl DriverFlows {
 
     /// Whether a flow without an entry had one, or would have had one if there had not been too many others in that turn.
     fn is_due(&self, flow: FlowIndex) -> bool {
-        self.by_flow.get(flow.slot() as usize).is_some_and(|number| !matches!(*number, NEVER | UP))
+        self.by_flow.get(flow.slot() as usize).is_some_and(|number| !matches!(*number, NEVER | UP | REFUSED))
     }
 
     /// Whether a flow stays up for now, because the driver could not treat its packets.
@@ -472,7 +498,12 @@ impl Router {
         let record = self.classifier.flows.record(flow);
         let packets = record.packets_low();
         let is_due = slot.is_none() && driver.is_due(flow);
-        let is_time = packets >= 2 && (is_due || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
+        if packets <= 2 {
+            driver.forget_refusal(flow);
+        }
+        let is_sampled = slot.is_none() && driver.asking.is_sampled() && driver.cache.room() == 0;
+        let is_time = packets >= 2
+            && (is_due || is_sampled || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
         // Each packet of a flow that has to stay up would ask otherwise.
         let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
         let placed = may_be_placed
@@ -499,21 +530,36 @@ impl Router {
         let Self { driver: Some(driver), gates, .. } = self else { return };
         let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
         let Some(content) = driver.content(&plan, policer) else {
-            driver.counts.refused += 1;
+            driver.refuse(flow);
             return;
         };
         match slot {
             Some(slot) => driver.renew(slot, (plan, &content), placed, now),
             None => {
                 let (generation, told) = (driver.published, DriverTotals::default());
-                let (watched, begun) = (Watched::from(now), false);
-                let entry =
-                    Entry { key: *key, flow, plan, generation, begun, told, placed, watched, last_used: now };
-                let full = placed && driver.inserts > 0 && driver.cache.room() == 0;
-                if let Some(least) = full.then(|| driver.least_wanted()).flatten() {
-                    self.give_up_driven(least);
+                let (watched, rate, begun, last_used) = (Watched::from(now), Rate::from(now), false, now);
+                let entry = Entry {
+                    key: *key,
+                    flow,
+                    plan,
+                    generation,
+                    begun,
+                    told,
+                    placed,
+                    watched,
+                    rate,
+                    last_used,
+                };
+                let makes_way = match driver.inserts > 0 && driver.cache.room() == 0 {
+                    true if placed => driver.least_wanted(),
+                    true => driver.lighter_than(flow, packets, now),
+                    false => None,
+                };
+                if let Some(slot) = makes_way {
+                    self.give_up_driven(slot);
                 }
                 if let Some(driver) = &mut self.driver {
+                    driver.counts.evicted += u64::from(makes_way.is_some());
                     driver.insert(entry, &content, now);
                 }
             }

@@ -6,6 +6,9 @@ use super::way::Way;
 use super::{DriverFlows, DriverTotals, ENTRIES_PER_TURN, Entry, IDLE, IDLE_WHEN_FULL, ROUND, SUSPENDED, UP};
 use crate::router::Router;
 
+/// Entries that are told at once when control asks for it.
+const TOLD_AT_ONCE: u32 = 1024;
+
 impl Router {
     /// Tells the flow table what the driver has done, and gives up entries that do nothing.
     pub(crate) fn keep_driver_flows(&mut self, now: Instant) {
@@ -39,6 +42,14 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Tells what the driver has done by some entries, from one on; where the next ones begin.
+    pub(crate) fn tell_driven_from(&mut self, from: u32, now: Instant) -> Option<u32> {
+        let count = self.driver.as_ref()?.entries.len() as u32;
+        let end = count.min(from.saturating_add(TOLD_AT_ONCE));
+        (from..end).for_each(|slot| _ = self.tell_driven(slot, now));
+        (end < count).then_some(end)
     }
 
     /// Whether the packets of a flow come up although nothing else keeps the driver from treating them.
@@ -75,6 +86,7 @@ impl Router {
             (entry.told, entry.last_used) = (totals, now);
             entry.watched.treated(sent.packets + dropped.packets);
         }
+        entry.rate.treated(sent.packets + dropped.packets, now);
         let entry = *entry;
         self.count_driven(&entry, DriverTotals { sent, dropped });
         Some((known, entry))

@@ -107,7 +107,7 @@ fn is_of_another(packet: &Packet, entry: &PortEntry) -> bool {
 }
 
 /// What follows the link header of a packet whose network offset is noted.
-fn ether_type(packet: &Packet) -> EtherType {
+pub(crate) fn ether_type(packet: &Packet) -> EtherType {
     let network = packet.network_offset();
     match packet.data().get(network.saturating_sub(2)..network) {
         Some(&[high, low]) if network >= ethernet::HEADER_LEN => EtherType(u16::from_be_bytes([high, low])),

@@ -63,12 +63,13 @@ fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
 }
 
 fn add_port(sum: &mut PortCount, more: PortCount) {
-    let PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host, drops } = more;
+    let PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host, classes, drops } = more;
     sum.rx_packets += rx_packets;
     sum.rx_bytes += rx_bytes;
     sum.tx_packets += tx_packets;
     sum.tx_bytes += tx_bytes;
     sum.to_host += to_host;
+    sum.classes.add(&classes);
     add_drops(&mut sum.drops, &drops);
 }
 

@@ -315,6 +315,67 @@ fn a_flow_that_comes_back_goes_down_at_once() {
     assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
 }
 
+/// Packets of one flow a millisecond, and one of each of the others in so many; how many of the first the driver forwarded at the end.
+fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u64 {
+    let mut before = 0;
+    for number in 0..millis {
+        if number + 1000 == millis {
+            before = pair.driver.as_ref().unwrap().forwarded();
+        }
+        pair.receive("a", &Ipv4Frame::udp().ports(heavy, 9).id(number as u16).bytes());
+        for (port, every) in light.iter().filter(|(_, every)| number % every == 0 && number + 1000 < millis) {
+            pair.receive("a", &Ipv4Frame::udp().ports(*port, *every as u16).id(number as u16).bytes());
+        }
+        pair.run();
+        pair.advance(1);
+    }
+    pair.driver.as_ref().unwrap().forwarded() - before
+}
+
+#[test]
+fn a_heavy_flow_gets_the_place_of_a_light_one_where_the_cache_is_full() {
+    let mut pair = Pair::new(Some(4));
+    let light = [(1, 50), (2, 60), (3, 70), (4, 80)];
+    // They are there first, and never idle for long.
+    assert_eq!(crowded(&mut pair, 1, &light[1..], 3000), 1000);
+    assert_eq!(pair.router.router.driver_flows().flows, 4);
+    let down = crowded(&mut pair, 7, &light, 5000);
+    let counts = pair.router.router.driver_flows();
+    assert_eq!(down, 1000, "{counts:?}");
+    assert!(counts.evicted >= 1, "{counts:?}");
+    // Whoever found no room is counted once, and not with each packet that asks.
+    assert!((1..=5).contains(&counts.refused), "{counts:?}");
+}
+
+#[test]
+fn counters_that_are_cleared_have_nothing_of_what_the_driver_did_before() {
+    let mut pair = Pair::new(Some(64));
+    let filter = toml::from_str("match = \"proto udp dport 53\"\naction = \"accept\"").unwrap();
+    let id = pair.router.router.add_filter(&filter).unwrap();
+    assert!(driven(&mut pair, "10.2.0.2", 300) >= 290);
+    pair.router.router.clear_counters();
+    // By now all rounds have told what they had to tell.
+    pair.advance(2000);
+    assert_eq!(pair.router.router.filter_counts(id).packets, 0);
+    assert_eq!(driven(&mut pair, "10.2.0.2", 10), 10);
+    pair.advance(2000);
+    assert_eq!(pair.router.router.filter_counts(id).packets, 10);
+}
+
+#[test]
+fn flows_that_are_alike_leave_each_other_in_the_driver() {
+    let mut pair = Pair::new(Some(3));
+    for number in 0..4000_u32 {
+        for port in 1..=5 {
+            pair.receive("a", &Ipv4Frame::udp().ports(port, 9).id(number as u16).bytes());
+        }
+        pair.run();
+        pair.advance(1);
+    }
+    let counts = pair.router.router.driver_flows();
+    assert_eq!((counts.flows, counts.evicted, counts.refused), (3, 0, 2), "{counts:?}");
+}
+
 #[test]
 fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_while() {
     let mut pair = Pair::new(Some(64));

@@ -1,0 +1,46 @@
+//! The resource `/control-plane`: how much of what is for the router itself gets there.
+
+use axum::Json;
+use axum::extract::State;
+use axum::routing::{get, patch};
+use millrace_controller::Role::{Admin, Viewer};
+use millrace_controller::view::ControlPlaneView;
+use serde_json::{Map, Value};
+
+use crate::control::Control;
+use crate::extract::Body;
+use crate::naming::{Settings, refused};
+use crate::operation::{Operation, Resource};
+use crate::problem::Problem;
+use crate::server::Served;
+
+/// The resource.
+pub(crate) fn resource<C: Control>() -> Resource<C> {
+    Resource::new("/control-plane")
+        .on(
+            Operation::get::<ControlPlaneView>(
+                Viewer,
+                "how much of what is for the router itself gets there, by class, and what was dropped",
+            ),
+            get(show::<C>),
+        )
+        .on(
+            Operation::patch::<ControlPlaneView>(
+                Admin,
+                "changes how much gets there, as the table control-plane of a configuration says it; null is the default again",
+            )
+            .body::<Settings<Map<String, Value>>>(),
+            patch(change::<C>),
+        )
+}
+
+async fn show<C: Control>(State(served): State<Served<C>>) -> Result<Json<ControlPlaneView>, Problem> {
+    Ok(Json(served.control.control_plane()?))
+}
+
+async fn change<C: Control>(
+    State(served): State<Served<C>>,
+    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
+) -> Result<Json<ControlPlaneView>, Problem> {
+    Ok(Json(served.control.set_control_plane(&changes).await.map_err(refused(&changes))?))
+}

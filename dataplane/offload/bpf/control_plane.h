@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * Control-plane policing: what is for the router itself is let through to the kernel class by class, each at its own rate, so that
+ * a flood loses packets in its class alone. What the kernel gets because it is nobody's here, or another's, is not policed.
+ * dataplane/pipeline/src/control_plane.rs does the same for ports that have no such program.
+ */
+#ifndef MILLRACE_CONTROL_PLANE_H
+#define MILLRACE_CONTROL_PLANE_H
+
+#include "classifier.h"
+#include "policer.h"
+
+#define ETH_LLC_MOST 1500
+#define ETHERTYPE_LLDP 0x88cc
+#define ETHERTYPE_SLOW 0x8809
+#define ETHERTYPE_EAPOL 0x888e
+
+#define IP_ICMP 1
+#define IP_IGMP 2
+#define IP_TCP 6
+#define IP_UDP 17
+#define IP_ICMPV6 58
+#define IP_EIGRP 88
+#define IP_OSPF 89
+#define IP_PIM 103
+#define IP_VRRP 112
+#define ND_FIRST 133
+#define ND_LAST 137
+#define OFFSET_MASK 0x1fff
+
+#define PORT_BGP 179
+#define PORT_RIP 520
+#define PORT_RIPNG 521
+#define PORT_LDP 646
+#define PORT_BFD 3784
+#define PORT_BFD_ECHO 3785
+#define PORT_BFD_MULTIHOP 4784
+
+/* The states of a socket that say nothing of who sends: a request that waits for its last packet, and one that listens. */
+#define SOCKET_LISTENS 10
+#define SOCKET_REQUESTED 12
+
+/* The order of `ControlClass` in foundation/packet/src/control_class.rs. */
+enum control_class {
+	ESTABLISHED,
+	BGP,
+	OSPF,
+	ROUTING,
+	ICMP,
+	OPTIONS,
+	NEIGHBOURS,
+	OTHER,
+	CLASSES,
+	NOT_POLICED = CLASSES,
+};
+
+/* A packet costs what a byte does of the token buckets of filters; where it costs nothing, all go through. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLASSES);
+	__type(key, __u32);
+	__type(value, struct policer);
+} control_plane SEC(".maps");
+
+/* What the kernel's lookup of a connection takes. */
+union connection {
+	struct {
+		__be32 from, to;
+		__be16 source, destination;
+	} ipv4;
+	struct {
+		__u8 from[16], to[16];
+		__be16 source, destination;
+	} ipv6;
+};
+
+/* Whether the kernel has a connection that the packet is of: who floods a port does not know its other end's. */
+static __always_inline int is_established(void *context, union connection *connection, const __u32 size)
+{
+	struct bpf_sock *found = bpf_skc_lookup_tcp(context, connection, size, BPF_F_CURRENT_NETNS, 0);
+	__u32 state;
+
+	if (!found)
+		return 0;
+	state = found->state;
+	bpf_sk_release(found);
+	return state != SOCKET_LISTENS && state != SOCKET_REQUESTED;
+}
+
+static __always_inline enum control_class class_of_ports(__u8 protocol, __u16 source, __u16 destination)
+{
+	if (protocol == IP_TCP)
+		return source == PORT_BGP || destination == PORT_BGP ? BGP : OTHER;
+	switch (destination) {
+	case PORT_RIP:
+	case PORT_RIPNG:
+	case PORT_LDP:
+	case PORT_BFD:
+	case PORT_BFD_ECHO:
+	case PORT_BFD_MULTIHOP:
+		return ROUTING;
+	default:
+		return OTHER;
+	}
+}
+
+/* The class of what is told by its protocol alone. */
+static __always_inline enum control_class class_of_protocol(__u8 protocol)
+{
+	switch (protocol) {
+	case IP_OSPF:
+		return OSPF;
+	case IP_EIGRP:
+	case IP_PIM:
+	case IP_VRRP:
+		return ROUTING;
+	case IP_ICMP:
+	case IP_ICMPV6:
+		return ICMP;
+	default:
+		return OTHER;
+	}
+}
+
+static __always_inline enum control_class class_of_ipv4(void *context, const struct frame *frame, __u32 offset)
+{
+	union connection connection = {};
+	__u8 version_ihl, protocol;
+	__be16 fragment;
+
+	if (load(frame, offset + 16, &connection.ipv4.to, 4) || load(frame, offset + 12, &connection.ipv4.from, 4) ||
+	    load(frame, offset, &version_ihl, 1) || load(frame, offset + 9, &protocol, 1) ||
+	    load(frame, offset + 6, &fragment, 2))
+		return OTHER;
+	/* Groups of a link are the router's; further ones may be on their way to others. */
+	if ((connection.ipv4.to & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) &&
+	    (connection.ipv4.to & bpf_htonl(0xffffff00)) != bpf_htonl(0xe0000000))
+		return NOT_POLICED;
+	if (version_ihl != 0x45 || protocol == IP_IGMP)
+		return OPTIONS;
+	if ((protocol != IP_TCP && protocol != IP_UDP) || (fragment & bpf_htons(OFFSET_MASK)))
+		return class_of_protocol(protocol);
+	if (load(frame, offset + 20, &connection.ipv4.source, 2) || load(frame, offset + 22, &connection.ipv4.destination, 2))
+		return OTHER;
+	if (protocol == IP_TCP && is_established(context, &connection, sizeof(connection.ipv4)))
+		return ESTABLISHED;
+	return class_of_ports(protocol, bpf_ntohs(connection.ipv4.source), bpf_ntohs(connection.ipv4.destination));
+}
+
+static __always_inline enum control_class class_of_ipv6(void *context, const struct frame *frame, __u32 offset)
+{
+	union connection connection = {};
+	__u8 next, hop_limit, type;
+
+	if (load(frame, offset + 24, connection.ipv6.to, 16) || load(frame, offset + 8, connection.ipv6.from, 16) ||
+	    load(frame, offset + 6, &next, 1) || load(frame, offset + 7, &hop_limit, 1))
+		return OTHER;
+	if (connection.ipv6.to[0] == 0xff && (connection.ipv6.to[1] & 0x0f) > 2)
+		return NOT_POLICED;
+	/* Options of each hop, Router Alert among them. */
+	if (!next)
+		return OPTIONS;
+	/* Neighbour discovery comes from the link, or is none (RFC 4861, 6.1 and 7.1). */
+	if (next == IP_ICMPV6 && hop_limit == 255 && !load(frame, offset + 40, &type, 1) && type >= ND_FIRST &&
+	    type <= ND_LAST)
+		return NEIGHBOURS;
+	if (next != IP_TCP && next != IP_UDP)
+		return class_of_protocol(next);
+	if (load(frame, offset + 40, &connection.ipv6.source, 2) || load(frame, offset + 42, &connection.ipv6.destination, 2))
+		return OTHER;
+	if (next == IP_TCP && is_established(context, &connection, sizeof(connection.ipv6)))
+		return ESTABLISHED;
+	return class_of_ports(next, bpf_ntohs(connection.ipv6.source), bpf_ntohs(connection.ipv6.destination));
+}
+
+static __always_inline enum control_class class_of_others(__be16 type)
+{
+	__u16 number = bpf_ntohs(type);
+
+	if (number == ETH_P_ARP)
+		return NEIGHBOURS;
+	/* IS-IS, and spanning trees. */
+	if (number <= ETH_LLC_MOST)
+		return ROUTING;
+	return number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER : NOT_POLICED;
+}
+
+/* The class of a frame that the kernel is to have, of which classify() has told what follows its link header. */
+static __always_inline enum control_class class_of(void *context, const struct frame *frame, enum verdict verdict,
+						   const struct network *network)
+{
+	switch (verdict) {
+	case LOCAL:
+	case MULTICAST:
+		return network->type == bpf_htons(ETH_P_IP) ? class_of_ipv4(context, frame, network->offset) :
+							      class_of_ipv6(context, frame, network->offset);
+	case OTHER_ETHERTYPE:
+		return class_of_others(network->type);
+	default:
+		return NOT_POLICED;
+	}
+}
+
+/* Whether the kernel is to have a packet of a class. */
+static __always_inline int may_enter(__u32 class)
+{
+	struct policer *bucket = bpf_map_lookup_elem(&control_plane, &class);
+
+	return !bucket || !bucket->byte || takes(bucket, 1);
+}
+
+#endif

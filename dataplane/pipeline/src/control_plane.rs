@@ -1,0 +1,159 @@
+//! Control-plane policing for ports without a kernel: what their own stack is given, class by class, each at its own rate.
+//!
+//! Ports of kernel devices have it in their programs: dataplane/offload/bpf/control_plane.h, which tells classes apart in the same way.
+
+use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
+use millrace_units::{Instant, PortId};
+use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
+
+/// How many packets of a class a port lets through to the router itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassLimit {
+    /// Packets per second, 1 or more.
+    pub per_second: u32,
+    /// Packets that may come at once, 1 or more.
+    pub burst: u32,
+}
+
+/// The limits of all classes, by their numbers; what has none is not policed.
+pub type ClassLimits = [Option<ClassLimit>; CONTROL_CLASSES];
+
+/// The token buckets of a worker: one for each class at each port.
+#[derive(Debug, Default)]
+pub(crate) struct ControlPlane {
+    limits: ClassLimits,
+    /// For each port and class, the nanosecond until which what went through has been paid for.
+    paid: Vec<[u64; CONTROL_CLASSES]>,
+}
+
+impl ControlPlane {
+    /// Sets the limits, of which this worker has its share of so many. Buckets are full then.
+    pub fn set(&mut self, limits: &ClassLimits, workers: u32) {
+        let share = |limit: ClassLimit| ClassLimit {
+            per_second: limit.per_second.div_ceil(workers).max(1),
+            burst: limit.burst.div_ceil(workers).max(1),
+        };
+        self.limits = limits.map(|limit| limit.map(share));
+        self.paid.clear();
+    }
+
+    /// Whether a packet of a class that came by a port finds room.
+    pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
+        let Some(limit) = self.limits[class.index()] else { return true };
+        if self.paid.len() <= port.index() {
+            self.paid.resize(port.index() + 1, [0; CONTROL_CLASSES]);
+        }
+        let paid = &mut self.paid[port.index()][class.index()];
+        let packet = 1_000_000_000 / u64::from(limit.per_second);
+        let until = (*paid).max(now.as_nanos()) + packet;
+        let finds_room = until <= now.as_nanos() + packet * u64::from(limit.burst);
+        if finds_room {
+            *paid = until;
+        }
+        finds_room
+    }
+}
+
+/// The class of a packet for the router itself, of which the network offset is noted; `None` where it may be on its way to others.
+pub(crate) fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
+    match ether_type {
+        EtherType::ARP => Some(ControlClass::Neighbours),
+        EtherType::IPV4 => class_of_ipv4(packet),
+        _ => class_of_ipv6(packet),
+    }
+}
+
+fn class_of_ipv4(packet: &Packet) -> Option<ControlClass> {
+    let bytes = packet.network();
+    let Ok(header) = ipv4::Packet::new_checked(bytes) else { return Some(ControlClass::Other) };
+    let (destination, protocol) = (header.dst(), header.protocol());
+    if destination.is_multicast() && destination.octets()[..3] != [224, 0, 0] {
+        return None;
+    }
+    if header.header_len() > ipv4::HEADER_LEN || protocol == Protocol(2) {
+        return Some(ControlClass::Options);
+    }
+    let is_later = header.fragment_offset() > 0;
+    let ports = bytes.get(ipv4::HEADER_LEN..).filter(|_| !is_later);
+    Some(class_of_transport(protocol, ports))
+}
+
+fn class_of_ipv6(packet: &Packet) -> Option<ControlClass> {
+    let bytes = packet.network();
+    let Ok(header) = ipv6::Packet::new_checked(bytes) else { return Some(ControlClass::Other) };
+    let (destination, next) = (header.dst().octets(), header.next_header());
+    if destination[0] == 0xff && destination[1] & 0x0f > 2 {
+        return None;
+    }
+    let payload = bytes.get(ipv6::HEADER_LEN..);
+    let kind = payload.and_then(|payload| payload.first());
+    Some(match next {
+        Protocol(0) => ControlClass::Options,
+        Protocol::ICMPV6
+            if header.hop_limit() == 255 && kind.is_some_and(|kind| (133..=137).contains(kind)) =>
+        {
+            ControlClass::Neighbours
+        }
+        _ => class_of_transport(next, payload),
+    })
+}
+
+/// The class by the protocol, and by the ports where a packet has them.
+fn class_of_transport(protocol: Protocol, header: Option<&[u8]>) -> ControlClass {
+    let ports = header.and_then(|header| header.first_chunk::<4>());
+    let ports = ports.map(|&[a, b, c, d]| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+    match (protocol, ports) {
+        (Protocol::TCP, Some((179, _) | (_, 179))) => ControlClass::Bgp,
+        (Protocol::UDP, Some((_, 520 | 521 | 646 | 3784 | 3785 | 4784))) => ControlClass::Routing,
+        (Protocol::ICMP | Protocol::ICMPV6, _) => ControlClass::Icmp,
+        (Protocol(89), _) => ControlClass::Ospf,
+        (Protocol(88 | 103 | 112), _) => ControlClass::Routing,
+        _ => ControlClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(class: ControlClass, per_second: u32, burst: u32) -> ControlPlane {
+        let mut limits = ClassLimits::default();
+        limits[class.index()] = Some(ClassLimit { per_second, burst });
+        let mut policing = ControlPlane::default();
+        policing.set(&limits, 1);
+        policing
+    }
+
+    #[test]
+    fn a_class_gets_its_burst_and_its_rate_and_others_are_untouched() {
+        let (port, icmp) = (PortId(3), ControlClass::Icmp);
+        let mut policing = limited(icmp, 1000, 10);
+        let mut passed = 0;
+        // Ten times as many as it bears, for a second.
+        for turn in 0..10_000_u64 {
+            let now = Instant::from_nanos(turn * 100_000);
+            passed += u64::from(policing.takes(port, icmp, now));
+            assert!(policing.takes(port, ControlClass::Neighbours, now));
+        }
+        assert_eq!(passed, 10 + 999, "the burst, and a packet each millisecond");
+        assert!(policing.takes(PortId(4), icmp, Instant::from_millis(1000)), "each port has its own");
+    }
+
+    #[test]
+    fn protocols_are_told_apart() {
+        let ports = |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes()].concat();
+        for (protocol, header, class) in [
+            (Protocol::TCP, ports(179, 4), ControlClass::Bgp),
+            (Protocol::TCP, ports(4, 179), ControlClass::Bgp),
+            (Protocol::TCP, ports(4, 22), ControlClass::Other),
+            (Protocol::UDP, ports(4, 3784), ControlClass::Routing),
+            (Protocol::UDP, ports(3784, 4), ControlClass::Other),
+            (Protocol::ICMP, ports(0, 0), ControlClass::Icmp),
+            (Protocol(89), Vec::new(), ControlClass::Ospf),
+            (Protocol(112), Vec::new(), ControlClass::Routing),
+        ] {
+            assert_eq!(class_of_transport(protocol, Some(&header)), class, "{protocol:?} {header:?}");
+        }
+        assert_eq!(class_of_transport(Protocol::TCP, None), ControlClass::Other, "a later fragment");
+    }
+}

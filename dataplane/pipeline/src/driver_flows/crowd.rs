@@ -1,0 +1,146 @@
+//! Which flows are in the driver where there is no room for all: heavier ones get there, and lighter ones go.
+//!
+//! Of the packets of flows without a place one of so many asks for one. How fast its flow is, it tells by the one that asked before. What an
+//! entry treats is measured whenever the flow table is told of it. Who is twice as fast as an entry takes its place, so flows that are alike
+//! don't push each other out.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use millrace_classify::FlowIndex;
+use millrace_units::Instant;
+
+use super::{DriverFlows, Entry, IDLE_WHEN_FULL};
+
+/// One of so many packets of flows without a place asks, while there is none.
+const SAMPLED: u32 = 256;
+/// Entries that are looked at for one that asks.
+const LOOKED_AT: usize = 32;
+/// How many times as fast as an entry a flow has to be.
+const TIMES: u64 = 2;
+/// Rates are measured over so long at least, and no longer than that.
+const SHORTEST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(10);
+/// Flows that ask, and are remembered.
+const MOST: usize = 4096;
+
+/// How many packets a second an entry treats.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    since: Instant,
+    packets: u64,
+    per_second: Option<u64>,
+}
+
+impl Rate {
+    pub fn from(now: Instant) -> Self {
+        Self { since: now, packets: 0, per_second: None }
+    }
+
+    /// The driver has treated so many since it was last asked.
+    pub fn treated(&mut self, packets: u64, now: Instant) {
+        self.packets += packets;
+        if now >= self.since + SHORTEST {
+            let per_second = rate(self.packets, now.since(self.since));
+            *self = Self { since: now, packets: 0, per_second: Some(per_second) };
+        }
+    }
+}
+
+fn rate(packets: u64, time: Duration) -> u64 {
+    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+    packets.saturating_mul(1_000_000_000) / nanoseconds
+}
+
+/// Flows that asked for a place: how many packets they had then, and when it was. By the numbers of their records.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    asked: HashMap<u32, (u32, Instant), FixedState>,
+    packets: u32,
+}
+
+impl Asking {
+    /// Whether a packet of a flow without a place is one that asks.
+    pub fn is_sampled(&mut self) -> bool {
+        self.packets = self.packets.wrapping_add(1);
+        self.packets.is_multiple_of(SAMPLED)
+    }
+
+    /// How many packets a second a flow has that asks and has had so many, if it asked before.
+    fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
+        if self.asked.len() >= MOST && !self.asked.contains_key(&flow) {
+            self.asked.retain(|_, (_, at)| now < *at + LONGEST);
+            if self.asked.len() >= MOST {
+                return None;
+            }
+        }
+        let (before, at) = *self.asked.entry(flow).or_insert((packets, now));
+        let more = packets.checked_sub(before);
+        if more.is_none() || now >= at + LONGEST {
+            // The record is another flow's now, or that was long ago.
+            self.asked.insert(flow, (packets, now));
+            return None;
+        }
+        if now < at + SHORTEST {
+            return None;
+        }
+        self.asked.insert(flow, (packets, now));
+        more.map(|more| rate(more.into(), now.since(at)))
+    }
+}
+
+impl DriverFlows {
+    /// An entry that has to make way for a flow without a place, which has had so many packets: the lightest of some, if the flow is
+    /// faster by far.
+    pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
+        let asks = self.asking.rate(flow.slot(), packets, now)?;
+        let count = self.entries.len();
+        let from = if self.looked_at < count { self.looked_at } else { 0 };
+        self.looked_at = (from + LOOKED_AT) % count.max(1);
+        let weight = |entry: &Entry| match now >= entry.last_used + IDLE_WHEN_FULL {
+            true => Some(0),
+            false => entry.rate.per_second,
+        };
+        let lightest = (from..count)
+            .chain(0..from)
+            .take(LOOKED_AT)
+            .filter_map(|place| Some((place, self.entries[place].as_ref()?)))
+            .filter(|(_, entry)| entry.begun && !entry.placed)
+            .filter_map(|(place, entry)| Some((place, weight(entry)?)))
+            .min_by_key(|(_, weight)| *weight)?;
+        (asks > lightest.1.saturating_mul(TIMES)).then_some(lightest.0 as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    #[test]
+    fn what_an_entry_treats_is_measured_over_a_while() {
+        let mut rate = Rate::from(at(0));
+        rate.treated(50, at(100));
+        assert_eq!(rate.per_second, None);
+        rate.treated(50, at(250));
+        assert_eq!(rate.per_second, Some(400));
+        rate.treated(0, at(500));
+        assert_eq!(rate.per_second, Some(0));
+    }
+
+    #[test]
+    fn a_flow_that_asks_twice_tells_how_fast_it_is() {
+        let (mut asking, flow, other) = (Asking::default(), 3, 4);
+        assert_eq!(asking.rate(flow, 100, at(0)), None);
+        assert_eq!(asking.rate(flow, 150, at(100)), None, "too soon");
+        assert_eq!(asking.rate(flow, 600, at(500)), Some(1000));
+        assert_eq!(asking.rate(other, 700, at(600)), None);
+        assert_eq!(asking.rate(flow, 2, at(800)), None, "another flow's record");
+        assert_eq!(asking.rate(flow, 9, at(20_000)), None, "too long ago");
+        assert_eq!(asking.rate(flow, 1009, at(21_000)), Some(1000));
+    }
+}
