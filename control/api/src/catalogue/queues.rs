@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
-use crate::resources::{find, read};
+use crate::resources::read;
 use crate::schedulers;
 
 /// Schedulers.
@@ -26,7 +26,7 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
         Resource::new("/schedulers/{port}")
             .on(
                 Operation::get::<SchedulerView>(Viewer, "one").tagged(),
-                find("scheduler", C::schedulers, |one| &one.port),
+                get(schedulers::show::<C>),
             )
             .on(
                 Operation::create::<SchedulerView>(Operator, "adds a node")
