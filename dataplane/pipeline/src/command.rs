@@ -25,7 +25,7 @@ use crate::explain::Explanation;
 use crate::gate_tables::{Published, WorkerTable};
 use crate::host_output::HostSettings;
 use crate::host_path::HostPath;
-use crate::port_scheduler::{FlowQueueReport, ScheduleChange};
+use crate::port_scheduler::{FlowQueueReport, Piece, ScheduleChange};
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
 use crate::trace::TraceSink;
@@ -98,8 +98,9 @@ pub enum Command {
     Succeed(InstanceId, Successor, ReplyTo<Option<Succession>>),
     /// Tries an instance out on copies of so many packets of one.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device.
-    Schedule(PortId, Vec<ScheduleChange>, ReplyTo<Result<(), ScheduleError>>),
+    /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device. A long list
+    /// comes in pieces, each of which is answered: packets wait for one of them at most.
+    Schedule(PortId, Vec<ScheduleChange>, Piece, ReplyTo<Result<(), ScheduleError>>),
     /// Says which flows something is reserved for, in place of those before: their records are displaced by no other flow's.
     ReserveFlows(Vec<FlowKey>),
     /// Asks for the queues of flows of a leaf of a port, a bounded part of them, from one on.

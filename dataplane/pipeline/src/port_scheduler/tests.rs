@@ -164,3 +164,53 @@ fn what_a_removed_node_held_is_dropped_and_counted() {
     assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueRemoved]);
     assert!(!scheduler.takes_packets());
 }
+
+/// What grows with the square of the leaves takes minutes here.
+#[test]
+fn forty_thousand_leaves_go_one_by_one_and_what_is_sent_to_them_goes_to_one_that_stays() {
+    const LEAVES: u16 = 40_000;
+    let fifo = || NodeKind::Fifo(Default::default());
+    let mut drops = Vec::new();
+    let mut scheduler =
+        scheduler(&[ScheduleChange::Queues(65_536), add(1, None, Share::Only, NodeKind::Priority)]);
+    let leaves = || 2..2 + LEAVES;
+    for node in leaves() {
+        let leaf = add(node, Some(1), Share::Level(node.into()), fifo());
+        scheduler.change(&leaf, Instant::ZERO, &mut drops).unwrap();
+    }
+    let (last, to) = (LEAVES + 1, LEAVES);
+    for node in leaves().filter(|node| *node != to) {
+        // From both ends, so that the first and the last go early.
+        let node = if node % 2 == 0 { node } else { last + 3 - node };
+        let change = ScheduleChange::Remove { node: QueueId(node), to: Some(QueueId(to)) };
+        scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+    }
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(to)));
+    // Whatever was sent there goes on to another, and nowhere of its own when that goes as well.
+    scheduler.change(&add(2, Some(1), Share::Level(2), fifo()), Instant::ZERO, &mut drops).unwrap();
+    let remove =
+        |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };
+    scheduler.change(&remove(to, Some(2)), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(2)));
+    scheduler.change(&add(last, Some(1), Share::Level(3), fifo()), Instant::ZERO, &mut drops).unwrap();
+    scheduler.change(&remove(2, None), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(last)));
+    assert_eq!(scheduler.default, QueueId(last));
+}
+
+#[test]
+fn the_default_is_the_first_leaf_that_is_left_whatever_goes_and_comes() {
+    let fifo = || NodeKind::Fifo(Default::default());
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
+    let remove = |node: u16| ScheduleChange::Remove { node: QueueId(node), to: None };
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(5), leaf(3), leaf(9)]);
+    for (change, default) in [(leaf(2), 5), (remove(5), 2), (remove(2), 3), (leaf(4), 3), (leaf(2), 3)] {
+        scheduler.change(&change, Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "{change:?}");
+    }
+    for (gone, default) in [(3, 2), (2, 4), (4, 9), (9, 0)] {
+        scheduler.change(&remove(gone), Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "without {gone}");
+    }
+}

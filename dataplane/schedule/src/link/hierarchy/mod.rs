@@ -250,6 +250,18 @@ impl<T: Item> LinkScheduler<T> {
         self.node(id).ok_or(ScheduleError::Unknown(id))
     }
 
+    /// Whether there are nodes below one. None other is looked at.
+    fn has_children(&self, id: NodeId) -> bool {
+        match self.node(id).map(|node| node.kind) {
+            Some(Kind::Priority(index)) => self.priorities.get(index).first().is_some(),
+            // No quantum is 0.
+            Some(Kind::RoundRobin(index)) => self.round_robins.get(index).total_quantum() > 0,
+            Some(Kind::TokenBucket(index)) => self.token_buckets.get(index).only_child().is_some(),
+            Some(Kind::Hfsc { hierarchy, class }) => self.hierarchies.get(hierarchy).has_children(class),
+            _ => false,
+        }
+    }
+
     fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let nodes = self.nodes.iter().enumerate();
         nodes
