@@ -14,8 +14,8 @@ use millrace_classify::{CompiledFilter, Filter};
 use millrace_config::Config;
 use millrace_pipeline::{
     CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
-    FlowScan, GateTables, MOST_TRACED, Piece, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture,
-    trace,
+    FlowScan, GateTables, MOST_TRACED, Piece, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource,
+    capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};

@@ -272,7 +272,8 @@ impl Inner {
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
         let worker = self.owner_of(port)?;
         // All pieces are told before the first is answered: a worker that is late makes all of them.
-        let mut tell = |(piece, changes)| worker.begin(|reply| Command::Schedule(port, changes, piece, reply));
+        let mut tell =
+            |(piece, changes)| worker.begin(|reply| Command::Schedule(port, changes, piece, reply));
         let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
         for answer in asked {
             WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;

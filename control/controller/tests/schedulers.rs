@@ -504,7 +504,10 @@ fn refusals_of_queues_name_what_was_given() {
         assert!(refused.contains("queue flows is already bound at gate \"schedule\""), "{refused}");
         let elsewhere = NewFilter { gate: Some("route".into()), filter: "dport 2".into(), ..twice };
         let refused = router.add_filter(&elsewhere).unwrap_err().to_string();
-        assert!(refused.contains("where action queue flows can't be: it takes early, late, queue"), "{refused}");
+        assert!(
+            refused.contains("where action queue flows can't be: it takes early, late, queue"),
+            "{refused}"
+        );
         // A leaf becomes another leaf, once nothing is said of its flows any more; nothing else does.
         let to_fifo = object(json!({"kind": "fifo", "rate": null}));
         assert!(router.set_scheduler_node("wan", "flows", &to_fifo).is_err());
@@ -520,9 +523,8 @@ fn refusals_of_queues_name_what_was_given() {
 
 /// A priority node over so many leaves.
 fn wide(leaves: u32) -> String {
-    let leaf = |level: u32| {
-        format!("{{ name = \"f{level}\", kind = \"fifo\", under = \"top\", level = {level} }}")
-    };
+    let leaf =
+        |level: u32| format!("{{ name = \"f{level}\", kind = \"fifo\", under = \"top\", level = {level} }}");
     let leaves: Vec<String> = (0..leaves).map(leaf).collect();
     format!("queues = 65536\nnode = [{{ name = \"top\", kind = \"priority\" }}, {}]", leaves.join(", "))
 }

@@ -64,6 +64,7 @@ impl Router {
             Command::Schedule(port, changes, piece, reply) => {
                 _ = reply.try_send(self.schedule(port, &changes, piece, now));
             }
+            Command::ShowNodes(port, first, reply) => _ = reply.try_send(self.nodes(port, first, now)),
             Command::ShowQueues(port, leaf, first, reply) => {
                 _ = reply.try_send(self.flow_queues(port, leaf, first));
             }

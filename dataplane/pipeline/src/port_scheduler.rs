@@ -16,6 +16,9 @@ use crate::router::Router;
 /// Packets that come to the tree together, so that it asks for their memory before it needs it.
 const TOGETHER: usize = 32;
 
+/// Numbers of nodes that are shown between two batches.
+const NODES_AT_ONCE: u32 = 256;
+
 /// Queues of flows that are shown between two batches.
 const QUEUES_AT_ONCE: usize = 256;
 
@@ -129,8 +132,17 @@ pub struct ScheduleReport {
     pub room: BufferLimits,
     /// Queues in use, and all that the port has.
     pub queues: (u32, u32),
-    /// Its nodes, each behind the one above it.
+}
+
+/// Some of the nodes of a port's scheduler.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NodesPage {
+    /// When they were looked at.
+    pub at: Instant,
+    /// What they are, by their numbers, each with its own drops only and without what it is promised.
     pub nodes: Vec<NodeView>,
+    /// The number from which on there may be more.
+    pub next: Option<u32>,
 }
 
 /// Packets that a scheduler dropped, until they are counted.
@@ -408,8 +420,12 @@ impl PortScheduler {
     pub(crate) fn report(&self) -> ScheduleReport {
         let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
         let (held_bytes, room) = (self.tree.held_bytes(), self.tree.limits());
-        let (queues, nodes) = (self.tree.queue_counts(), self.tree.tree());
-        ScheduleReport { link, default, held, held_bytes, room, queues, nodes }
+        ScheduleReport { link, default, held, held_bytes, room, queues: self.tree.queue_counts() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
+        self.tree.tree()
     }
 }
 
@@ -446,6 +462,14 @@ impl Router {
     /// Whether packets wait at a port for nothing but room at its device.
     pub(crate) fn is_sending(&self) -> bool {
         self.ports.iter().any(|(_, entry)| !entry.queue.is_empty())
+    }
+
+    /// A bounded part of the nodes of a port's scheduler, from a number on; none where this worker has no such port.
+    pub(crate) fn nodes(&self, port: PortId, first: u32, now: Instant) -> NodesPage {
+        let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
+        let part = scheduler.map(|own| own.tree.nodes_from(first, NODES_AT_ONCE));
+        let (nodes, next) = part.unwrap_or_default();
+        NodesPage { at: now, nodes, next }
     }
 
     /// A bounded part of the queues of flows of a leaf, from the `first` on; none where this worker has no such port.

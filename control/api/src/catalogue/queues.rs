@@ -24,10 +24,7 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
             read(C::schedulers),
         ),
         Resource::new("/schedulers/{port}")
-            .on(
-                Operation::get::<SchedulerView>(Viewer, "one").tagged(),
-                get(schedulers::show::<C>),
-            )
+            .on(Operation::get::<SchedulerView>(Viewer, "one").tagged(), get(schedulers::show::<C>))
             .on(
                 Operation::create::<SchedulerView>(Operator, "adds a node")
                     .body::<Settings<SchedulerNode>>()

@@ -84,7 +84,8 @@ fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_
     }
     scheduler.settle(Instant::ZERO, &mut drops);
     let report = scheduler.report();
-    let held = |node: u32| report.nodes.iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
+    let held =
+        |node: u32| scheduler.nodes().iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
     assert_eq!((held(2), held(4), report.default), (Some(2), Some(1), QueueId(2)));
     // When the default leaf goes to another, that one is it.
     scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
@@ -147,8 +148,9 @@ fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
     (0..10).for_each(|_| scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops));
     scheduler.settle(Instant::ZERO, &mut drops);
     let report = scheduler.report();
-    let of_leaves: u32 = report.nodes[1..].iter().map(|node| node.held_packets).sum();
-    assert_eq!((of_leaves, report.nodes[0].held_packets), (report.held, report.held));
+    let nodes = scheduler.nodes();
+    let of_leaves: u32 = nodes[1..].iter().map(|node| node.held_packets).sum();
+    assert_eq!((of_leaves, nodes[0].held_packets), (report.held, report.held));
     assert_eq!(report.held as usize + drops.len(), 110);
     assert_eq!(pool.in_use(), 110);
 }

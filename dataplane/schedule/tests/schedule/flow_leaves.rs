@@ -295,7 +295,13 @@ proptest! {
 #[test]
 fn with_another_number_of_flows_more_or_fewer_are_told_apart() {
     let mut port = port(None);
-    add(&mut port, 1, None, Share::Only, NodeKind::FqCodel(FqCodelSettings { flows: 1, ..Default::default() }));
+    add(
+        &mut port,
+        1,
+        None,
+        Share::Only,
+        NodeKind::FqCodel(FqCodelSettings { flows: 1, ..Default::default() }),
+    );
     let order = |port: &mut Port| -> Vec<u32> {
         // Two flows, a packet of a round each: one behind the other, or in turns.
         for number in 0..4 {

@@ -52,7 +52,8 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
 
 #[test]
 fn what_is_dropped_is_not_marked() {
-    let red = RedSettings { minimum: 2000, maximum: 100_000, weight: 1.0, probability: 1.0, ..Default::default() };
+    let red =
+        RedSettings { minimum: 2000, maximum: 100_000, weight: 1.0, probability: 1.0, ..Default::default() };
     for (threshold, packets, cause) in
         [(30_000, 1 << 14, DropCause::Threshold), (1 << 30, 32, DropCause::BufferFull)]
     {

@@ -31,7 +31,7 @@ pub use batch::Arrival;
 pub use error::ScheduleError;
 pub use node::{NodeId, NodeKind, Share};
 pub use remove::Leftover;
-pub use view::NodeView;
+pub use view::{NodeView, in_tree};
 
 use std::collections::HashMap;
 
