@@ -1,5 +1,7 @@
 //! The commands `port`, `scheduler` and `queue`.
 
+use std::collections::HashMap;
+
 use hyper::Method;
 use millrace_units::BitRate;
 use serde_json::{Map, Value, json};
@@ -235,7 +237,7 @@ fn show(scheduler: &Value, json: bool) {
             "it has no leaf yet, where packets could wait: until then the port sends as if it had no scheduler"
         );
     }
-    let lines: Vec<Value> = nodes.iter().map(|node| line(node, nodes)).collect();
+    let lines: Vec<Value> = nodes.iter().zip(depths(nodes)).map(|(node, depth)| line(node, depth)).collect();
     print!("{}", table(&lines, COLUMNS));
 }
 
@@ -255,9 +257,9 @@ fn host(host: &Value) -> Option<String> {
 }
 
 /// A node as a line, further in the further down it is.
-fn line(node: &Value, nodes: &[Value]) -> Value {
+fn line(node: &Value, depth: usize) -> Value {
     let mut line = node.clone();
-    line["shown"] = json!(format!("{}{}", "  ".repeat(depth(node, nodes)), plain(&node["name"])));
+    line["shown"] = json!(format!("{}{}", "  ".repeat(depth), plain(&node["name"])));
     line["promised"] = json!(rate(&node["promised"]));
     line["delivered"] = json!(rate(&node["delivered"]));
     line["said"] = json!(pairs_of(&node["settings"]));
@@ -272,11 +274,38 @@ fn pairs_of(settings: &Value) -> String {
     settings.map(pair).collect::<Vec<_>>().join(" ")
 }
 
-fn depth(node: &Value, nodes: &[Value]) -> usize {
-    let above = |name: &Value| nodes.iter().find(|other| other["name"] == *name);
-    std::iter::successors(above(&node["under"]), |node| above(&node["under"])).take(nodes.len()).count()
+/// How many nodes are above each, of nodes that stand behind those above them.
+fn depths(nodes: &[Value]) -> Vec<usize> {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    let mut depths = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let above = node["under"].as_str().and_then(|above| known.get(above));
+        let depth = above.map_or(0, |above| above + 1);
+        if let Some(name) = node["name"].as_str() {
+            known.insert(name, depth);
+        }
+        depths.push(depth);
+    }
+    depths
 }
 
 fn rate(bits: &Value) -> String {
     bits.as_f64().map_or("-".to_owned(), |bits| BitRate(bits).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What grows with the square of the nodes takes minutes here.
+    #[test]
+    fn forty_thousand_nodes_are_shown_each_below_the_one_above_it() {
+        let mut nodes = vec![json!({"name": "top", "under": null})];
+        nodes.extend((0..40_000).map(|number| json!({"name": format!("leaf{number}"), "under": "top"})));
+        nodes.push(json!({"name": "inner", "under": "top"}));
+        nodes.push(json!({"name": "last", "under": "inner"}));
+        let depths = depths(&nodes);
+        assert_eq!((depths[0], depths[40_000], &depths[40_001..]), (0, 1, &[1, 2][..]));
+        assert_eq!(line(&nodes[40_002], depths[40_002])["shown"], "    last");
+    }
 }

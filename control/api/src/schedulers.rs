@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use millrace_controller::view::{RemovedNodeView, SchedulerView};
-use millrace_controller::{NodeRemoval, SchedulerNode};
+use millrace_controller::{ControlError, NodeRemoval, SchedulerNode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,7 +14,6 @@ use crate::control::Control;
 use crate::extract::{Body, Name, Names};
 use crate::naming::{Settings, refused};
 use crate::problem::Problem;
-use crate::resources::named;
 use crate::server::Served;
 use crate::tag::{Condition, WithTag};
 
@@ -114,6 +113,20 @@ pub(crate) async fn set_queue<C: Control>(
 }
 
 /// The scheduler of a port.
+pub(crate) async fn show<C: Control>(
+    State(served): State<Served<C>>,
+    Name(port): Name,
+) -> Result<WithTag<SchedulerView>, Problem> {
+    scheduler(&served, &port).map(WithTag)
+}
+
 fn scheduler<C: Control>(served: &Served<C>, port: &str) -> Result<SchedulerView, Problem> {
-    named("scheduler", served.control.schedulers()?, |one| &one.port, port)
+    match served.control.schedulers()?.into_iter().find(|one| one.port == port) {
+        Some(scheduler) => Ok(scheduler),
+        None => {
+            // Says so where there is no such port either.
+            served.control.scheduler_settings(port)?;
+            Err(ControlError::no_scheduler(port).into())
+        }
+    }
 }

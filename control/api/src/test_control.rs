@@ -173,8 +173,11 @@ impl Control for TestControl {
         Err(ControlError::unknown("port", port, []))
     }
 
-    fn scheduler_settings(&self, _: &str) -> Controlled<Option<Scheduler>> {
-        Ok(None)
+    fn scheduler_settings(&self, port: &str) -> Controlled<Option<Scheduler>> {
+        match port {
+            "nowhere" => Err(ControlError::unknown("port", port, ["wan"])),
+            _ => Ok(None),
+        }
     }
 
     fn set_queue(&self, port: &str, _: &str, _: Option<&str>, _: &Map<String, Value>) -> Controlled<()> {

@@ -202,6 +202,13 @@ impl ControlError {
         };
         Self::NotFound(format!("no {noun} is named {name:?}: {hint}"))
     }
+
+    /// A port that there is has no scheduler.
+    pub fn no_scheduler(port: &str) -> Self {
+        Self::NotFound(format!(
+            "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
+        ))
+    }
 }
 
 impl From<ConfigErrors> for ControlError {

@@ -59,6 +59,10 @@ impl Model {
             (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
                 PluginControlError::Bound { what: written.to_string(), gate, filter, priority }
             }
+            (PluginControlError::Position { gate, position, supported, .. }, FilterAction::Queue(_)) => {
+                let what = format!("action {written}");
+                PluginControlError::Position { gate, position, what, supported }
+            }
             (error, _) => error,
         };
         Ok(added.map_err(named)?)

@@ -14,8 +14,8 @@ use millrace_classify::{CompiledFilter, Filter};
 use millrace_config::Config;
 use millrace_pipeline::{
     CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
-    FlowScan, GateTables, MOST_TRACED, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture,
-    trace,
+    FlowScan, GateTables, MOST_TRACED, Piece, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource,
+    capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_port::{Memory, MemoryHandle};
@@ -84,7 +84,7 @@ impl OfflineRouter {
         }
         for (port, changes) in model.begin_schedulers()? {
             let (reply, answers) = sync_channel(router.workers.len());
-            router.workers.tell(|| Command::Schedule(port, changes.clone(), reply.clone()));
+            router.workers.tell(|| Command::Schedule(port, changes.clone(), Piece::WHOLE, reply.clone()));
             answers.try_iter().collect::<Result<(), _>>().map_err(|error| model.schedulers.refusal(error))?;
         }
         router.route_table.change(own_routes(&model), &mut router.workers)?;
@@ -285,7 +285,7 @@ impl OfflineRouter {
         let checked = self.model.schedulers.check(&after).map_err(ControlError::from);
         checked.inspect_err(|_| self.model.schedulers = old)?;
         let (reply, answers) = sync_channel(self.workers.len());
-        self.workers.tell(|| Command::Schedule(id, vec![change.clone()], reply.clone()));
+        self.workers.tell(|| Command::Schedule(id, vec![change.clone()], Piece::WHOLE, reply.clone()));
         let outcome: Result<(), _> = answers.try_iter().collect();
         outcome.map_err(|error| self.model.schedulers.refusal(error))?;
         let flows = self.model.reserved_flows();

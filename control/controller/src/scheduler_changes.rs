@@ -1,5 +1,7 @@
 //! What makes one scheduler of a port of another, change by change.
 
+use std::collections::HashSet;
+
 use millrace_config::{Bits, Fate, Fates, Manage, Nodes, Overhead, Scheduler, SchedulerNode};
 use millrace_pipeline::ScheduleChange;
 use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, Share};
@@ -13,6 +15,8 @@ use crate::schedulers::{Schedulers, default_leaf};
 const LATENESS: u64 = 200_000;
 /// Nanoseconds by which packets differ in how long they take from a worker's look at the clock to the wire.
 const ON_THE_WAY: u64 = 20_000;
+/// Bytes that may go ahead of a rate at most.
+const MOST_SLACK: u64 = 1_000_000_000;
 /// Bytes of a full packet on the wire.
 const PACKET: u64 = 1538;
 
@@ -25,40 +29,35 @@ impl Schedulers {
     }
 
     /// The changes that make one scheduler of another; what waits in nodes that are gone goes `to` a leaf.
+    ///
+    /// Packets come and go between them where they are many. So nodes go one by one, from below, and leaves that move, which
+    /// send nothing meanwhile, wait for no more than the nodes that choose among others.
     pub fn changes(
         &self,
         before: &Scheduler,
         after: &Scheduler,
         to: Option<QueueId>,
     ) -> Result<Vec<ScheduleChange>, ControlError> {
-        let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
-        let mut changes = Vec::new();
         let fates = Fates::of(before, after);
-        let fate = |node: &&SchedulerNode| fates.get(&node.name);
-        for leaf in before.node.iter().filter(|node| matches!(fate(node), Fate::Leaf { moves: true, .. })) {
-            changes.push(ScheduleChange::Apart(number(leaf)));
-        }
-        for gone in before.node.iter().filter(|node| fate(node) == Fate::Goes) {
-            // What is below it goes with it.
-            if gone.under.as_deref().is_none_or(|above| fates.get(above) == Fate::Stays) {
-                changes.push(ScheduleChange::Remove { node: number(gone), to });
-            }
-        }
+        let mut changes = self.removals(before, after, &fates, to)?;
         if before.node.is_empty() || link(before) != link(after) {
             changes.push(link(after));
         }
         if most_queues(before) != most_queues(after) {
             changes.push(ScheduleChange::Queues(most_queues(after)));
         }
+        let mut leaves = Vec::new();
         let is_same_rate = before.rate == after.rate;
         let (were, are) = (Nodes::of(before), Nodes::of(after));
         for node in &after.node {
             let addition = Addition::of(self, &are, node, after.rate)?;
-            match fate(&node) {
-                Fate::Goes => changes.push(addition.add()),
+            let fate = fates.get(&node.name);
+            let others = if node.kind.is_leaf() { &mut leaves } else { &mut changes };
+            match fate {
+                Fate::Goes => others.push(addition.add()),
                 Fate::Stays => {
                     let is_same = were.get(&node.name) == Some(node) && (is_same_rate || !knows_rate(node));
-                    changes.extend((!is_same).then(|| addition.set()));
+                    others.extend((!is_same).then(|| addition.set()));
                 }
                 Fate::Leaf { moves, changes: becomes } => {
                     changes.extend(moves.then(|| addition.move_there()));
@@ -67,11 +66,55 @@ impl Schedulers {
                 }
             }
         }
+        changes.append(&mut leaves);
         if let Some(default) = default_leaf(after)? {
             changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
         }
         Ok(changes)
     }
+
+    /// The changes that take away what goes, each node behind those below it, and leaves that move from where they stand.
+    fn removals(
+        &self,
+        before: &Scheduler,
+        after: &Scheduler,
+        fates: &Fates<'_>,
+        to: Option<QueueId>,
+    ) -> Result<Vec<ScheduleChange>, ControlError> {
+        let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
+        let mut changes = Vec::new();
+        let goes = |name: &str| fates.get(name) == Fate::Goes;
+        // What nobody gets is dropped. What comes in the meantime goes to a leaf that stays.
+        let default = default_leaf(after)?.filter(|default| to.is_none() && !goes(default));
+        if let Some(default) = default.filter(|_| default_leaf(before).ok().flatten().is_some_and(goes)) {
+            changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
+        }
+        let moves = |node: &&SchedulerNode| matches!(fates.get(&node.name), Fate::Leaf { moves: true, .. });
+        let above = above_all(before, before.node.iter().filter(moves));
+        let gone = || before.node.iter().rev().filter(|node| goes(&node.name));
+        let remove = |node: &SchedulerNode| ScheduleChange::Remove { node: number(node), to };
+        changes.extend(gone().filter(|node| !above.contains(&*node.name)).map(remove));
+        changes.extend(before.node.iter().filter(moves).map(|leaf| ScheduleChange::Apart(number(leaf))));
+        changes.extend(gone().filter(|node| above.contains(&*node.name)).map(remove));
+        Ok(changes)
+    }
+}
+
+/// The nodes above some.
+fn above_all<'s>(
+    scheduler: &'s Scheduler,
+    below: impl Iterator<Item = &'s SchedulerNode>,
+) -> HashSet<&'s str> {
+    let nodes = Nodes::of(scheduler);
+    let mut above = HashSet::new();
+    for node in below {
+        let mut next = node.under.as_deref();
+        // Those above one that is known are known as well.
+        while let Some(name) = next.filter(|name| above.insert(*name)) {
+            next = nodes.get(name).and_then(|node| node.under.as_deref());
+        }
+    }
+    above
 }
 
 /// All that is to be said of a node.
@@ -163,7 +206,9 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| {
-        rate.bytes_in(LATENESS).clamp(2 * PACKET, 1_000_000_000) - PACKET - rate.bytes_in(ON_THE_WAY)
+        // A tenth of what is made up for is taken off again at most, also of the fastest link.
+        let ahead = rate.bytes_in(LATENESS).max(2 * PACKET) - PACKET - rate.bytes_in(ON_THE_WAY);
+        ahead.min(MOST_SLACK)
     });
     LinkRate { rate, slack: slack as u32 }
 }
@@ -215,7 +260,7 @@ mod tests {
                     top.replace("priority", "deficit-round-robin"),
                     one.replace("level = 0", "quantum = 9")
                 ),
-                &["Apart", "Remove", "Add", "Move", "Set", "Default"],
+                &["Remove", "Apart", "Remove", "Add", "Move", "Set", "Default"],
             ),
         ] {
             let mut schedulers = Schedulers::default();
@@ -253,6 +298,15 @@ mod tests {
             matches!(refused.part, crate::scheduler_tree::Part::Node(place, _) if place > 9000),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn every_rate_that_can_be_given_is_one_of_a_port() {
+        for rate in ["1bit", "40gbit", "40000gbit", "400000gbit", "1000000gbit"] {
+            let link = link_rate(Some(rate.parse().unwrap()));
+            assert!(link.slack <= 1_000_000_000, "{rate}: {link:?}");
+            LinkScheduler::<Nothing>::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();
+        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
-use millrace_pipeline::{ScheduleReport, Snapshot, thread};
-use millrace_schedule::NodeView;
-use millrace_units::{BitRate, PortId, QueueId};
+use millrace_pipeline::{Command, ScheduleReport, Snapshot, thread};
+use millrace_schedule::{NodeView, in_tree};
+use millrace_units::{BitRate, Instant, PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
@@ -17,9 +17,9 @@ use crate::view::{SchedulerNodeView, SchedulerView};
 type Promises = HashMap<QueueId, u64>;
 
 impl Schedulers {
-    /// What nodes are promised over a link that is slower than the port may send. An error says what such a link can't carry.
-    fn promises(&self, scheduler: &Scheduler, link: Bits) -> Result<Promises, ControlError> {
-        let nodes = self.build(scheduler, Some(link))?.tree();
+    /// What nodes are promised over a link of that rate, or one without. An error says what such a link can't carry.
+    fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
+        let nodes = self.build(scheduler, link)?.tree();
         let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
         Ok(nodes.into_iter().filter_map(promised).collect())
     }
@@ -28,7 +28,7 @@ impl Schedulers {
 /// What can't be kept at a port whose link is that fast.
 fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
     let speed = BitRate(link.0 as f64);
-    if let Err(error) = schedulers.promises(scheduler, link) {
+    if let Err(error) = schedulers.promises(scheduler, Some(link)) {
         return Some(format!("the link carries {speed}: {error}"));
     }
     let Bits(rate) = scheduler.rate.filter(|rate| rate.0 > link.0)?;
@@ -117,17 +117,37 @@ impl Inner {
         }
     }
 
+    /// The nodes of a port's scheduler in their order, each with the moment at which it was looked at: many are asked for in pieces.
+    fn nodes_of(&mut self, port: PortId) -> Result<Vec<(NodeView, Instant)>, ControlError> {
+        let (mut nodes, mut moments, mut first) = (Vec::new(), HashMap::new(), Some(0));
+        while let Some(from) = first {
+            let page = self.owner_of(port)?.ask(|reply| Command::ShowNodes(port, from, reply))?;
+            moments.extend(page.nodes.iter().map(|view| (view.node, page.at)));
+            nodes.extend(page.nodes);
+            first = page.next;
+        }
+        let with_moment = |view: NodeView| Some((moments.get(&view.node).copied()?, view));
+        let all = in_tree(nodes).into_iter().filter_map(with_moment);
+        Ok(all.map(|(at, view)| (view, at)).collect())
+    }
+
     pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
         let snapshot = self.snapshot()?;
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
         let Some(report) = report else {
             return Err(ControlError::System("the scheduler is not there".into()));
         };
-        Ok(self.view_of(port, report, &snapshot))
+        self.view_of(port, report, &snapshot)
     }
 
-    fn view_of(&mut self, port: PortId, report: &ScheduleReport, snapshot: &Snapshot) -> SchedulerView {
-        let (at, host) = (snapshot.at, self.host_view(port, snapshot));
+    fn view_of(
+        &mut self,
+        port: PortId,
+        report: &ScheduleReport,
+        snapshot: &Snapshot,
+    ) -> Result<SchedulerView, ControlError> {
+        let nodes = self.nodes_of(port)?;
+        let host = self.host_view(port, snapshot);
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.of(port);
@@ -136,9 +156,11 @@ impl Inner {
         // Where the link is slower than what the port may send, that is what there is to share.
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
-        let by_link = settings.zip(slower).and_then(|(own, link)| schedulers.promises(own, link).ok());
+        let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
+        let by_rate = |own: &Scheduler| schedulers.promises(own, own.rate).ok();
+        let promised = settings.and_then(|own| by_link(own).or_else(|| by_rate(own))).unwrap_or_default();
         let rates = &mut self.node_rates;
-        let node = |view: &NodeView| {
+        let node = |(view, at): &(NodeView, Instant)| {
             let number = QueueId(view.node.0 as u16);
             let node_name = schedulers.name(number).to_owned();
             let spec = specs.as_ref().and_then(|specs| specs.get(&node_name));
@@ -148,11 +170,8 @@ impl Inner {
                 kind: spec.map_or("", |spec| spec.kind.name()),
                 under: spec.and_then(|spec| spec.under.clone()),
                 settings: spec.map(settings_of).unwrap_or_default(),
-                promised: match &by_link {
-                    Some(promised) => promised.get(&number).copied(),
-                    None => view.promised.map(|rate| rate.0),
-                },
-                delivered: (rates.read(&key, view.sent_wire_bytes, at) * 8.0).round() as u64,
+                promised: promised.get(&number).copied(),
+                delivered: (rates.read(&key, view.sent_wire_bytes, *at) * 8.0).round() as u64,
                 sent_packets: view.sent_packets,
                 sent_bytes: view.sent_bytes,
                 sent_wire_bytes: view.sent_wire_bytes,
@@ -167,7 +186,7 @@ impl Inner {
                 name: node_name,
             }
         };
-        SchedulerView {
+        Ok(SchedulerView {
             rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
             link: link.map(|Bits(bits)| bits),
             warning: warning(
@@ -183,9 +202,9 @@ impl Inner {
             room_bytes: report.room.bytes,
             queues: report.queues.0,
             most_queues: report.queues.1,
-            nodes: report.nodes.iter().map(node).collect(),
+            nodes: nodes.iter().map(node).collect(),
             port: name,
-        }
+        })
     }
 }
 
@@ -211,7 +230,7 @@ impl Router {
         let snapshot = inner.snapshot()?;
         let planned = |port: &PortId| inner.model.schedulers.of(*port).is_some();
         let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        Ok(there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect())
+        there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect()
     }
 }
 
@@ -263,7 +282,7 @@ mod tests {
     #[test]
     fn a_port_without_a_rate_shares_what_its_link_carries() {
         let (schedulers, scheduler) = planned(SHARED);
-        let promised = schedulers.promises(&scheduler, Bits(100_000_000)).unwrap();
+        let promised = schedulers.promises(&scheduler, Some(Bits(100_000_000))).unwrap();
         let of = |name: &str| promised[&schedulers.known(name).unwrap()];
         assert_eq!((of("top"), of("a"), of("b")), (100_000_000, 75_000_000, 25_000_000));
         assert_eq!(beyond_link(&schedulers, &scheduler, Bits(100_000_000)), None);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_config::{Fate, Fates, FlowQueue, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleChange};
+use millrace_pipeline::{Command, Piece, ScheduleChange};
 use millrace_plugin::Action;
 use millrace_schedule::ScheduleError;
 use millrace_units::{PortId, QueueId};
@@ -20,6 +20,9 @@ use crate::worker_handle::WorkerHandle;
 
 /// What `scheduler set PORT` without a node changes.
 const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
+
+/// Changes that a worker makes between two batches.
+const CHANGES_AT_ONCE: usize = 64;
 
 /// The schedulers that are planned, and the numbers of their nodes: a name has the same one at every port, so that filters
 /// and plugins name a queue whatever port a packet leaves by.
@@ -142,7 +145,7 @@ impl Schedulers {
             self.ports.iter().filter(|(other, _)| **other != port).flat_map(|(_, other)| &other.node);
         let elsewhere: HashSet<&str> =
             others.filter(|node| node.kind.is_leaf()).map(|node| &*node.name).collect();
-        let leaves = own.node.iter().filter(|node| node.kind.is_leaf() && gone.contains(&node.name));
+        let leaves = own.node.iter().filter(|node| node.kind.is_leaf() && gone.contains(&*node.name));
         leaves.map(|node| &*node.name).filter(|name| !elsewhere.contains(name)).collect()
     }
 
@@ -153,7 +156,7 @@ impl Schedulers {
         name: &str,
         queue: &str,
     ) -> Result<(QueueId, &SchedulerNode), ControlError> {
-        let scheduler = self.ports.get(&port).ok_or_else(|| no_scheduler(name))?;
+        let scheduler = self.ports.get(&port).ok_or_else(|| ControlError::no_scheduler(name))?;
         let node = find(scheduler, leaf(scheduler, queue)?)?;
         Ok((self.known(queue).unwrap_or_default(), node))
     }
@@ -177,6 +180,19 @@ impl Schedulers {
         };
         text.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A list of changes in the pieces that a worker is told. An empty one is told as well.
+fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<ScheduleChange>)> {
+    let (mut left, mut begins) = (changes.into_iter(), true);
+    std::iter::from_fn(move || {
+        let changes: Vec<_> = left.by_ref().take(CHANGES_AT_ONCE).collect();
+        let piece = Piece { begins, ends: left.len() == 0 };
+        (begins || !changes.is_empty()).then(|| {
+            begins = false;
+            (piece, changes)
+        })
+    })
 }
 
 /// The leaf for packets that nothing else is said of: the first one, unless another is named.
@@ -236,10 +252,17 @@ fn in_order(nodes: &mut Vec<SchedulerNode>) {
 }
 
 impl Inner {
-    /// Has the worker that has a port's device change the port's scheduler.
+    /// Has the worker that has a port's device change the port's scheduler, a long list of changes piece by piece.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
-        let changed = self.owner_of(port)?.ask(|reply| Command::Schedule(port, changes, reply))?;
-        changed.map_err(|error| self.model.schedulers.refusal(error))
+        let worker = self.owner_of(port)?;
+        // All pieces are told before the first is answered: a worker that is late makes all of them.
+        let mut tell =
+            |(piece, changes)| worker.begin(|reply| Command::Schedule(port, changes, piece, reply));
+        let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
+        for answer in asked {
+            WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;
+        }
+        Ok(())
     }
 
     /// The worker that has a port's device.
@@ -403,10 +426,10 @@ pub(crate) fn without(
 ) -> Result<Scheduler, ControlError> {
     find(unless_empty(scheduler, port)?, name)?;
     let (gone, mut left) = (below(scheduler, name), scheduler.clone());
-    left.node.retain(|node| !gone.contains(&node.name));
-    left.flow.retain(|flow| !gone.contains(&flow.queue));
+    left.node.retain(|node| !gone.contains(&*node.name));
+    left.flow.retain(|flow| !gone.contains(&*flow.queue));
     match to {
-        Some(to) if gone.iter().any(|name| name == to) => {
+        Some(to) if gone.contains(to) => {
             return Err(ControlError::Invalid(format!(
                 "{to:?} goes with {name:?}: what waits there can go to a leaf that stays"
             )));
@@ -415,7 +438,7 @@ pub(crate) fn without(
         None => {}
     }
     // What waited in the default leaf, and goes on in another, must not be overtaken by what comes.
-    if default_leaf(scheduler)?.is_some_and(|default| gone.iter().any(|name| name == default)) {
+    if default_leaf(scheduler)?.is_some_and(|default| gone.contains(default)) {
         left.default = to.map(str::to_owned);
     }
     Ok(left)
@@ -423,25 +446,18 @@ pub(crate) fn without(
 
 fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
     if scheduler.node.is_empty() {
-        return Err(no_scheduler(port));
+        return Err(ControlError::no_scheduler(port));
     }
     Ok(scheduler)
 }
 
-fn no_scheduler(port: &str) -> ControlError {
-    ControlError::NotFound(format!(
-        "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
-    ))
-}
-
-/// The names of a node and of all below it.
-fn below(scheduler: &Scheduler, name: &str) -> Vec<String> {
-    let mut names = vec![name.to_owned()];
-    let mut next = 0;
-    while let Some(above) = names.get(next).cloned() {
-        let children = scheduler.node.iter().filter(|node| node.under.as_deref() == Some(&*above));
-        names.extend(children.map(|node| node.name.clone()));
-        next += 1;
+/// The names of a node and of all below it. Each node stands behind the one above it, and is looked at once.
+fn below<'s>(scheduler: &'s Scheduler, name: &str) -> HashSet<&'s str> {
+    let mut names = HashSet::new();
+    for node in &scheduler.node {
+        if node.name == name || node.under.as_deref().is_some_and(|under| names.contains(under)) {
+            names.insert(&*node.name);
+        }
     }
     names
 }
@@ -525,6 +541,33 @@ mod tests {
     #[test]
     fn a_node_goes_with_all_below_it() {
         let schedulers = planned(TREE).unwrap();
-        assert_eq!(below(&schedulers.ports[&PortId(0)], "top"), ["top", "voice", "rest"]);
+        let scheduler = &schedulers.ports[&PortId(0)];
+        assert_eq!(below(scheduler, "top"), HashSet::from(["top", "voice", "rest"]));
+        assert_eq!(below(scheduler, "rest"), HashSet::from(["rest"]));
+    }
+
+    /// What grows with the square of the nodes takes minutes here.
+    #[test]
+    fn forty_thousand_leaves_go_with_the_node_above_them() {
+        let planned = planned(TREE).unwrap();
+        let mut large = planned.ports[&PortId(0)].clone();
+        let leaf = large.node[2].clone();
+        for number in 0..40_000 {
+            large.node.push(SchedulerNode { name: format!("leaf{number}"), ..leaf.clone() });
+        }
+        assert!(without(&large, "wan", "top", None).unwrap().node.is_empty());
+        let left = without(&large, "wan", "leaf9", Some("leaf7")).unwrap();
+        assert_eq!(left.node.len(), large.node.len() - 1);
+    }
+
+    #[test]
+    fn a_long_list_of_changes_is_told_in_pieces_of_which_the_last_says_so() {
+        let told = |changes: u16| -> Vec<(usize, bool, bool)> {
+            let changes = (0..changes).map(|node| ScheduleChange::Default(QueueId(node))).collect();
+            pieces(changes).map(|(piece, changes)| (changes.len(), piece.begins, piece.ends)).collect()
+        };
+        assert_eq!(told(0), [(0, true, true)]);
+        assert_eq!(told(64), [(64, true, true)]);
+        assert_eq!(told(129), [(64, true, false), (64, false, false), (1, false, true)]);
     }
 }

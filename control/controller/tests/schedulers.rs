@@ -505,6 +505,12 @@ fn refusals_of_queues_name_what_was_given() {
             NewFilter { filter: "dport 1".into(), action: "queue flows".into(), gate: None, priority: 0 };
         let refused = router.add_filter(&twice).unwrap_err().to_string();
         assert!(refused.contains("queue flows is already bound at gate \"schedule\""), "{refused}");
+        let elsewhere = NewFilter { gate: Some("route".into()), filter: "dport 2".into(), ..twice };
+        let refused = router.add_filter(&elsewhere).unwrap_err().to_string();
+        assert!(
+            refused.contains("where action queue flows can't be: it takes early, late, queue"),
+            "{refused}"
+        );
         // A leaf becomes another leaf, once nothing is said of its flows any more; nothing else does.
         let to_fifo = object(json!({"kind": "fifo", "rate": null}));
         assert!(router.set_scheduler_node("wan", "flows", &to_fifo).is_err());
@@ -516,4 +522,40 @@ fn refusals_of_queues_name_what_was_given() {
             router.set_scheduler_node("wan", "flows", &object(json!({"kind": "hfsc"}))).unwrap_err();
         assert!(refused.to_string().contains("is a fifo: only a leaf can become"), "{refused}");
     });
+}
+
+/// A priority node over so many leaves.
+fn wide(leaves: u32) -> String {
+    let leaf =
+        |level: u32| format!("{{ name = \"f{level}\", kind = \"fifo\", under = \"top\", level = {level} }}");
+    let leaves: Vec<String> = (0..leaves).map(leaf).collect();
+    format!("queues = 65536\nnode = [{{ name = \"top\", kind = \"priority\" }}, {}]", leaves.join(", "))
+}
+
+#[test]
+fn twenty_thousand_leaves_come_and_go_and_what_runs_is_what_was_said() {
+    with_router(async |router| {
+        apply(&router, &wide(20_000)).await.unwrap();
+        let filter = to_queue(&router, "dport 1", "f19999");
+        // One goes to another, one becomes another, and then all but three go.
+        let removal = NodeRemoval { to: Some("f50".into()), with_filters: false };
+        router.remove_scheduler_node("wan", "f19999", &removal).await.unwrap();
+        assert_eq!(actions(&router), [("dport 1".to_owned(), "queue f50".to_owned())]);
+        let kind = object(json!({"kind": "fq-codel"}));
+        let shown = router.set_scheduler_node("wan", "f7", &kind).unwrap();
+        assert_eq!((shown.nodes.len(), shown.default.as_deref()), (20_000, Some("f0")));
+        assert_ne!(router.bindings(&PageQuery::default()).unwrap().rows[0].id, filter);
+        router.remove_filters(&[router.bindings(&PageQuery::default()).unwrap().rows[0].id]).unwrap();
+        apply(&router, &wide(3)).await.unwrap();
+        let names: Vec<String> = shown_names(&router);
+        assert_eq!(names, ["f0", "f1", "f2", "top"]);
+        let removal = NodeRemoval { to: None, with_filters: false };
+        apply(&router, &wide(20_000)).await.unwrap();
+        router.remove_scheduler_node("wan", "top", &removal).await.unwrap();
+        assert!(router.schedulers().unwrap().is_empty());
+    });
+}
+
+fn shown_names(router: &Router) -> Vec<String> {
+    shown(router).into_iter().map(|(name, ..)| name).collect()
 }

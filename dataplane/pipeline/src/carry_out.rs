@@ -62,7 +62,10 @@ impl Router {
                 let reported = Box::new(move |report| drop(reply.try_send(report)));
                 self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
             }
-            Command::Schedule(port, changes, reply) => _ = reply.try_send(self.schedule(port, &changes, now)),
+            Command::Schedule(port, changes, piece, reply) => {
+                _ = reply.try_send(self.schedule(port, &changes, piece, now));
+            }
+            Command::ShowNodes(port, first, reply) => _ = reply.try_send(self.nodes(port, first, now)),
             Command::ShowQueues(port, leaf, first, reply) => {
                 _ = reply.try_send(self.flow_queues(port, leaf, first));
             }

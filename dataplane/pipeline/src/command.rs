@@ -25,7 +25,7 @@ use crate::explain::Explanation;
 use crate::gate_tables::{Published, WorkerTable};
 use crate::host_output::HostSettings;
 use crate::host_path::HostPath;
-use crate::port_scheduler::{FlowQueueReport, ScheduleChange};
+use crate::port_scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
 use crate::ports::{DeviceId, PortSettings};
 use crate::snapshot::Snapshot;
 use crate::trace::TraceSink;
@@ -98,10 +98,13 @@ pub enum Command {
     Succeed(InstanceId, Successor, ReplyTo<Option<Succession>>),
     /// Tries an instance out on copies of so many packets of one.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device.
-    Schedule(PortId, Vec<ScheduleChange>, ReplyTo<Result<(), ScheduleError>>),
+    /// Changes the scheduler of a port, one change after the other until one is refused, if this worker has its device. A long list
+    /// comes in pieces, each of which is answered: packets wait for one of them at most.
+    Schedule(PortId, Vec<ScheduleChange>, Piece, ReplyTo<Result<(), ScheduleError>>),
     /// Says which flows something is reserved for, in place of those before: their records are displaced by no other flow's.
     ReserveFlows(Vec<FlowKey>),
+    /// Asks for the nodes of a port's scheduler, a bounded part of them, from a number on.
+    ShowNodes(PortId, u32, ReplyTo<NodesPage>),
     /// Asks for the queues of flows of a leaf of a port, a bounded part of them, from one on.
     ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
     /// Asks in which leaf of a port's scheduler packets wait that name a queue; none where the port has no scheduler, or is
@@ -356,6 +359,7 @@ impl fmt::Debug for Command {
             Self::EndShadow(..) => "EndShadow",
             Self::Schedule(..) => "Schedule",
             Self::ReserveFlows(..) => "ReserveFlows",
+            Self::ShowNodes(..) => "ShowNodes",
             Self::ShowQueues(..) => "ShowQueues",
             Self::StartCapture(..) => "StartCapture",
             Self::StopCapture(..) => "StopCapture",

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use millrace_packet::{BATCH_SIZE, Packet, Pool};
+use millrace_plugin::EMPTY_PATH;
 use millrace_plugin_abi::Position;
 use millrace_port::{Port, PortCounters};
 use millrace_units::{Instant, PortId};
@@ -146,7 +147,16 @@ impl Router {
         }
         self.classify(work, now);
         let from = match filters {
-            HostFilters::Queue => Position::Queue,
+            HostFilters::Queue => {
+                // Gates that are not passed count nothing.
+                for index in 0..work.packets.len() {
+                    let path = work.paths[index];
+                    if path != EMPTY_PATH {
+                        work.paths[index] = self.gates.plugins_mut().part_at(path, Position::Queue);
+                    }
+                }
+                Position::Queue
+            }
             HostFilters::All => Position::Early,
         };
         self.travel_from(work, from, 0, now);

@@ -75,7 +75,9 @@ pub use host_path::{HostPath, NoHost};
 pub use millrace_classify::flow_hash;
 pub use options::Options;
 pub use parse::{Parsed, parse};
-pub use port_scheduler::{FlowQueueReport, FlowTreatment, PortScheduler, ScheduleChange, ScheduleReport};
+pub use port_scheduler::{
+    FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,
+};
 pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use router::Router;
 pub use snapshot::{Created, FlowCounts, Snapshot, Totals};

@@ -1,5 +1,6 @@
 //! The scheduler of a port: what waits to be sent, in the order and at the rates that its tree says.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use millrace_classify::flow_hash;
@@ -14,6 +15,9 @@ use crate::router::Router;
 
 /// Packets that come to the tree together, so that it asks for their memory before it needs it.
 const TOGETHER: usize = 32;
+
+/// Numbers of nodes that are shown between two batches.
+const NODES_AT_ONCE: u32 = 256;
 
 /// Queues of flows that are shown between two batches.
 const QUEUES_AT_ONCE: usize = 256;
@@ -77,6 +81,20 @@ pub enum ScheduleChange {
     Flow(QueueId, FlowKey, FlowTreatment),
 }
 
+/// What part of a list of changes is told at once: a long one is told in pieces, one after the other, between which packets go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Whether the list begins with it.
+    pub begins: bool,
+    /// Whether the list ends with it.
+    pub ends: bool,
+}
+
+impl Piece {
+    /// A list that is told at once.
+    pub const WHOLE: Self = Self { begins: true, ends: true };
+}
+
 /// How a flow is treated that has a queue of its own: all of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FlowTreatment {
@@ -114,8 +132,17 @@ pub struct ScheduleReport {
     pub room: BufferLimits,
     /// Queues in use, and all that the port has.
     pub queues: (u32, u32),
-    /// Its nodes, each behind the one above it.
+}
+
+/// Some of the nodes of a port's scheduler.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NodesPage {
+    /// When they were looked at.
+    pub at: Instant,
+    /// What they are, by their numbers, each with its own drops only and without what it is promised.
     pub nodes: Vec<NodeView>,
+    /// The number from which on there may be more.
+    pub next: Option<u32>,
 }
 
 /// Packets that a scheduler dropped, until they are counted.
@@ -128,6 +155,12 @@ pub struct PortScheduler {
     /// For each number the leaf where packets for it wait: that node itself, or the one that got its packets when it was
     /// removed. 0 where nothing is known.
     leaves: Vec<QueueId>,
+    /// The numbers whose packets wait in another leaf, each behind that leaf.
+    heirs: BTreeSet<(QueueId, QueueId)>,
+    /// No leaf has a number below this.
+    lowest: usize,
+    /// Whether a piece of the last list of changes was refused, so that the others are not made.
+    refused: bool,
     /// Packets that come to the tree next: in this turn.
     arrivals: Vec<Arrival<Packet>>,
     /// What flows are hashed with.
@@ -158,7 +191,8 @@ impl PortScheduler {
         // Control has built the tree that changes lead to, so that none of them is refused when others were made.
         tree.trust(true);
         let arrivals = Vec::with_capacity(TOGETHER);
-        Ok(Self { tree, default: QueueId(0), leaves: Vec::new(), arrivals, seed })
+        let (leaves, heirs) = (Vec::new(), BTreeSet::new());
+        Ok(Self { tree, default: QueueId(0), leaves, heirs, lowest: 0, refused: false, arrivals, seed })
     }
 
     /// Makes a change.
@@ -195,8 +229,9 @@ impl PortScheduler {
             }
             ScheduleChange::Remove { node, to } => {
                 let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
+                let gone = self.tree.with_all_below(id(*node));
                 self.tree.remove(id(*node), leftover, now, &mut sink(drops))?;
-                self.forget_leaves(*to);
+                self.forget_leaves(&gone, *to);
             }
             ScheduleChange::Default(node) => {
                 if !self.is_leaf(*node) {
@@ -245,24 +280,45 @@ impl PortScheduler {
     fn add_leaf(&mut self, node: QueueId) {
         let index = node.index();
         self.leaves.resize(self.leaves.len().max(index + 1), QueueId(0));
-        self.leaves[index] = node;
+        let before = std::mem::replace(&mut self.leaves[index], node);
+        self.heirs.remove(&(before, node));
+        self.lowest = self.lowest.min(index);
         if self.default == QueueId(0) {
             self.default = node;
         }
     }
 
     /// Forgets leaves that are gone; what is sent there goes `to` another, behind what was moved there, until that has been empty.
-    fn forget_leaves(&mut self, to: Option<QueueId>) {
-        for leaf in self.leaves.iter_mut().filter(|leaf| **leaf != QueueId(0)) {
-            if !self.tree.contains(id(*leaf)) {
-                *leaf = to.unwrap_or_default();
+    fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
+        for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
+            if self.is_leaf(node) {
+                self.forget_leaf(node, to.unwrap_or_default());
             }
         }
         if !self.is_leaf(self.default) {
-            let mut own = (1..self.leaves.len()).map(|index| QueueId(index as u16));
-            let first = own.find(|node| self.leaves[node.index()] == *node).unwrap_or_default();
-            self.default = to.unwrap_or(first);
+            self.default = to.unwrap_or_else(|| self.first_leaf());
         }
+    }
+
+    /// The same of one leaf. Nothing else is looked at than what was sent there.
+    fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
+        let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
+        let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
+        for number in numbers {
+            self.heirs.remove(&(node, number));
+            self.leaves[number.index()] = to;
+            if to != QueueId(0) {
+                self.heirs.insert((to, number));
+            }
+        }
+    }
+
+    /// The leaf of the lowest number; 0 where there is none. What was looked at before is not looked at again.
+    fn first_leaf(&mut self) -> QueueId {
+        let mut own = (self.lowest..self.leaves.len()).map(|index| QueueId(index as u16));
+        let first = own.find(|node| self.is_leaf(*node));
+        self.lowest = first.map_or(self.leaves.len(), QueueId::index);
+        first.unwrap_or_default()
     }
 
     fn is_leaf(&self, node: QueueId) -> bool {
@@ -294,7 +350,8 @@ impl PortScheduler {
         if leaf != queue
             && let Some(heir) = self.leaves.get_mut(queue.index()).filter(|heir| **heir != leaf)
         {
-            *heir = QueueId(0);
+            let heir = std::mem::take(heir);
+            self.heirs.remove(&(heir, queue));
         }
         leaf
     }
@@ -385,19 +442,24 @@ impl PortScheduler {
     pub(crate) fn report(&self) -> ScheduleReport {
         let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
         let (held_bytes, room) = (self.tree.held_bytes(), self.tree.limits());
-        let (queues, nodes) = (self.tree.queue_counts(), self.tree.tree());
-        ScheduleReport { link, default, held, held_bytes, room, queues, nodes }
+        ScheduleReport { link, default, held, held_bytes, room, queues: self.tree.queue_counts() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
+        self.tree.tree()
     }
 }
 
 impl Router {
-    /// Changes the scheduler of a port; the first node makes one, and with the last one it goes. Control has checked where the changes lead: one that is refused
-    /// all the same, of a node that is not there, ends them. Nothing changes at a worker that
-    /// does not have the port's device.
+    /// Changes the scheduler of a port; the first node makes one, and with the last one it goes, once all pieces of a list are made.
+    /// Control has checked where the changes lead: one that is refused all the same, of a node that is not there, ends them.
+    /// Nothing changes at a worker that does not have the port's device.
     pub(crate) fn schedule(
         &mut self,
         port: PortId,
         changes: &[ScheduleChange],
+        piece: Piece,
         now: Instant,
     ) -> Result<(), ScheduleError> {
         // Half of the packet memory is left to what waits elsewhere.
@@ -408,9 +470,11 @@ impl Router {
             Some(scheduler) => scheduler,
             none => none.insert(Box::new(PortScheduler::new(frames, self.seed)?)),
         };
-        let mut changes = changes.iter();
+        scheduler.refused &= !piece.begins;
+        let mut changes = if scheduler.refused { [].iter() } else { changes.iter() };
         let changed = changes.try_for_each(|change| scheduler.change(change, now, &mut self.queue_drops));
-        if scheduler.is_empty() {
+        scheduler.refused |= changed.is_err();
+        if piece.ends && scheduler.is_empty() {
             entry.scheduler = None;
         }
         self.drop_queued();
@@ -420,6 +484,14 @@ impl Router {
     /// Whether packets wait at a port for nothing but room at its device.
     pub(crate) fn is_sending(&self) -> bool {
         self.ports.iter().any(|(_, entry)| !entry.queue.is_empty())
+    }
+
+    /// A bounded part of the nodes of a port's scheduler, from a number on; none where this worker has no such port.
+    pub(crate) fn nodes(&self, port: PortId, first: u32, now: Instant) -> NodesPage {
+        let scheduler = self.ports.get(port).and_then(|entry| entry.scheduler.as_ref());
+        let part = scheduler.map(|own| own.tree.nodes_from(first, NODES_AT_ONCE));
+        let (nodes, next) = part.unwrap_or_default();
+        NodesPage { at: now, nodes, next }
     }
 
     /// A bounded part of the queues of flows of a leaf, from the `first` on; none where this worker has no such port.

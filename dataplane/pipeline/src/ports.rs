@@ -475,8 +475,8 @@ pub(crate) mod tests {
             assert_eq!(passed(&turn(&mut table, 256, usize::MAX, one_by_one)), 256);
             assert_eq!(turn(&mut table, 0, usize::MAX, one_by_one).1.len(), 0);
         }
-        let report = table.get(PortId(0)).unwrap().scheduler.as_ref().unwrap().report();
-        assert_eq!((report.nodes[0].sent_packets, report.held), (2 * (28 + 256), 0));
+        let scheduler = table.get(PortId(0)).unwrap().scheduler.as_ref().unwrap();
+        assert_eq!((scheduler.nodes()[0].sent_packets, scheduler.report().held), (2 * (28 + 256), 0));
         assert_eq!(ledger.routes.account(NextHopIndex(0)).waiting.packets, 0);
     }
 

@@ -421,7 +421,7 @@ mod tests {
     use crate::command::{FlowScan, RouteChange};
     use crate::host_path::NoHost;
     use crate::options::Options;
-    use crate::port_scheduler::ScheduleChange;
+    use crate::port_scheduler::{Piece, ScheduleChange};
     use crate::ports::PortSettings;
     use crate::ports::tests::settings;
     use crate::tags::Tags;
@@ -470,7 +470,7 @@ mod tests {
             ScheduleChange::Add { node, parent: None, share: Share::Only, kind },
             ScheduleChange::Link(rate, LinkOverhead::None),
         ];
-        worker.router.schedule(port, &changes, start).unwrap();
+        worker.router.schedule(port, &changes, Piece::WHOLE, start).unwrap();
         let entry = worker.router.ports.get_mut(port).unwrap();
         for _ in 0..3 {
             let packet = worker.pool.packet_from(&[0; 1000]).unwrap();

@@ -25,6 +25,20 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.paths.account_of_copies(path)
     }
 
+    /// The path of those stages of a path that stand at a position: that of packets which come no other way.
+    pub fn part_at(&mut self, path: PathId, position: Position) -> PathId {
+        let here = self.paths.stages_at(path, position);
+        if here.len() == self.paths.stages(path).len() {
+            return path;
+        }
+        let mut stages = std::mem::take(&mut self.found);
+        stages.clear();
+        stages.extend_from_slice(self.paths.stages_at(path, position));
+        let part = self.paths.intern(&stages);
+        self.found = stages;
+        part
+    }
+
     /// Counts something at each binding of such a path.
     #[inline]
     pub fn count(&mut self, account: PathId, count: impl Fn(&mut QueueAccount)) {

@@ -59,7 +59,7 @@ pub use item::{FlowNumber, Item};
 pub use link::{
     Aqm, Arrival, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover,
     LinkOverhead, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
-    PRIORITY_LEVELS, Rate, RedSettings, RedUnit, ScheduleError, Share,
+    PRIORITY_LEVELS, Rate, RedSettings, RedUnit, ScheduleError, Share, in_tree,
 };
 pub use queue::{QueueSettings, QueueView};
 pub use queue_manager::{BufferLimits, MOST_QUEUES};

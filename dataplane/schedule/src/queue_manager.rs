@@ -251,16 +251,13 @@ impl<T: Item> QueueManager<T> {
     ) -> Offer {
         let length = item.length();
         let queue = &mut self.queues[index as usize];
+        let mut is_to_mark = false;
         if queue.cold != NONE {
             // What is managed knows of every arrival, also of those that the threshold refuses.
-            let cold = &mut self.cold[queue.cold as usize];
-            let marked = cold.drops.marked();
-            let verdict = Self::arrival(cold, queue, &mut item, now);
-            if cold.drops.marked() > marked {
-                sink.marked();
-            }
-            if let Some(cause) = verdict {
-                return self.refuse(index, item, cause, sink);
+            match Self::arrival(&mut self.cold[queue.cold as usize], queue, length, now) {
+                RedVerdict::Pass => {}
+                RedVerdict::Mark => is_to_mark = true,
+                RedVerdict::Drop(cause) => return self.refuse(index, item, cause, sink),
             }
         }
         if queue.list.bytes() > queue.threshold {
@@ -268,6 +265,14 @@ impl<T: Item> QueueManager<T> {
         }
         if !self.arena.has_room(queue.list.load, length) {
             return self.refuse(index, item, DropCause::BufferFull, sink);
+        }
+        // Only what is taken bears a mark, and counts as marked.
+        if is_to_mark {
+            if !item.mark_congestion() {
+                return self.refuse(index, item, DropCause::Early, sink);
+            }
+            self.cold[queue.cold as usize].drops.mark();
+            sink.marked();
         }
         let offer = if queue.list.is_empty() { Offer::First } else { Offer::Taken };
         self.arena.push(&mut queue.list, Held { item, arrival: now, length, flow });
@@ -300,18 +305,13 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// What active queue management says to an arriving packet.
-    fn arrival(cold: &mut Cold, queue: &Queue, item: &mut T, now: Instant) -> Option<DropCause> {
-        cold.max_packet = cold.max_packet.max(item.length());
-        let AqmState::Red(red) = &mut cold.aqm else { return None };
+    /// What active queue management says to an arriving packet. To mark is to drop, where nothing is to be marked.
+    fn arrival(cold: &mut Cold, queue: &Queue, length: u32, now: Instant) -> RedVerdict {
+        cold.max_packet = cold.max_packet.max(length);
+        let AqmState::Red(red) = &mut cold.aqm else { return RedVerdict::Pass };
         match red.arrival(queue.list.load, now) {
-            RedVerdict::Pass => None,
-            RedVerdict::Mark if red.settings.ecn && item.mark_congestion() => {
-                cold.drops.mark();
-                None
-            }
-            RedVerdict::Mark => Some(DropCause::Early),
-            RedVerdict::Drop(cause) => Some(cause),
+            RedVerdict::Mark if !red.settings.ecn => RedVerdict::Drop(DropCause::Early),
+            verdict => verdict,
         }
     }
 

@@ -137,6 +137,12 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     assert_eq!((port("input_weight"), port("reverse_path")), (256.into(), "off".into()));
     // Promises of real time above the link.
     refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
+    refused(&["show", "r1"], &["port \"r1\" has no scheduler", "scheduler add r1"]);
+    refused(&["show", "r9"], &["no port is named \"r9\""]);
+    refused(&["set", "r2", "host-weight=0"], &["0 is no weight: give 1 to 256"]);
+    router
+        .try_ask(&["filter", "add", "dport 9", "--action", "queue voice", "--gate", "route"])
+        .assert_refused(1, &["where action queue voice can't be: it takes early, late, queue"]);
     router.ask(&["scheduler", "add", "r1", "all", "--kind", "hfsc"]);
     router.ask(&["scheduler", "set", "r1", "rate=1mbit"]);
     let curve = "real-time=2mbit";

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use millrace_classify::Filter;
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Command, FlowTreatment, ScheduleChange};
+use millrace_pipeline::{Command, FlowTreatment, Piece, ScheduleChange};
 use millrace_plugin::{Succession, Successor, Terms};
 use millrace_plugin_abi::{Message, Plugin};
 use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
@@ -35,7 +35,7 @@ impl Pipeline {
 
     fn change_schedule(&mut self, change: ScheduleChange) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        self.tell(Command::Schedule(self.out.port, vec![change], reply));
+        self.tell(Command::Schedule(self.out.port, vec![change], Piece::WHOLE, reply));
         let made = answer.try_recv().map_err(failed)?;
         made.map_err(failed)
     }

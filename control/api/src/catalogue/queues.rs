@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
-use crate::resources::{find, read};
+use crate::resources::read;
 use crate::schedulers;
 
 /// Schedulers.
@@ -24,10 +24,7 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
             read(C::schedulers),
         ),
         Resource::new("/schedulers/{port}")
-            .on(
-                Operation::get::<SchedulerView>(Viewer, "one").tagged(),
-                find("scheduler", C::schedulers, |one| &one.port),
-            )
+            .on(Operation::get::<SchedulerView>(Viewer, "one").tagged(), get(schedulers::show::<C>))
             .on(
                 Operation::create::<SchedulerView>(Operator, "adds a node")
                     .body::<Settings<SchedulerNode>>()

@@ -210,6 +210,8 @@ async fn errors_are_problems_that_say_what_would_be_right() {
     let cases: &[(&str, &str, &str, u16, &str)] = &[
         ("GET", "/statsu", "", 404, "did you mean \"/status\""),
         ("GET", "/ports/lan", "", 404, "no port is named \"lan\": there is none"),
+        ("GET", "/schedulers/wan", "", 404, "port \"wan\" has no scheduler: `scheduler add wan"),
+        ("GET", "/schedulers/nowhere", "", 404, "no port is named \"nowhere\": there are: wan"),
         ("GET", "/routes", "", 500, "the mirror has ended"),
         ("POST", "/routes", r#"{"to": "10.9.0.0/16", "vai": []}"#, 400, "did you mean \"via\""),
         ("POST", "/routes", r#"{"to": "10.9.0.0/16", "via": ["10.2.0"]}"#, 400, "IP address"),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct ControlPlane {
     /// Whether they are policed at all. Default true.
     pub police: bool,
-    /// TCP of connections that the kernel has. Default 100,000.
+    /// TCP of connections that the kernel has. Default 1,000,000.
     pub established: u32,
     /// TCP from and to port 179 of no such connection. Default 1,000.
     pub bgp: u32,
@@ -24,7 +24,7 @@ pub struct ControlPlane {
     pub options: u32,
     /// ARP, and neighbour discovery that comes from the link. Default 5,000.
     pub neighbours: u32,
-    /// Everything else, tunnels that end at the router included. Default 100,000.
+    /// Everything else, tunnels that end at the router included. Default 300,000.
     pub other: u32,
 }
 
@@ -32,14 +32,14 @@ impl Default for ControlPlane {
     fn default() -> Self {
         Self {
             police: true,
-            established: 100_000,
+            established: 1_000_000,
             bgp: 1000,
             ospf: 2000,
             routing: 2000,
             icmp: 1000,
             options: 500,
             neighbours: 5000,
-            other: 100_000,
+            other: 300_000,
         }
     }
 }

@@ -95,7 +95,7 @@ impl TryFrom<u64> for InputWeight {
     fn try_from(weight: u64) -> Result<Self, String> {
         match u16::try_from(weight) {
             Ok(weight @ 1..=256) => Ok(Self(weight)),
-            _ => Err(format!("{weight} is no weight of a port's input: give 1 to 256 packets")),
+            _ => Err(format!("{weight} is no weight: give 1 to 256, the packets that are taken in a round")),
         }
     }
 }

@@ -122,7 +122,7 @@ fn unheard(question: Command) -> Command {
         Command::ForgetRoutes(routes, _) => Command::ForgetRoutes(routes, nobody()),
         Command::WaitingRoutes(from, _) => Command::WaitingRoutes(from, nobody()),
         Command::CountFilters(from, _) => Command::CountFilters(from, nobody()),
-        Command::Schedule(port, changes, _) => Command::Schedule(port, changes, nobody()),
+        Command::Schedule(port, changes, piece, _) => Command::Schedule(port, changes, piece, nobody()),
         Command::Succeed(id, successor, _) => Command::Succeed(id, successor, nobody()),
         Command::Snapshot(_) => Command::Snapshot(nobody()),
         Command::Counters(_) => Command::Counters(nobody()),

@@ -84,7 +84,8 @@ fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_
     }
     scheduler.settle(Instant::ZERO, &mut drops);
     let report = scheduler.report();
-    let held = |node: u32| report.nodes.iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
+    let held =
+        |node: u32| scheduler.nodes().iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
     assert_eq!((held(2), held(4), report.default), (Some(2), Some(1), QueueId(2)));
     // When the default leaf goes to another, that one is it.
     scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
@@ -170,8 +171,9 @@ fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
     (0..10).for_each(|_| scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops));
     scheduler.settle(Instant::ZERO, &mut drops);
     let report = scheduler.report();
-    let of_leaves: u32 = report.nodes[1..].iter().map(|node| node.held_packets).sum();
-    assert_eq!((of_leaves, report.nodes[0].held_packets), (report.held, report.held));
+    let nodes = scheduler.nodes();
+    let of_leaves: u32 = nodes[1..].iter().map(|node| node.held_packets).sum();
+    assert_eq!((of_leaves, nodes[0].held_packets), (report.held, report.held));
     assert_eq!(report.held as usize + drops.len(), 110);
     assert_eq!(pool.in_use(), 110);
 }
@@ -186,4 +188,54 @@ fn what_a_removed_node_held_is_dropped_and_counted() {
     scheduler.change(&removed, Instant::ZERO, &mut drops).unwrap();
     assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueRemoved]);
     assert!(!scheduler.takes_packets());
+}
+
+/// What grows with the square of the leaves takes minutes here.
+#[test]
+fn forty_thousand_leaves_go_one_by_one_and_what_is_sent_to_them_goes_to_one_that_stays() {
+    const LEAVES: u16 = 40_000;
+    let fifo = || NodeKind::Fifo(Default::default());
+    let mut drops = Vec::new();
+    let mut scheduler =
+        scheduler(&[ScheduleChange::Queues(65_536), add(1, None, Share::Only, NodeKind::Priority)]);
+    let leaves = || 2..2 + LEAVES;
+    for node in leaves() {
+        let leaf = add(node, Some(1), Share::Level(node.into()), fifo());
+        scheduler.change(&leaf, Instant::ZERO, &mut drops).unwrap();
+    }
+    let (last, to) = (LEAVES + 1, LEAVES);
+    for node in leaves().filter(|node| *node != to) {
+        // From both ends, so that the first and the last go early.
+        let node = if node % 2 == 0 { node } else { last + 3 - node };
+        let change = ScheduleChange::Remove { node: QueueId(node), to: Some(QueueId(to)) };
+        scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+    }
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(to)));
+    // Whatever was sent there goes on to another, and nowhere of its own when that goes as well.
+    scheduler.change(&add(2, Some(1), Share::Level(2), fifo()), Instant::ZERO, &mut drops).unwrap();
+    let remove =
+        |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };
+    scheduler.change(&remove(to, Some(2)), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(2)));
+    scheduler.change(&add(last, Some(1), Share::Level(3), fifo()), Instant::ZERO, &mut drops).unwrap();
+    scheduler.change(&remove(2, None), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(last)));
+    assert_eq!(scheduler.default, QueueId(last));
+}
+
+#[test]
+fn the_default_is_the_first_leaf_that_is_left_whatever_goes_and_comes() {
+    let fifo = || NodeKind::Fifo(Default::default());
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
+    let remove = |node: u16| ScheduleChange::Remove { node: QueueId(node), to: None };
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(5), leaf(3), leaf(9)]);
+    for (change, default) in [(leaf(2), 5), (remove(5), 2), (remove(2), 3), (leaf(4), 3), (leaf(2), 3)] {
+        scheduler.change(&change, Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "{change:?}");
+    }
+    for (gone, default) in [(3, 2), (2, 4), (4, 9), (9, 0)] {
+        scheduler.change(&remove(gone), Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "without {gone}");
+    }
 }

@@ -75,6 +75,11 @@ impl DeficitRoundRobin {
         self.free.push(slot);
     }
 
+    /// Whether there is no child.
+    pub fn is_empty(&self) -> bool {
+        self.entries.len() == self.free.len()
+    }
+
     /// Bytes per round of a child.
     pub fn quantum(&self, slot: u32) -> u32 {
         self.entries[slot as usize].quantum

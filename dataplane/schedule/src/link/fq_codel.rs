@@ -134,10 +134,21 @@ impl FqCodel {
         &self.settings
     }
 
-    /// Other settings but for the number of flows and the seed, which stay while packets are in.
+    /// Other settings but for the seed, and the same number of flows.
     pub fn set(&mut self, settings: FqCodelSettings) {
         let FqCodelSettings { flows, seed, .. } = self.settings;
         self.settings = FqCodelSettings { flows, seed, ..settings };
+    }
+
+    /// Tells another number of flows apart. What waits goes to its flow among these, in the order in which it would have been sent:
+    /// each flow keeps its own. CoDel and the round begin anew. The packet that is sent next may be another one.
+    pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32, now: Instant) {
+        let mut other = Self::new(FqCodelSettings { flows, ..self.settings });
+        while let Some(held) = self.take_to_move(queues, now) {
+            other.put(queues, held, now);
+        }
+        (other.drops, other.max_packet) = (std::mem::take(&mut self.drops), self.max_packet);
+        *self = other;
     }
 
     /// What was dropped.

@@ -27,7 +27,7 @@ pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
     Arrival, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind,
-    NodeView, ScheduleError, Share,
+    NodeView, ScheduleError, Share, in_tree,
 };
 pub use overhead::LinkOverhead;
 pub use priority::PRIORITY_LEVELS;

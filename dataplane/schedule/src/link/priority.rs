@@ -82,7 +82,9 @@ impl Priority {
     pub fn remove(&mut self, level: u32) {
         self.children[level as usize] = NONE;
         if level as usize == self.lowest {
-            self.lowest = self.children.iter().position(|child| *child != NONE).unwrap_or(0);
+            // None is below it.
+            let next = self.children[self.lowest..].iter().position(|child| *child != NONE);
+            self.lowest = next.map_or(0, |levels| self.lowest + levels);
         }
     }
 }

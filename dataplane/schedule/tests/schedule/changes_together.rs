@@ -166,3 +166,39 @@ fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
     let view = port.view(NodeId(1)).unwrap();
     assert_eq!((view.sent_packets, view.held_packets), (4, 0));
 }
+
+/// What grows with the square of the nodes takes minutes here.
+#[test]
+fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
+    const NODES: u32 = 20_000;
+    for above in [NodeKind::Priority, NodeKind::DeficitRoundRobin] {
+        let limits = BufferLimits { queues: 65_536, ..Default::default() };
+        let mut port = Port::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
+        port.trust(true);
+        add(&mut port, 0, None, Share::Only, above.clone());
+        let share = |node| match above {
+            NodeKind::Priority => Share::Level(node),
+            _ => Share::Quantum(1 + node),
+        };
+        let nodes = || 1..=NODES;
+        for node in nodes() {
+            let bucket = NodeKind::TokenBucket { rate: Rate(1_000_000), burst: 3000 };
+            add(&mut port, node, 0, share(node), bucket);
+            add(&mut port, NODES + node, node, Share::Only, fifo());
+        }
+        nodes().for_each(|node| port.set_share(NodeId(node), share(node), at(0)).unwrap());
+        put(&mut port, 2 * NODES, frame(1, 1, 100), 0);
+        let to = Leftover::MoveTo(NodeId(2 * NODES));
+        for node in nodes().filter(|node| *node < NODES) {
+            put(&mut port, NODES + node, frame(1, 1 + node, 100), 0);
+            for gone in [NODES + node, node] {
+                port.remove(NodeId(gone), to, at(0), &mut never).unwrap();
+            }
+        }
+        assert_eq!(port.tree().len(), 3);
+        assert_eq!(port.held_packets(), NODES);
+        // With all below it.
+        assert_eq!(port.remove(NodeId(0), Leftover::Drop, at(0), &mut |_: Frame, _| {}), Ok(NODES));
+        assert_eq!(port.root(), None);
+    }
+}

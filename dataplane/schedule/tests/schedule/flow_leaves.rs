@@ -247,3 +247,70 @@ fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
     }
     assert_eq!(in_use(&port), 5);
 }
+
+proptest! {
+    /// Whatever stands above: the next packet of the leaf is another one afterwards.
+    #[test]
+    fn a_leaf_tells_another_number_of_flows_apart_and_each_keeps_its_order(
+        counts in prop::collection::vec(1_u32..2000, 1..4), arrivals in prop::collection::vec((0_u32..40, 64_u32..1500), 1..200),
+        above in prop::sample::select(vec![NodeKind::Priority, NodeKind::DeficitRoundRobin, NodeKind::Hfsc]),
+    ) {
+        let mut port = port(None);
+        let curves = Curves { link_sharing: Some(Curve::linear(Rate(1_000_000))), ..Default::default() };
+        let share = |level| match above {
+            NodeKind::Priority => Share::Level(level),
+            NodeKind::DeficitRoundRobin => Share::Quantum(1500),
+            _ => Share::Curves(curves),
+        };
+        add(&mut port, 0, None, Share::Only, above.clone());
+        add(&mut port, 1, 0, share(1), NodeKind::FqCodel(FqCodelSettings::default()));
+        add(&mut port, 2, 0, share(2), fifo());
+        let mut numbers = 0..;
+        let mut sent = Vec::new();
+        for flows in &counts {
+            for (flow, length) in &arrivals {
+                let number = numbers.next().unwrap();
+                put(&mut port, 1 + number % 2, frame(*flow, number, *length), 0);
+            }
+            sent.extend(port.dequeue(at(0), &mut never));
+            let before = port.held_packets();
+            let other = FqCodelSettings { flows: *flows, ..Default::default() };
+            port.set(NodeId(1), &NodeKind::FqCodel(other), at(0)).unwrap();
+            let view = port.view(NodeId(1)).unwrap();
+            prop_assert_eq!((view.queues, view.kind), (*flows, NodeKind::FqCodel(other)));
+            prop_assert_eq!(port.held_packets(), before);
+        }
+        sent.extend(std::iter::from_fn(|| port.dequeue(at(0), &mut never)));
+        prop_assert_eq!(sent.len(), counts.len() * arrivals.len());
+        let mut last = std::collections::HashMap::new();
+        for frame in sent {
+            let before = last.insert((frame.flow, frame.number % 2), frame.number);
+            prop_assert!(before.is_none_or(|before| before < frame.number), "{frame:?} behind {before:?}");
+        }
+        let view = port.view(NodeId(1)).unwrap();
+        prop_assert_eq!((view.held_packets, view.held_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn with_another_number_of_flows_more_or_fewer_are_told_apart() {
+    let mut port = port(None);
+    add(
+        &mut port,
+        1,
+        None,
+        Share::Only,
+        NodeKind::FqCodel(FqCodelSettings { flows: 1, ..Default::default() }),
+    );
+    let order = |port: &mut Port| -> Vec<u32> {
+        // Two flows, a packet of a round each: one behind the other, or in turns.
+        for number in 0..4 {
+            put(port, 1, frame(1 + number / 2, number, 1500), 0);
+        }
+        std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|frame| frame.number).collect()
+    };
+    assert_eq!(order(&mut port), [0, 1, 2, 3]);
+    let many = NodeKind::FqCodel(FqCodelSettings { flows: 1024, quantum: 1500, ..Default::default() });
+    port.set(NodeId(1), &many, at(0)).unwrap();
+    assert_eq!(order(&mut port), [0, 2, 1, 3]);
+}

@@ -51,6 +51,31 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
 }
 
 #[test]
+fn what_is_dropped_is_not_marked() {
+    let red =
+        RedSettings { minimum: 2000, maximum: 100_000, weight: 1.0, probability: 1.0, ..Default::default() };
+    for (threshold, packets, cause) in
+        [(30_000, 1 << 14, DropCause::Threshold), (1 << 30, 32, DropCause::BufferFull)]
+    {
+        let limits = BufferLimits { packets, ..Default::default() };
+        let mut port = Port::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
+        add(&mut port, 1, None, Share::Only, NodeKind::Fifo(QueueSettings { threshold, aqm: Aqm::Red(red) }));
+        let mut dropped = Vec::new();
+        for number in 0..200 {
+            let mut sink = |frame: Frame, _| dropped.push(frame);
+            port.enqueue(NodeId(1), FlowNumber(1), capable(number), at(0), &mut sink);
+        }
+        assert!(dropped.len() > 100 && dropped.iter().all(|frame| !frame.marked));
+        let drops = port.view(NodeId(1)).unwrap().drops;
+        assert_eq!(drops.get(cause), dropped.len() as u64, "{drops:?}");
+        let sent = std::iter::from_fn(|| port.dequeue(at(0), &mut never));
+        let marked = sent.filter(|frame| frame.marked).count() as u64;
+        assert!(marked > 0);
+        assert_eq!(drops.marked(), marked, "{cause:?}");
+    }
+}
+
+#[test]
 fn what_is_lost_for_want_of_room_is_told_from_what_is_above_a_limit() {
     let limits = BufferLimits { packets: 64, ..Default::default() };
     let (link, overhead) = (LinkRate::default(), LinkOverhead::None);

@@ -233,6 +233,7 @@ impl World {
     fn conserve(&self) {
         assert_eq!(self.offered, self.sent + self.dropped + u64::from(self.port.held_packets()));
         let tree = self.port.tree();
+        self.is_the_same_in_pieces(&tree);
         assert_eq!((tree[0].sent_packets, tree[0].sent_wire_bytes), (self.sent, self.wire));
         for view in tree.iter().filter(|view| !view.kind.is_leaf()) {
             let below = tree.iter().filter(|child| child.parent == Some(view.node));
@@ -240,6 +241,19 @@ impl World {
                 below.fold((0, 0), |sum, child| (sum.0 + child.held_packets, sum.1 + child.held_bytes));
             assert_eq!((view.held_packets, view.held_bytes), (packets, bytes), "{view:?}");
         }
+    }
+
+    /// What is asked for in pieces makes the same tree, but for what nodes are promised.
+    fn is_the_same_in_pieces(&self, tree: &[NodeView]) {
+        let (mut nodes, mut next) = (Vec::new(), Some(0));
+        while let Some(first) = next {
+            let (piece, more) = self.port.nodes_from(first, 3);
+            assert!(piece.len() <= 3 && piece.iter().all(|view| (first..first + 3).contains(&view.node.0)));
+            nodes.extend(piece);
+            next = more;
+        }
+        let told = tree.iter().map(|view| NodeView { promised: None, ..view.clone() });
+        assert_eq!(in_tree(nodes), told.collect::<Vec<_>>());
     }
 
     fn run(&mut self, steps: u32, changes: bool) {

@@ -153,6 +153,12 @@ impl Hfsc {
         self.classes[index as usize].parent
     }
 
+    /// Whether there are classes right below an inner one.
+    pub fn has_children(&self, index: u32) -> bool {
+        let inner = self.classes.get(index as usize).map(|class| class.inner);
+        inner.and_then(|inner| self.inners.get(inner as usize)).is_some_and(|inner| inner.children > 0)
+    }
+
     /// All classes but the root that are in use, with their numbers.
     pub fn classes(&self) -> impl Iterator<Item = (u32, &Class)> {
         let all = self.classes.iter().enumerate().skip(1);

@@ -284,7 +284,8 @@ impl<T: Item> LinkScheduler<T> {
                 return self.set_flow_queues(node, index, settings);
             }
             (Kind::FqCodel(index), NodeKind::FqCodel(settings)) => {
-                self.fq_codels.get_mut(index).set(*settings)
+                self.fq_codels.get_mut(index).set(*settings);
+                self.set_flow_count(node, index, settings.flows, now);
             }
             (Kind::TokenBucket(index), NodeKind::TokenBucket { rate, burst }) => {
                 return self.set_bucket(node, index, (*rate, *burst), now);
@@ -295,6 +296,17 @@ impl<T: Item> LinkScheduler<T> {
             _ => return Err(ScheduleError::Kind { node, kind: before.name(), other: kind.name() }),
         }
         Ok(())
+    }
+
+    /// Has FQ-CoDel tell so many flows apart. Those above know the length of the packet that it sends next, so it is idle meanwhile.
+    fn set_flow_count(&mut self, node: NodeId, index: u32, flows: u32, now: Instant) {
+        if self.fq_codels.get(index).settings().flows == flows {
+            return;
+        }
+        let is_ready = self.nodes[node.0 as usize].ready;
+        self.pause(node, now);
+        self.fq_codels.get_mut(index).set_flows(&mut self.queues, flows, now);
+        self.resume(node, is_ready, now);
     }
 
     fn set_bucket(

@@ -31,7 +31,7 @@ pub use batch::Arrival;
 pub use error::ScheduleError;
 pub use node::{NodeId, NodeKind, Share};
 pub use remove::Leftover;
-pub use view::NodeView;
+pub use view::{NodeView, in_tree};
 
 use std::collections::HashMap;
 
@@ -248,6 +248,17 @@ impl<T: Item> LinkScheduler<T> {
 
     fn known(&self, id: NodeId) -> Result<&Node, ScheduleError> {
         self.node(id).ok_or(ScheduleError::Unknown(id))
+    }
+
+    /// Whether there are nodes below one. None other is looked at.
+    fn has_children(&self, id: NodeId) -> bool {
+        match self.node(id).map(|node| node.kind) {
+            Some(Kind::Priority(index)) => self.priorities.get(index).first().is_some(),
+            Some(Kind::RoundRobin(index)) => !self.round_robins.get(index).is_empty(),
+            Some(Kind::TokenBucket(index)) => self.token_buckets.get(index).only_child().is_some(),
+            Some(Kind::Hfsc { hierarchy, class }) => self.hierarchies.get(hierarchy).has_children(class),
+            _ => false,
+        }
     }
 
     fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {

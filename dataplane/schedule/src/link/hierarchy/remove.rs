@@ -20,7 +20,8 @@ pub enum Leftover {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Removes a node and all below it. Returns how many packets were moved or dropped.
+    /// Removes a node and all below it. Returns how many packets were moved or dropped. What it costs grows with the nodes and
+    /// packets that go; with all nodes of the port, once, if there are nodes below it.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is unknown, or the leaf that packets go to is none, or is removed as well;
@@ -47,8 +48,12 @@ impl<T: Item> LinkScheduler<T> {
         Ok(count)
     }
 
-    /// A node and all below it, each behind the one above it. Each node of the port is looked at once.
-    pub(super) fn with_all_below(&self, node: NodeId) -> Vec<NodeId> {
+    /// A node and all below it, each behind the one above it. Where there are any below it, each node of the port is looked at
+    /// once.
+    pub fn with_all_below(&self, node: NodeId) -> Vec<NodeId> {
+        if !self.has_children(node) {
+            return vec![node];
+        }
         let mut children: HashMap<u32, Vec<NodeId>> = HashMap::new();
         for (index, Node { parent, .. }) in self.nodes.iter().enumerate() {
             if *parent != NONE {

@@ -17,7 +17,7 @@ impl<T: Item> LinkScheduler<T> {
         self.check_share(node, parent, &share, inner_class)?;
         let before = self.share(node);
         self.put_share(node, &share, now);
-        let has_children = self.children(node).next().is_some();
+        let has_children = self.has_children(node);
         if let Err(error) = self.check_around(node, has_children) {
             self.put_share(node, &before, now);
             return Err(error);

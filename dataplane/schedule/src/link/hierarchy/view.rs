@@ -63,7 +63,7 @@ impl<T: Item> LinkScheduler<T> {
 
     /// One node; `None` when there is none.
     pub fn view(&self, node: NodeId) -> Option<NodeView> {
-        let mut view = self.view_alone(node, &Served::of(self))?;
+        let mut view = self.view_alone(node, Some(&Served::of(self)))?;
         if !view.kind.is_leaf() {
             let all = (0..self.nodes.len() as u32).map(NodeId);
             for below in all.filter(|below| *below != node && self.path_up(*below).any(|above| above == node))
@@ -75,9 +75,10 @@ impl<T: Item> LinkScheduler<T> {
     }
 
     /// A node with its own drops only.
-    fn view_alone(&self, node: NodeId, served: &Served) -> Option<NodeView> {
+    fn view_alone(&self, node: NodeId, served: Option<&Served>) -> Option<NodeView> {
         let Node { kind, parent, totals, .. } = *self.node(node)?;
-        let promised = if self.is_behind_others(node.0) { None } else { served.by(node.0) };
+        let served = served.filter(|_| !self.is_behind_others(node.0));
+        let promised = served.and_then(|served| served.by(node.0));
         let mut view = NodeView {
             node,
             parent: (parent != NONE).then_some(NodeId(parent)),
@@ -127,31 +128,16 @@ impl<T: Item> LinkScheduler<T> {
     /// tree.
     pub fn tree(&self) -> Vec<NodeView> {
         let served = Served::of(self);
-        let count = self.nodes.len();
-        let mut views: Vec<Option<NodeView>> =
-            (0..count as u32).map(|node| self.view_alone(NodeId(node), &served)).collect();
-        for index in 0..count {
-            let own = views[index].as_ref().filter(|view| !view.drops.is_empty());
-            let Some(drops) = own.map(|_| self.own_drops(NodeId(index as u32))) else { continue };
-            for above in self.path_up(NodeId(index as u32)).skip(1) {
-                if let Some(view) = &mut views[above.0 as usize] {
-                    view.drops.merge(&drops);
-                }
-            }
-        }
-        let mut children = vec![Vec::new(); count];
-        let mut open = Vec::new();
-        // The last of a list is taken first.
-        for (index, node) in self.nodes.iter().enumerate().rev().filter(|(_, node)| node.kind != Kind::Vacant)
-        {
-            children.get_mut(node.parent as usize).unwrap_or(&mut open).push(index);
-        }
-        let mut all = Vec::new();
-        while let Some(next) = open.pop() {
-            all.extend(views[next].take());
-            open.append(&mut children[next]);
-        }
-        all
+        let all = (0..self.nodes.len() as u32).map(NodeId);
+        in_tree(all.filter_map(|node| self.view_alone(node, Some(&served))).collect())
+    }
+
+    /// Those of so many numbers, from the `first` on, with their own drops only and without what they are promised; and the number behind
+    /// the last of them, if there may be more. [`in_tree`] makes a tree of all.
+    pub fn nodes_from(&self, first: u32, most: u32) -> (Vec<NodeView>, Option<u32>) {
+        let (count, end) = (self.nodes.len() as u32, first.saturating_add(most));
+        let part = (first..end.min(count)).filter_map(|node| self.view_alone(NodeId(node), None));
+        (part.collect(), Some(end).filter(|end| *end < count))
     }
 
     pub(super) fn own_drops(&self, node: NodeId) -> DropCounts {
@@ -159,4 +145,40 @@ impl<T: Item> LinkScheduler<T> {
         self.count_drops(node, &mut drops);
         drops
     }
+}
+
+/// Nodes that are told with their own drops only, as they stand in the tree: each behind the one above it, and all below it together, with
+/// what was dropped below them.
+pub fn in_tree(nodes: Vec<NodeView>) -> Vec<NodeView> {
+    let count = nodes.iter().map(|view| view.node.0 as usize + 1).max().unwrap_or(0);
+    let mut views: Vec<Option<NodeView>> = vec![None; count];
+    let dropped: Vec<_> = nodes
+        .iter()
+        .filter(|view| !view.drops.is_empty())
+        .map(|view| (view.parent, view.drops.clone()))
+        .collect();
+    for view in nodes {
+        let index = view.node.0 as usize;
+        views[index] = Some(view);
+    }
+    for (parent, drops) in dropped {
+        let mut next = parent;
+        while let Some(above) = next.and_then(|above| views.get_mut(above.0 as usize)?.as_mut()) {
+            above.drops.merge(&drops);
+            next = above.parent;
+        }
+    }
+    let mut children = vec![Vec::new(); count];
+    let mut open = Vec::new();
+    // The last of a list is taken first.
+    for view in views.iter().rev().flatten() {
+        let above = view.parent.and_then(|above| children.get_mut(above.0 as usize));
+        above.unwrap_or(&mut open).push(view.node.0 as usize);
+    }
+    let mut all = Vec::new();
+    while let Some(next) = open.pop() {
+        all.extend(views[next].take());
+        open.append(&mut children[next]);
+    }
+    all
 }
