@@ -100,7 +100,7 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
     for (index, port) in config.port.iter().enumerate() {
         let mut look = |key, looked: Result<(), String>| {
             let steps = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
-            let said = |problem| ControlError::Invalid(format!("port {:?}: {problem}", port.name));
+            let said = |problem| ControlError::Invalid(format!("port {:?}: {problem}", &*port.name));
             wrong.unless(looked.map_err(|problem| said(problem).placed(config, &steps)));
         };
         if let Some(input) = &port.input {
@@ -220,9 +220,14 @@ mod tests {
         ];
         let config = Config::parse(&all.concat(), "ports.toml").unwrap();
         let wrong = plan(&config).await.unwrap_err().to_string();
-        for told in
-            ["ports.toml:4", "absent.pcap", "ports.toml:8", "text.pcap", "ports.toml:12", "is no directory"]
-        {
+        for told in [
+            "ports.toml:4:9: port \"absent\": ",
+            "absent.pcap",
+            "ports.toml:8",
+            "text.pcap",
+            "ports.toml:12",
+            "is no directory",
+        ] {
             assert!(wrong.contains(told), "{told}: {wrong}");
         }
         assert!(!wrong.contains("fine") && !new.exists(), "{wrong}");

@@ -45,7 +45,7 @@ fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<Stri
             other => notes.push(other.to_string()),
         }
     }
-    notes.extend(running.map(|error| format!("as long as it does so nothing else can start: {error}")));
+    notes.extend(running.map(|error| format!("a start would be refused: {error}")));
     Ok(notes)
 }
 

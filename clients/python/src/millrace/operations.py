@@ -67,7 +67,7 @@ class Operations(Transport):
     def get_configuration(
         self,
     ) -> types.ConfigurationView:
-        """GET /configuration: what runs, as a file. Role: viewer."""
+        """GET /configuration: what runs, as a file; refused while changes that belong together are made. Role: viewer."""
         return self.json('GET', '/configuration')
 
     def post_configuration(
