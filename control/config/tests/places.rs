@@ -9,6 +9,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("[router]\nflows-max = 5", "2:13", "1024 to 16777216"),
     ("[router]\nframes = 5", "2:10", "1024 to 4194304"),
     ("[router]\nnew-flows = 0", "2:13", "1 to 256"),
+    ("[control-plane]\nicmp = 0", "2:8", "1 to 10000000 packets per second"),
     ("[router]\nplugin-weight = 257", "2:17", "1 to 256 packets"),
     ("[router]\ndriver-flows = 4194305", "2:16", "0 to 4194304"),
     ("[router]\nflow-idle = 0", "2:13", "1 to 86400"),

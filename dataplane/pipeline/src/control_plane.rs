@@ -6,6 +6,9 @@ use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
 
+use crate::own_stack::ether_type;
+use crate::router::Router;
+
 /// How many packets of a class a port lets through to the router itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassLimit {
@@ -54,8 +57,22 @@ impl ControlPlane {
     }
 }
 
+impl Router {
+    /// Whether the own stack is given a packet, or more came of its class than that bears.
+    pub(crate) fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
+        let Some(class) = class_of(packet, ether_type(packet)) else { return true };
+        let enters = self.control_plane.takes(packet.port, class, now);
+        if let Some(entry) = self.ports.get_mut(packet.port) {
+            let counts =
+                if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };
+            counts[class.index()] += 1;
+        }
+        enters
+    }
+}
+
 /// The class of a packet for the router itself, of which the network offset is noted; `None` where it may be on its way to others.
-pub(crate) fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
+fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
     match ether_type {
         EtherType::ARP => Some(ControlClass::Neighbours),
         EtherType::IPV4 => class_of_ipv4(packet),

@@ -19,9 +19,8 @@ use millrace_wire::{EtherType, MacAddr};
 use crate::accounts::{Departures, Ledger};
 use crate::capture::Direction;
 use crate::command::{Event, NeighbourKnowledge};
-use crate::control_plane::class_of;
 use crate::filter_route::{is_copy, is_filter};
-use crate::own_stack::{Context, Outcome, OwnStack, ether_type};
+use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
 use crate::ports::{DeviceId, PortEntry, PortSettings, Stack};
 use crate::route::NO_ROUTE;
@@ -356,18 +355,6 @@ impl Router {
             Outcome::Dropped(reason) => self.drop_packet(packet, reason),
             Outcome::Refused(error) => self.refuse(packet, error, DropReason::LocalUnknown, now),
         }
-    }
-
-    /// Whether the own stack is given a packet, or more came of its class than that bears.
-    fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
-        let Some(class) = class_of(packet, ether_type(packet)) else { return true };
-        let enters = self.control_plane.takes(packet.port, class, now);
-        if let Some(entry) = self.ports.get_mut(packet.port) {
-            let counts =
-                if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };
-            counts[class.index()] += 1;
-        }
-        enters
     }
 
     /// Calls the own stack, and counts what it makes.

@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use millrace_classify::FlowIndex;
 use millrace_units::Instant;
 
-use super::{DriverFlows, Entry, IDLE_WHEN_FULL};
+use super::{DriverFlows, ENTRIES_PER_TURN, Entry, IDLE_WHEN_FULL, NEVER, REFUSED};
 
 /// One of so many packets of flows without a place asks, while there is none.
 const SAMPLED: u32 = 256;
@@ -91,6 +91,29 @@ impl Asking {
 }
 
 impl DriverFlows {
+    /// Notes of a flow that it found no room: it is counted once, however often it asks.
+    pub(super) fn refuse(&mut self, flow: FlowIndex) {
+        let is_known = self.by_flow.get(flow.slot() as usize) == Some(&REFUSED);
+        self.counts.refused += u64::from(!is_known);
+        self.note(flow, REFUSED);
+    }
+
+    /// The record is a new flow's: that another one found no room says nothing of this one.
+    pub(super) fn forget_refusal(&mut self, flow: FlowIndex) {
+        if let Some(number) = self.by_flow.get_mut(flow.slot() as usize).filter(|number| **number == REFUSED)
+        {
+            *number = NEVER;
+        }
+    }
+
+    /// An entry, of those that come next, that nobody has asked for: to make room for one that somebody has.
+    pub(super) fn least_wanted(&self) -> Option<u32> {
+        let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
+        let found = places.filter_map(|place| Some((place, self.entries[place].as_ref()?)));
+        let unasked = found.filter(|(_, entry)| !entry.placed);
+        unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
+    }
+
     /// An entry that has to make way for a flow without a place, which has had so many packets: the lightest of some, if the flow is
     /// faster by far.
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {

@@ -260,21 +260,6 @@ impl DriverFlows {
         self.counts.flows += 1;
     }
 
-    /// Notes of a flow that it found no room: it is counted once, however often it asks.
-    fn refuse(&mut self, flow: FlowIndex) {
-        let is_known = self.by_flow.get(flow.slot() as usize) == Some(&REFUSED);
-        self.counts.refused += u64::from(!is_known);
-        self.note(flow, REFUSED);
-    }
-
-    /// The record is a new flow's: that another one found no room says nothing of this one.
-    fn forget_refusal(&mut self, flow: FlowIndex) {
-        if let Some(number) = self.by_flow.get_mut(flow.slot() as usize).filter(|number| **number == REFUSED)
-        {
-            *number = NEVER;
-        }
-    }
-
     /// Notes of a flow which entry it has, or that it has none.
     fn note(&mut self, flow: FlowIndex, number: u32) {
         let flow = flow.slot() as usize;
@@ -312,14 +297,6 @@ impl DriverFlows {
         self.settling.retain(|(settling, _)| *settling != slot);
         self.counts.flows -= 1;
         Some((entry, totals))
-    }
-
-    /// An entry, of those that come next, that nobody has asked for: to make room for one that somebody has.
-    fn least_wanted(&self) -> Option<u32> {
-        let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
-        let found = places.filter_map(|place| Some((place, self.entries[place].as_ref()?)));
-        let unasked = found.filter(|(_, entry)| !entry.placed);
-        unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
     /// Whether an entry is in use, and of an older generation than the one that is published.
