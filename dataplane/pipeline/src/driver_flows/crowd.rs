@@ -54,10 +54,17 @@ fn rate(packets: u64, time: Duration) -> u64 {
 }
 
 /// Flows that asked for a place: how many packets they had then, and when it was. By the numbers of their records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Asking {
     asked: HashMap<u32, (u32, Instant), FixedState>,
     packets: u32,
+}
+
+impl Default for Asking {
+    /// With room for all that are remembered, so that no packet has to make some.
+    fn default() -> Self {
+        Self { asked: HashMap::with_capacity_and_hasher(MOST, FixedState::default()), packets: 0 }
+    }
 }
 
 impl Asking {
