@@ -320,19 +320,27 @@ fn merge_value(own: &mut Item, from: &Value, to: &Value) -> Result<bool, toml::s
 
 /// The same for lists of tables that have names.
 fn merge_list(mut list: List<'_>, from: &[Value], to: &[Value]) -> Saved {
-    let find = |list: &[Value], name: &Value| list.iter().find(|one| one["name"] == *name).cloned();
+    let (before, after) = (by_name(from), by_name(to));
+    let find = |list: &HashMap<&str, usize>, one: &Value| list.get(one["name"].as_str()?).copied();
     for (at, own) in from.iter().enumerate() {
         if let (Value::Object(own), Some(Value::Object(is)), Some(table)) =
-            (own, find(to, &own["name"]), list.get_mut(at))
+            (own, find(&after, own).map(|place| &to[place]), list.get_mut(at))
         {
-            merge(table, own, &is)?;
+            merge(table, own, is)?;
         }
     }
-    let gone = from.iter().map(|own| find(to, &own["name"]).is_none()).collect::<Vec<_>>();
-    let new = to.iter().filter(|one| find(from, &one["name"]).is_none());
+    let gone = from.iter().map(|own| find(&after, own).is_none()).collect::<Vec<_>>();
+    let new = to.iter().filter(|one| find(&before, one).is_none());
     let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
     list.replace(&gone, new);
     Ok(())
+}
+
+/// Where in a list the tables of those names stand, of several of a name the first.
+fn by_name(list: &[Value]) -> HashMap<&str, usize> {
+    let names = list.iter().enumerate().filter_map(|(place, one)| Some((one["name"].as_str()?, place)));
+    // The first of a name comes last.
+    names.rev().collect()
 }
 
 /// The same for lists of words, where those that stay keep their order. Returns whether it was done.

@@ -158,7 +158,7 @@ fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
     line.r.run("ping -c 2 -i 0.2 10.2.0.2");
     // What does not pass its gate is not counted there.
     let filters = router.json(&["filter", "list"]);
-    let icmp = filters.as_array().and_then(|all| all.iter().find(|one| one["filter"] == "proto icmp"));
+    let icmp = filters.as_array().and_then(|all| all.iter().find(|one| one["match"] == "proto icmp"));
     assert_eq!(icmp.map(|one| (&one["queued_packets"], &one["sent_packets"])), Some((&0.into(), &0.into())));
     assert!(!line.h1.succeeds("ping -c 1 -W 1 10.2.0.2"));
     router.ask(&["scheduler", "set", "r2", "host=filter", "host-weight=32"]);
