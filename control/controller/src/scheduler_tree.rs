@@ -231,8 +231,9 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     let Some(under) = &node.under else {
         let Some(root) = nodes.iter().take(index).find(|other| other.under.is_none()) else { return Ok(()) };
         return Err(at_node(index, "")(ControlError::Invalid(format!(
-            "node {:?} is under no other, but {:?} is the root already: say which node it is under",
-            node.name, root.name
+            "node {:?} is under no other, but {:?} is the root already: say which node it is under; to put it above {:?}, \
+             apply a configuration that has both",
+            node.name, root.name, root.name
         ))));
     };
     // Those before it stand right, so there is no way from there to it.

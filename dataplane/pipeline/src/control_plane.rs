@@ -30,11 +30,12 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Sets the limits, of which this worker has its share of so many. Buckets are full then.
+    /// Sets the limits. Of so many workers each has its share of the rates; at once as much may come to one as to all, for it may be one
+    /// that all of it comes to. Buckets are full then.
     pub fn set(&mut self, limits: &ClassLimits, workers: u32) {
         let share = |limit: ClassLimit| ClassLimit {
             per_second: limit.per_second.div_ceil(workers).max(1),
-            burst: limit.burst.div_ceil(workers).max(1),
+            burst: limit.burst,
         };
         self.limits = limits.map(|limit| limit.map(share));
         self.paid.clear();

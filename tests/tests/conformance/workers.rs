@@ -10,7 +10,9 @@ const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";
 
 fn router(workers: usize, more: &str) -> Scenario {
     let standard = millrace_tests::STANDARD;
-    Scenario::new(&format!("[router]\nworkers = {workers}\n{SETTINGS}\n{standard}{more}"))
+    // What is policed depends on how much comes to one worker.
+    let policing = "[control-plane]\npolice = false";
+    Scenario::new(&format!("[router]\nworkers = {workers}\n{SETTINGS}\n{policing}\n{standard}{more}"))
 }
 
 /// A frame of one of many flows, numbered by its payload.

@@ -125,6 +125,17 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voic"])
         .assert_refused(1, &["did you mean \"voice\""]);
+}
+
+#[test]
+fn promises_above_the_link_are_refused_with_the_sum() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = shaped(&line);
+    let refused = |arguments: &[&str], texts: &[&str]| {
+        let all: Vec<&str> = ["scheduler"].iter().chain(arguments).copied().collect();
+        router.try_ask(&all).assert_refused(1, texts);
+    };
     // Weights of ports change while they forward.
     let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
     set("input-weight=257").assert_refused(1, &["257 is no weight", "1 to 256"]);
@@ -272,7 +283,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
 fn queues_are_shown_and_changed() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
-    let (router, first, second) = two_greedy_flows(&line);
+    let (router, _first, _second) = two_greedy_flows(&line);
     // A port has 8,192 queues unless it is given others.
     let shown = router.json(&["scheduler", "show", "r2"]);
     assert_eq!((&shown["most_queues"], shown["queues"].as_u64() >= Some(3)), (&8192.into(), true), "{shown}");
@@ -321,6 +332,16 @@ fn queues_are_shown_and_changed() {
     let text = router.json(&["show", "configuration"])["text"].to_string();
     assert!(text.contains("1mbit") && text.contains("9001"), "both are saved: {text}");
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    router.assert_conservation();
+}
+
+#[test]
+fn what_queues_can_not_be_told_leaves_what_they_were_told() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let (router, first, second) = two_greedy_flows(&line);
+    let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
     let refused = |arguments: &[&str], texts: &[&str]| {
         let all: Vec<&str> = ["queue"].iter().chain(arguments).copied().collect();
