@@ -283,7 +283,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
 fn queues_are_shown_and_changed() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
-    let (router, _first, _second) = two_greedy_flows(&line);
+    let (router, first, second) = two_greedy_flows(&line);
     // A port has 8,192 queues unless it is given others.
     let shown = router.json(&["scheduler", "show", "r2"]);
     assert_eq!((&shown["most_queues"], shown["queues"].as_u64() >= Some(3)), (&8192.into(), true), "{shown}");
@@ -333,6 +333,7 @@ fn queues_are_shown_and_changed() {
     assert!(text.contains("1mbit") && text.contains("9001"), "both are saved: {text}");
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    drop((first, second));
     router.assert_conservation();
 }
 
