@@ -55,10 +55,12 @@ fn kernel_has(line: &Line, prefix: &str) -> bool {
 
 #[test]
 fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let (router, base) = start(&line, BASE);
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
+    // The station is known: what comes before that waits, as far as there is room.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
     flow.wait_for_arrival();
 

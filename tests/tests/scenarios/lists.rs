@@ -44,12 +44,14 @@ fn kernel_routes(line: &Line) -> usize {
 
 #[test]
 fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = start(&line);
     let before = router.ask(&["route", "list", "--lines"]);
     let file = line.write("routes.txt", &routes()).display().to_string();
 
+    // The station is known: what comes before that waits, as far as there is room.
+    line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
     assert_eq!(router.ask(&["route", "add", "--from", &file]), format!("{} routes added\n", OWN + KERNEL));
