@@ -80,15 +80,18 @@ fn a_tree_changes_under_load_without_a_loss() {
     router.assert_conservation();
 }
 
+/// The router refuses a command, with these texts.
+fn refuses(router: &Millrace, command: &str, arguments: &[&str], texts: &[&str]) {
+    let all: Vec<&str> = [command].iter().chain(arguments).copied().collect();
+    router.try_ask(&all).assert_refused(1, texts);
+}
+
 #[test]
 fn what_can_not_be_promised_is_refused_with_its_reason() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
-    let refused = |arguments: &[&str], texts: &[&str]| {
-        let all: Vec<&str> = ["scheduler"].iter().chain(arguments).copied().collect();
-        router.try_ask(&all).assert_refused(1, texts);
-    };
+    let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "scheduler", arguments, texts);
     refused(&["add", "r9", "x", "--kind", "fifo"], &["r9", "did you mean"]);
     refused(&["add", "r2", "x", "--kind", "fifoo", "--under", "top", "level=2"], &["fifoo"]);
     refused(&["add", "r2", "x", "--kind", "fifo", "--under", "tpo", "level=2"], &["did you mean \"top\""]);
@@ -132,10 +135,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
-    let refused = |arguments: &[&str], texts: &[&str]| {
-        let all: Vec<&str> = ["scheduler"].iter().chain(arguments).copied().collect();
-        router.try_ask(&all).assert_refused(1, texts);
-    };
+    let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "scheduler", arguments, texts);
     // Weights of ports change while they forward.
     let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
     set("input-weight=257").assert_refused(1, &["257 is no weight", "1 to 256"]);
@@ -344,10 +344,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     let (router, first, second) = two_greedy_flows(&line);
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
-    let refused = |arguments: &[&str], texts: &[&str]| {
-        let all: Vec<&str> = ["queue"].iter().chain(arguments).copied().collect();
-        router.try_ask(&all).assert_refused(1, texts);
-    };
+    let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "queue", arguments, texts);
     refused(&["show", "r9"], &["r9"]);
     refused(&["show", "r2", "flow"], &["did you mean \"flows\""]);
     router.ask(&["queue", "set", "r2", "flows", "queues=9"]);
