@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
 use millrace_host::HostLink;
 use millrace_offload::{
-    Attachment, FlowCache, Mode, OffloadError, PortPrograms, VlanStack, VlanTag, receive_queues,
+    Attachment, FlowCache, Mode, OffloadError, PortPrograms, RX_QUEUES, VlanStack, VlanTag, receive_queues,
     takes_tags_out,
 };
 use millrace_packet::Pool;
@@ -90,9 +90,9 @@ enum Stage {
 
 /// Why flows are not looked up where no XDP program runs.
 const NO_XDP: &str = "no XDP program runs there: the port is served by AF_PACKET";
-/// Why flows are not looked up where several queues are read.
-const SEVERAL_QUEUES: &str =
-    "several receive queues are in use, and what goes up by them is counted together";
+/// Why flows are not looked up where more queues are read than the flow cache counts.
+const MANY_QUEUES: &str = "more than 64 receive queues are in use";
+const _: () = assert!(RX_QUEUES == 64);
 
 impl Stage {
     /// Has the program look flows up, where that is possible; why it does not, else.
@@ -102,7 +102,7 @@ impl Stage {
         let why = match programs.mode() {
             Attachment::Tcx => Some(NO_XDP),
             Attachment::Generic => Some("XDP runs behind the driver (generic), where it would save nothing"),
-            Attachment::Native if programs.queues() != 1 => Some(SEVERAL_QUEUES),
+            Attachment::Native if programs.queues() as usize > RX_QUEUES => Some(MANY_QUEUES),
             Attachment::Native if !Wrapping::of(plan)?.is_empty() => {
                 Some("the port is impaired or recorded, which sees all of its frames")
             }
@@ -169,8 +169,6 @@ impl AttachedDevice {
             .set_control_plane(&class_rates(&options.control_plane))
             .map_err(|error| offload_error(&error))?;
         let device = plan.settings.device;
-        // What goes up by several queues is counted by none of them.
-        let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));
         let ifindex = link.ifindex;
         let opened =
             KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, batches, claim };

@@ -1,4 +1,4 @@
-//! Plain flows in the driver: the flow cache of level 0 given to the worker, and what each port's device can do.
+//! Plain flows in the driver: the flow cache of level 0 given to the workers, and what each port's device can do.
 
 use std::sync::atomic::AtomicU64;
 
@@ -14,6 +14,7 @@ use millrace_plugin::{Policer, Price, SharedBucket};
 use millrace_units::{Amount, PortId};
 
 use crate::ControlError;
+use crate::model::Model;
 use crate::router::Inner;
 
 /// The flow cache as a worker uses it.
@@ -129,6 +130,10 @@ impl DriverCache for WorkerCache {
         self.writer.up(port.0)
     }
 
+    fn up_by(&self, port: PortId, queue: usize) -> u64 {
+        self.writer.up_by(port.0, queue)
+    }
+
     fn set_done(&mut self, port: PortId, done: u64) {
         self.writer.set_done(port.0, done);
     }
@@ -136,23 +141,24 @@ impl DriverCache for WorkerCache {
     fn set_overloaded(&mut self, port: PortId, overloaded: bool) {
         self.writer.set_overloaded(port.0, overloaded);
     }
+
+    fn is_overloaded(&self, port: PortId) -> bool {
+        self.writer.is_overloaded(port.0)
+    }
 }
 
 /// Why a router has no flow cache, as its configuration says; `None` where it may have one.
-pub(crate) fn why_no_cache(has_kernel: bool, flows: u32, workers: usize) -> Option<&'static str> {
-    if !has_kernel {
-        return Some("no port has a kernel device");
+pub(crate) fn why_no_cache(has_kernel: bool, flows: u32) -> Option<&'static str> {
+    match (has_kernel, flows) {
+        (false, _) => Some("no port has a kernel device"),
+        (true, 0) => Some("the configuration says driver-flows = 0"),
+        (true, _) => None,
     }
-    if flows == 0 {
-        return Some("the configuration says driver-flows = 0");
-    }
-    (workers > 1)
-        .then_some("the router has several workers: who receives a packet is not who is done with it")
 }
 
-/// The flow cache of a router of one worker with kernel ports, or why there is none.
+/// The flow cache of a router with kernel ports, or why there is none.
 pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result<FlowCache, &'static str> {
-    if let Some(why) = why_no_cache(has_kernel, flows, workers) {
+    if let Some(why) = why_no_cache(has_kernel, flows) {
         return Err(why);
     }
     FlowCache::new(flows, workers).map_err(|error| {
@@ -162,16 +168,20 @@ pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result
 }
 
 impl Inner {
-    /// Gives the worker the flow cache.
+    /// Gives the workers the flow cache, each its part.
     pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
-        let writer = cache.writer(0).map_err(|error| ControlError::system("map the flow cache", error))?;
-        let cache = WorkerCache { writer, slots: Vec::new() };
-        self.workers.get(0).tell(Command::SetDriverCache(Box::new(cache)))?;
+        let part = |worker| {
+            let writer = cache.writer(worker);
+            let writer = writer.map_err(|error| ControlError::system("map the flow cache", error))?;
+            Ok(Command::SetDriverCache(Box::new(WorkerCache { writer, slots: Vec::new() })))
+        };
+        let parts = (0..self.workers.len()).map(part).collect::<Result<_, ControlError>>()?;
+        self.workers.tell_each(parts)?;
         self.refresh_driver_ports()
     }
 
-    /// Tells the worker and the flow cache what the driver can do at each port, where that changed: the other end of a
+    /// Tells the workers and the flow cache what the driver can do at each port, where that changed: the other end of a
     /// veth may begin or cease to take what is redirected to it at any time.
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
         for (port, device) in &mut self.kernel {
@@ -179,7 +189,8 @@ impl Inner {
             device.batches.set_takes_redirects(takes);
             let Ok(cache) = &mut self.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
-            let can = DriverPort { receives: looks_up, sends: looks_up && takes };
+            let queues = has_queues(&self.model, *port);
+            let can = DriverPort { receives: looks_up, sends: looks_up && takes, queues };
             if device.driver == Some(can) {
                 continue;
             }
@@ -193,9 +204,21 @@ impl Inner {
                 }
             };
             device.driver = Some(can);
-            self.workers.get(0).tell(Command::SetDriverPort(*port, can))?;
+            self.workers.tell(|| Command::SetDriverPort(*port, can))?;
         }
         Ok(())
+    }
+
+    /// Tells the workers whether packets that leave by a port wait in a scheduler, as is planned now: it is at one of them, but any of them
+    /// has flows that leave there. When this returns none goes by another way.
+    pub fn tell_driver_of_scheduler(&mut self, port: PortId) -> Result<(), ControlError> {
+        let queues = has_queues(&self.model, port);
+        let device = self.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
+        let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
+        can.queues = queues;
+        let can = *can;
+        self.workers.tell(|| Command::SetDriverPort(port, can))?;
+        self.barrier()
     }
 
     /// The device of a port is gone: nothing goes there in the driver.
@@ -203,6 +226,11 @@ impl Inner {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
-        self.workers.get(0).tell(Command::SetDriverPort(port, DriverPort::default()))
+        self.workers.tell(|| Command::SetDriverPort(port, DriverPort::default()))
     }
+}
+
+/// Whether packets that leave by a port wait in a scheduler, as is planned.
+fn has_queues(model: &Model, port: PortId) -> bool {
+    model.schedulers.of(port).is_some_and(|scheduler| !scheduler.node.is_empty())
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_offload::{FormMemory, FormObject, LoadedForm};
+use millrace_offload::{FlowCache, FormMemory, FormObject, LoadedForm};
 use millrace_pipeline::{Command, Level, MOST_OF_FORM};
 use millrace_plugin_abi::{DriverForm, DriverMemory, Plugin};
 use millrace_units::InstanceId;
@@ -15,25 +15,41 @@ use crate::router::Inner;
 /// Forms by the instances that have one.
 pub(crate) type Forms = BTreeMap<InstanceId, InstanceForm>;
 
-/// The form of an instance.
+/// The form of an instance, for each worker one: each has an instance of its own.
 pub(crate) struct InstanceForm {
     /// Loaded, or why it can't be.
-    pub loaded: Result<LoadedForm, String>,
-    /// Whether the worker was told that it may be asked.
+    pub loaded: Result<Vec<LoadedForm>, String>,
+    /// Whether the workers were told that it may be asked.
     is_asked: bool,
 }
 
 impl InstanceForm {
-    /// What the worker is told.
-    fn told(&self) -> Option<millrace_plugin::LoadedForm> {
-        let loaded = self.loaded.as_ref().ok()?;
-        Some(millrace_plugin::LoadedForm {
+    /// What the workers are told, each its own.
+    fn told(&self, id: InstanceId, workers: usize) -> Vec<Command> {
+        let form = |loaded: &LoadedForm| millrace_plugin::LoadedForm {
             place: loaded.place(),
             instructions: loaded.instructions(),
             memory: Arc::new(Memory(loaded.memory().clone())),
             is_asked: self.is_asked,
-        })
+        };
+        let loaded = |worker| self.loaded.as_ref().ok().and_then(|loaded| loaded.get(worker));
+        (0..workers).map(|worker| Command::SetDriverForm(id, loaded(worker).map(form))).collect()
     }
+}
+
+/// Loads a form for each of so many workers, or for none.
+fn load(cache: &mut FlowCache, form: &DriverForm, workers: usize) -> Result<Vec<LoadedForm>, String> {
+    let mut loaded = Vec::new();
+    for _ in 0..workers {
+        match cache.load_form(object(form)) {
+            Ok(one) => loaded.push(one),
+            Err(error) => {
+                loaded.into_iter().for_each(|one| cache.unload_form(one));
+                return Err(error.to_string());
+            }
+        }
+    }
+    Ok(loaded)
 }
 
 /// The memory of a form as an instance uses it.
@@ -76,24 +92,25 @@ impl Inner {
         let name = self.model.plugins.instance_name(id).to_owned();
         let Some(form) = self.model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
-        let loaded = cache.load_form(object(&form)).map_err(|error| error.to_string());
+        let workers = self.workers.len();
+        let loaded = load(cache, &form, workers);
         if let Err(problem) = &loaded {
             tracing::warn!(instance = name, "its packets stay at the worker: {problem}");
         }
         let form = InstanceForm { loaded, is_asked: self.may_be_asked(&name) };
-        let told = form.told();
+        let told = form.told(id, workers);
         self.forms.insert(id, form);
-        self.workers.get(0).tell(Command::SetDriverForm(id, told))
+        self.workers.tell_each(told)
     }
 
     /// Lets go of the form of an instance, or of one that was there. What it counted stays counted.
     pub fn end_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
         let Some(form) = self.forms.remove(&id) else { return Ok(()) };
-        self.workers.get(0).tell(Command::SetDriverForm(id, None))?;
+        self.workers.tell(|| Command::SetDriverForm(id, None))?;
         // When this is answered, no entry names it that is in use.
         self.barrier()?;
         if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.flow_cache) {
-            cache.unload_form(loaded);
+            loaded.into_iter().for_each(|one| cache.unload_form(one));
         }
         Ok(())
     }
@@ -113,7 +130,7 @@ impl Inner {
         Ok(ids)
     }
 
-    /// Tells the worker which forms may be asked, where that has changed.
+    /// Tells the workers which forms may be asked, where that has changed.
     pub fn tell_forms(&mut self) -> Result<(), ControlError> {
         let ids: Vec<_> = self.forms.keys().copied().collect();
         for id in ids {
@@ -122,8 +139,8 @@ impl Inner {
                 continue;
             };
             form.is_asked = is_asked;
-            let told = form.told();
-            self.workers.get(0).tell(Command::SetDriverForm(id, told))?;
+            let told = form.told(id, self.workers.len());
+            self.workers.tell_each(told)?;
         }
         Ok(())
     }

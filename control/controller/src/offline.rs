@@ -108,14 +108,21 @@ impl OfflineRouter {
         self.ports.push((plan.clone(), handle));
     }
 
-    /// Lets plain flows that come in by these ports go down into a driver; it can send by all of them.
-    pub fn set_driver(&mut self, cache: Box<dyn DriverCache>, ports: &[&str]) {
-        self.workers.tell_one(0, Command::SetDriverCache(cache));
+    /// Lets plain flows that come in by these ports go down into a driver; it can send by all of them. `cache`: what each worker fills,
+    /// by its number.
+    pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
+        let caches = (0..self.workers.len()).map(|worker| Command::SetDriverCache(cache(worker)));
+        self.workers.tell_each(caches.collect());
+        let can = DriverPort { receives: true, sends: true, queues: false };
         for plan in self.model.ports.iter().filter(|plan| ports.contains(&plan.settings.name.as_str())) {
-            self.workers
-                .tell_one(0, Command::SetDriverPort(plan.id, DriverPort { receives: true, sends: true }));
+            self.workers.tell(|| Command::SetDriverPort(plan.id, can));
         }
         self.run();
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// The number of a port, as flows are known by it.
@@ -140,6 +147,25 @@ impl OfflineRouter {
         if let Some(handle) = self.handle(port) {
             handle.inject(frame);
         }
+    }
+
+    /// The same by a receive queue of the port, the first of which is 0.
+    pub fn inject_by(&mut self, port: &str, queue: usize, frame: &[u8]) {
+        if let Some(handle) = self.handle(port) {
+            handle.inject_by(queue, frame);
+        }
+    }
+
+    /// Gives a port so many receive queues, before anything else is done with it.
+    pub fn add_queues(&mut self, port: &str, queues: usize) {
+        if let Some(handle) = self.handle(port) {
+            handle.add_queues(queues);
+        }
+    }
+
+    /// Has each worker do one round; what they have begun may not be finished then.
+    pub fn turn(&mut self) {
+        self.workers.turn();
     }
 
     /// Treats everything there is to treat at this moment.

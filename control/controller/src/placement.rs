@@ -225,7 +225,7 @@ impl Model {
     /// Refuses placements in the driver where nothing can be there.
     pub(crate) fn check_placements(&self, config: &Config, wrong: &mut Unplannable) {
         let has_kernel = config.lacks("port") || self.ports.iter().any(PortPlan::is_kernel);
-        let Some(why) = why_no_cache(has_kernel, config.router.driver_flows, config.router.workers) else {
+        let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
             return;
         };
         for (index, place) in config.place.iter().enumerate() {

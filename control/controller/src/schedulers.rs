@@ -254,6 +254,7 @@ fn in_order(nodes: &mut Vec<SchedulerNode>) {
 impl Inner {
     /// Has the worker that has a port's device change the port's scheduler, a long list of changes piece by piece.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
+        self.tell_driver_of_scheduler(port)?;
         let worker = self.owner_of(port)?;
         // All pieces are told before the first is answered: a worker that is late makes all of them.
         let mut tell =

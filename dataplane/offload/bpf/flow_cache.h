@@ -33,6 +33,8 @@
 #define PORTS 256
 /* As many workers as a router can have. */
 #define WORKERS 64
+/* Receive queues of a port. */
+#define RX_QUEUES 64
 
 #define PROTOCOL_ICMP 1
 #define PROTOCOL_TCP 6
@@ -118,13 +120,19 @@ struct treatment {
 };
 
 /*
- * The way up from a port: packets that went, and how many of them the worker is done with: sent on, or dropped. A flow
+ * The way up from a port: packets that went, and how many of them the workers are done with: sent on, or dropped. A flow
  * is forwarded here when none of its packets is still under way up there, so that none is overtaken.
  */
 struct way {
 	__u64 up, done;
 	__u32 overloaded; /* more comes than the worker bears */
 	__u8 reserved[44];
+} __attribute__((aligned(64)));
+
+/* Packets that went up by one receive queue of a port. They are counted here first, and then in their port's way. */
+struct queue_way {
+	__u64 up;
+	__u8 reserved[56];
 } __attribute__((aligned(64)));
 
 struct {
@@ -202,6 +210,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct way);
 } ways SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(pinning, PINNING);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PORTS * RX_QUEUES);
+	__type(key, __u32);
+	__type(value, struct queue_way);
+} queue_ways SEC(".maps");
 
 /* Programs with frames of several buffers and those without can't share such a map. */
 struct {
@@ -609,12 +626,23 @@ static __always_inline const struct treatment *treatment_of(const struct cached_
 	return treatment;
 }
 
-/* Notes that a packet goes up, of this flow if it has one. */
-static __always_inline int go_up(struct way *way, struct cached_flow *flow, __u32 slot)
-{
-	__u64 up = __sync_fetch_and_add(&way->up, 1) + 1;
-	struct aside *aside = flow ? bpf_map_lookup_elem(&asides, &slot) : 0;
+/* A packet, and the way up from its port. */
+struct ascent {
+	struct way *way;
+	__u32 queue; /* the number of its receive queue among those of all ports */
+};
 
+/* Notes that a packet goes up, of this flow if it has one. */
+static __always_inline int go_up(const struct ascent *ascent, struct cached_flow *flow, __u32 slot)
+{
+	struct queue_way *queue = bpf_map_lookup_elem(&queue_ways, &ascent->queue);
+	struct aside *aside = flow ? bpf_map_lookup_elem(&asides, &slot) : 0;
+	__u64 up;
+
+	/* Who has seen the second count has seen the first one. */
+	if (queue)
+		__sync_fetch_and_add(&queue->up, 1);
+	up = __sync_fetch_and_add(&ascent->way->up, 1) + 1;
 	if (flow && aside) {
 		aside->last_up = up;
 		*(volatile __u8 *)&flow->settled = 0;
@@ -713,6 +741,7 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	const struct treatment *treatment;
 	struct cached_flow *flow;
 	struct place *here;
+	struct ascent ascent;
 	struct way *way;
 	__u32 zero = 0, port;
 	struct looked at;
@@ -726,26 +755,28 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	way = bpf_map_lookup_elem(&ways, &port);
 	if (!way)
 		return GO_UP;
+	ascent.way = way;
+	ascent.queue = port * RX_QUEUES + context->rx_queue_index % RX_QUEUES;
 	packet.key.port = port;
 	if (read_packet(&packet, data, end, length))
-		return go_up(way, 0, 0);
+		return go_up(&ascent, 0, 0);
 	flow = find(here, &packet.key, &at);
 	if (!flow)
-		return go_up(way, 0, 0);
+		return go_up(&ascent, 0, 0);
 	treatment = treatment_of(flow, at.version);
 	if (!treatment || packet.network_length > treatment->mtu)
-		return go_up(way, flow, at.slot);
+		return go_up(&ascent, flow, at.slot);
 	/* What a worker would count, and charge: padding is none of it. */
 	bytes = ETH_HLEN + packet.network_length;
 	if (treatment->drops)
 		return drop_here(at.slot, bytes, FILTERED);
 	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
 	if (!none_is_up(way, flow, at.slot))
-		return way->overloaded ? MAKE_WAY : go_up(way, flow, at.slot);
+		return way->overloaded ? MAKE_WAY : go_up(&ascent, flow, at.slot);
 	port = treatment->out;
 	/* Where there is no device nothing has been changed yet. */
 	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT || (packet.partial && complete(&packet, data, end)))
-		return go_up(way, flow, at.slot);
+		return go_up(&ascent, flow, at.slot);
 	if (treatment->form) {
 		said = sg ? ask_form_sg(context, treatment->form - 1) : ask_form(context, treatment->form - 1);
 		if (said == FORM_DROP)
@@ -754,7 +785,7 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 		data = (void *)(long)context->data;
 		end = (void *)(long)context->data_end;
 		if (said != FORM_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)
-			return go_up(way, flow, at.slot);
+			return go_up(&ascent, flow, at.slot);
 		if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT)
 			return XDP_DROP;
 	}

@@ -46,7 +46,7 @@ pub use ethtool::{link_speed, receive_queues, takes_tags_out};
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
-    FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace,
+    FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace, RX_QUEUES,
 };
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};

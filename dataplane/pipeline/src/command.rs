@@ -137,7 +137,7 @@ pub enum Command {
     Counters(ReplyTo<Snapshot>),
     /// Sets all counters to zero, but for those of routes and bindings, of which there may be many.
     ClearCounters,
-    /// Sets the flow cache that the driver forwards by. Not for one of several workers.
+    /// Sets the worker's part of the flow cache that the driver forwards by.
     SetDriverCache(Box<dyn DriverCache>),
     /// Says what the driver can do at a port.
     SetDriverPort(PortId, DriverPort),

@@ -4,6 +4,8 @@
 //! memory is of one thread, so the packet is copied into a *parcel* and from there into the other worker's memory. Parcels
 //! go by a ring of their own for each ordered pair of workers, and come back empty by another: threads write what they
 //! share once per parcel, not per packet, and each ring keeps its order.
+//!
+//! Between packets a worker says to all others how far it is, by a *step*: who has heard of it has all packets that were put before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -62,6 +64,8 @@ pub(crate) struct Handed<'a> {
     pub bytes: &'a [u8],
 }
 
+/// In place of an errand: the step of who handed over what stands before.
+const STEP: u8 = u8::MAX;
 const HEADER: usize = 30;
 /// Bytes behind the header for each filter that a packet counts for.
 const FILTER: usize = 8;
@@ -78,21 +82,41 @@ struct Outgoing {
     open: Option<Parcel>,
     /// Whether parcels were sent since the other worker was last woken.
     sent: usize,
+    /// The step that was said last.
+    said: u32,
 }
 
 impl Outgoing {
-    fn put(&mut self, header: [u8; HEADER], filters: &[u64], packet: &Packet) -> bool {
+    /// A parcel with room, if there is one.
+    fn with_room(&mut self) -> Option<&mut Parcel> {
         if self.open.as_ref().is_some_and(|open| open.len() >= FULL) {
             self.send();
         }
         if self.open.is_none() {
             self.open = self.empty.pop().ok();
         }
-        let Some(open) = &mut self.open else { return false };
+        self.open.as_mut()
+    }
+
+    fn put(&mut self, header: [u8; HEADER], filters: &[u64], packet: &Packet) -> bool {
+        let Some(open) = self.with_room() else { return false };
         open.extend_from_slice(&header);
         filters.iter().for_each(|filter| open.extend_from_slice(&filter.to_le_bytes()));
         packet.frames().for_each(|bytes| open.extend_from_slice(bytes));
         true
+    }
+
+    /// Says a step, behind all that was put; later, where there is no room.
+    fn say(&mut self, step: u32) {
+        if self.said == step {
+            return;
+        }
+        let Some(open) = self.with_room() else { return };
+        let mut header = [0; HEADER];
+        header[0] = STEP;
+        header[16..20].copy_from_slice(&step.to_le_bytes());
+        open.extend_from_slice(&header);
+        self.said = step;
     }
 
     fn send(&mut self) {
@@ -118,6 +142,8 @@ struct Incoming {
     empty: Producer<Parcel>,
     /// The parcel that is being unpacked, and how far.
     open: Option<(Parcel, usize)>,
+    /// The step that was heard last.
+    heard: u32,
 }
 
 impl Incoming {
@@ -136,14 +162,25 @@ impl Incoming {
         self.open.is_some()
     }
 
-    fn next(&mut self) -> Option<Handed<'_>> {
+    /// The header of the next record, if there is one.
+    fn header(&mut self) -> Option<[u8; HEADER]> {
         if !self.advance() {
             return None;
         }
-        let (parcel, at) = self.open.as_mut()?;
-        let header: &[u8; HEADER] = parcel.get(*at..)?.first_chunk()?;
+        let (parcel, at) = self.open.as_ref()?;
+        parcel.get(*at..)?.first_chunk().copied()
+    }
+
+    fn next(&mut self) -> Option<Handed<'_>> {
+        let mut header = self.header()?;
+        while header[0] == STEP {
+            self.heard = u32::from_le_bytes([header[16], header[17], header[18], header[19]]);
+            self.open.iter_mut().for_each(|(_, at)| *at += HEADER);
+            header = self.header()?;
+        }
         let half = |from: usize| u16::from_le_bytes([header[from], header[from + 1]]);
         let word = |from: usize| u32::from(half(from)) | u32::from(half(from + 2)) << 16;
+        let (parcel, at) = self.open.as_mut()?;
         let length = word(12) as usize;
         let filters = *at + HEADER;
         let start = filters + usize::from(header[22]) * FILTER;
@@ -189,6 +226,7 @@ pub struct Handover {
     peers: Vec<Option<Peer>>,
     /// Whether this worker sleeps, or is about to.
     asleep: Arc<AtomicBool>,
+    step: u32,
 }
 
 impl Handover {
@@ -221,7 +259,7 @@ impl Handover {
                     wake: wakes[peer].clone(),
                 })
             });
-            Self { me, peers: peers.collect(), asleep: Arc::clone(&asleep[me]) }
+            Self { me, peers: peers.collect(), asleep: Arc::clone(&asleep[me]), step: 0 }
         });
         ends.collect()
     }
@@ -308,11 +346,25 @@ impl Handover {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
+    /// Says to all others, behind all that was handed over until it is sent, that this worker has taken a step.
+    pub(crate) fn say(&mut self, step: u32) {
+        self.step = step;
+    }
+
+    /// Whether all others have said that they have taken a step, and whether one has. Between two workers there are never more
+    /// than a few.
+    pub(crate) fn have_heard(&self, step: u32) -> Heard {
+        let has = |peer: &Peer| peer.incoming.heard.wrapping_sub(step).cast_signed() >= 0;
+        let mut peers = self.peers.iter().flatten().map(has);
+        Heard { all: peers.clone().all(|has| has), one: peers.any(|has| has) }
+    }
+
     /// Sends parcels, and wakes those who sleep. Returns how many were sent. What is not sent then, because there is enough
     /// under way, is to be sent by another call: see [`is_waiting`](Self::is_waiting).
     pub(crate) fn publish(&mut self) -> usize {
         let mut sent = 0;
         for peer in self.peers.iter_mut().flatten() {
+            peer.outgoing.say(self.step);
             peer.outgoing.publish();
             sent += peer.outgoing.sent;
             if std::mem::take(&mut peer.outgoing.sent) > 0 {
@@ -328,9 +380,10 @@ impl Handover {
         sent
     }
 
-    /// Whether packets wait for others to take what is under way.
+    /// Whether something waits for others to take what is under way.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.peers.iter().flatten().any(|peer| peer.outgoing.open.is_some())
+        let waits = |outgoing: &Outgoing| outgoing.open.is_some() || outgoing.said != self.step;
+        self.peers.iter().flatten().any(|peer| waits(&peer.outgoing))
     }
 
     /// Says that the worker will sleep until it is woken; not, if something has come for it.
@@ -350,6 +403,13 @@ impl Handover {
     }
 }
 
+/// Who has said that they have taken a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Heard {
+    pub all: bool,
+    pub one: bool,
+}
+
 fn way() -> (Outgoing, Incoming) {
     let (parcels, taken) = RingBuffer::new(PARCELS);
     let (mut back, empty) = RingBuffer::new(PARCELS);
@@ -357,8 +417,8 @@ fn way() -> (Outgoing, Incoming) {
         // There is a place for each; memory is used as far as it is written.
         let _ = back.push(Parcel::with_capacity(FULL + LONGEST));
     }
-    let outgoing = Outgoing { parcels, empty, open: None, sent: 0 };
-    (outgoing, Incoming { parcels: taken, empty: back, open: None })
+    let outgoing = Outgoing { parcels, empty, open: None, sent: 0, said: 0 };
+    (outgoing, Incoming { parcels: taken, empty: back, open: None, heard: 0 })
 }
 
 #[cfg(test)]

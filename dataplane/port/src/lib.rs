@@ -26,6 +26,6 @@ pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
 pub use pcap::{Pcap, PcapOptions};
-pub use port::{Capabilities, Mode, Port, PortCounters, Progress};
+pub use port::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 pub use record::{Record, RecordLimit};
 pub use tap::Tap;

@@ -9,7 +9,7 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use crate::longest_frame::longest_frame;
-use crate::{Capabilities, Mode, Port, PortCounters, Progress};
+use crate::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 
 mod generator;
 
@@ -31,12 +31,20 @@ pub struct MemoryHandle {
     wire: Rc<RefCell<Wire>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Wire {
-    arriving: VecDeque<Arriving>,
+    queues: Vec<ReceiveQueue>,
+    /// The queue that is read first.
+    first: usize,
     transmitted: Vec<Vec<u8>>,
     count_only: bool,
     counters: PortCounters,
+}
+
+#[derive(Debug, Default)]
+struct ReceiveQueue {
+    arriving: VecDeque<Arriving>,
+    arrivals: Arrivals,
 }
 
 #[derive(Debug)]
@@ -48,7 +56,13 @@ enum Arriving {
 impl Memory {
     /// A port with this address and MTU (bytes of the network-layer packet), and the handle on its wire.
     pub fn new(mac: MacAddr, mtu: u16) -> (Self, MemoryHandle) {
-        let wire = Rc::new(RefCell::new(Wire::default()));
+        let wire = Rc::new(RefCell::new(Wire {
+            queues: vec![ReceiveQueue::default()],
+            first: 0,
+            transmitted: Vec::new(),
+            count_only: false,
+            counters: PortCounters::default(),
+        }));
         let handle = MemoryHandle { wire: Rc::clone(&wire) };
         (Self { wire, capabilities: capabilities(mac, mtu) }, handle)
     }
@@ -62,19 +76,32 @@ fn capabilities(mac: MacAddr, mtu: u16) -> Capabilities {
 impl MemoryHandle {
     /// Lets a frame arrive; it waits (as `held`) until the port is asked for it.
     pub fn inject(&self, frame: &[u8]) {
-        self.arrive(Arriving::Bytes(frame.to_vec()));
+        self.inject_by(0, frame);
+    }
+
+    /// Lets a frame arrive by a receive queue, the first of which is 0; those there aren't are added.
+    pub fn inject_by(&self, queue: usize, frame: &[u8]) {
+        self.arrive(queue, Arriving::Bytes(frame.to_vec()));
+    }
+
+    /// Gives the port so many receive queues at least.
+    pub fn add_queues(&self, queues: usize) {
+        let mut wire = self.wire.borrow_mut();
+        let there = wire.queues.len();
+        wire.queues.resize_with(queues.max(there), ReceiveQueue::default);
     }
 
     /// Lets a packet arrive as it is, without a copy. Its memory should be of the pool that the port is used with.
     pub fn inject_packet(&self, packet: Packet) {
-        self.arrive(Arriving::Packet(packet));
+        self.arrive(0, Arriving::Packet(packet));
     }
 
-    fn arrive(&self, arriving: Arriving) {
+    fn arrive(&self, queue: usize, arriving: Arriving) {
+        self.add_queues(queue + 1);
         let mut wire = self.wire.borrow_mut();
         wire.counters.received += 1;
         wire.counters.held += 1;
-        wire.arriving.push_back(arriving);
+        wire.queues[queue].arriving.push_back(arriving);
     }
 
     /// The frames that were transmitted since the last call, in order.
@@ -94,8 +121,10 @@ impl MemoryHandle {
 }
 
 impl Wire {
-    fn next(&mut self, pool: &Pool) -> Option<Packet> {
-        let arriving = self.arriving.pop_front()?;
+    fn next(&mut self, queue: usize, pool: &Pool) -> Option<Packet> {
+        let ReceiveQueue { arriving, arrivals } = &mut self.queues[queue];
+        let arriving = arriving.pop_front()?;
+        arrivals.read += 1;
         self.counters.held -= 1;
         let packet = match arriving {
             Arriving::Packet(packet) => Some(packet),
@@ -125,12 +154,17 @@ impl Wire {
 impl Port for Memory {
     fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
         let mut wire = self.wire.borrow_mut();
-        while batch.room() > 0 && !wire.arriving.is_empty() {
-            if let Some(packet) = wire.next(pool) {
-                // The loop made sure that there is room.
-                let _ = batch.push(packet);
+        let (queues, first) = (wire.queues.len(), wire.first);
+        for queue in (first..queues).chain(0..first) {
+            while batch.room() > 0 && !wire.queues[queue].arriving.is_empty() {
+                if let Some(packet) = wire.next(queue, pool) {
+                    // The loop made sure that there is room.
+                    let _ = batch.push(packet);
+                }
             }
+            wire.queues[queue].arrivals.drained = wire.queues[queue].arriving.is_empty();
         }
+        wire.first = (first + 1) % queues;
     }
 
     fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
@@ -144,9 +178,15 @@ impl Port for Memory {
     fn flush(&mut self, _pool: &Pool, _now: Instant) {}
 
     fn progress(&mut self) -> Option<Progress> {
-        let wire = self.wire.borrow();
-        let read = wire.counters.received - wire.counters.held;
-        Some(Progress { read, drained: wire.arriving.is_empty(), ..Progress::default() })
+        Some(Progress::default())
+    }
+
+    fn receive_queues(&self) -> usize {
+        self.wire.borrow().queues.len()
+    }
+
+    fn arrivals(&self, queue: usize) -> Arrivals {
+        self.wire.borrow().queues.get(queue).map(|queue| queue.arrivals).unwrap_or_default()
     }
 
     fn counters(&mut self) -> PortCounters {

@@ -54,6 +54,23 @@ pub trait Port {
         None
     }
 
+    /// Receive queues of the device that the port reads; each is read in order, but none waits for another.
+    fn receive_queues(&self) -> usize {
+        1
+    }
+
+    /// How far the port is with a receive queue, the first of which is 0. Asks nobody: for every round.
+    fn arrivals(&self, queue: usize) -> Arrivals {
+        let _ = queue;
+        Arrivals::default()
+    }
+
+    /// Frames of a receive queue that were lost before they could be read. Asks the kernel: not for every batch.
+    fn lost(&self, queue: usize) -> u64 {
+        let _ = queue;
+        0
+    }
+
     /// Whether nothing will ever arrive any more: the end of a file.
     fn is_finished(&self) -> bool {
         false
@@ -63,16 +80,21 @@ pub trait Port {
 /// How far a port is with its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Frames read so far: those that were lost before are not among them.
-    pub read: u64,
-    /// Whether the last [`receive`](Port::receive) left nothing behind.
-    pub drained: bool,
     /// Frames that the kernel or the device has not taken yet.
     pub unsent: u32,
     /// Frames that it has taken, or fewer; together with those it has not, all that were given to the port.
     pub sent: u64,
     /// Packets that were read and are not given by [`receive`](Port::receive) yet.
     pub kept: u32,
+}
+
+/// How far a port is with a receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrivals {
+    /// Frames read so far: those that were lost before are not among them.
+    pub read: u64,
+    /// Whether the last [`receive`](Port::receive) left nothing behind.
+    pub drained: bool,
 }
 
 /// Counters of a port, frames and bytes of link-layer frames.

@@ -86,13 +86,6 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
             "driver-flows = 0",
             "copy",
         ),
-        (
-            "workers.toml",
-            format!("[router]\nworkers = 2\n{}", ports("auto")),
-            "xdp r1",
-            "several workers",
-            "copy",
-        ),
     ];
     for (name, text, processor, why, sockets) in cases {
         let file = line.write(name, &text);
@@ -101,7 +94,7 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
         assert!(program["why_not"].as_str().is_some_and(|said| said.contains(why)), "{name}: {program:#}");
         assert_eq!(row(&router, "ports", "r1")["sockets"], sockets, "{name}");
         // Where no flow can ever be in the driver, none can be placed there.
-        if ["none.toml", "workers.toml"].contains(&name) {
+        if name == "none.toml" {
             let placed = router.try_ask(&["place", "proto udp", "xdp"]);
             assert!(placed.code != Some(0) && placed.stderr.contains(why), "{name}: {placed:?}");
         }

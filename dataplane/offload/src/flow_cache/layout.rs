@@ -12,6 +12,8 @@ pub(crate) const POLICERS: usize = 1024;
 pub(crate) const FORMS: usize = 256;
 /// Workers that can fill it.
 pub(crate) const WORKERS: usize = 64;
+/// Receive queues of a port that packets can come in by.
+pub const RX_QUEUES: usize = 64;
 /// The length of a key: that of `FlowKey` of the room `packet`.
 pub const KEY_BYTES: usize = 40;
 
@@ -77,6 +79,14 @@ pub(crate) struct Way {
     pub reserved: [u8; 44],
 }
 
+/// `struct queue_way`.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueWay {
+    pub up: u64,
+    pub reserved: [u8; 56],
+}
+
 /// `struct sent`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,6 +128,7 @@ mod plain {
 
 const _: () = {
     assert!(size_of::<Entry>() == 64 && size_of::<Way>() == 64 && size_of::<Policer>() == 64);
+    assert!(size_of::<QueueWay>() == 64);
     assert!(size_of::<Aside>() == 32 && size_of::<Treatment>() == 32 && size_of::<Place>() == 52);
     assert!(offset_of!(Entry, version) == 40 && offset_of!(Entry, packets) == 56);
     assert!(offset_of!(Entry, treatment) == 60 && offset_of!(Entry, settled) == 62);

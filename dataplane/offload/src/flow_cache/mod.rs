@@ -19,6 +19,7 @@ mod treatments;
 mod writer;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::maps::xdp::XdpMapError;
@@ -26,11 +27,12 @@ use aya::maps::{DevMap, Map, MapError, PerCpuArray};
 
 pub(crate) use directory::Directory;
 pub use forms::{FormMemory, FormObject, LoadedForm};
-pub use layout::KEY_BYTES;
 pub(crate) use layout::Sent;
 use layout::{FORMS, PORTS, Table, WORKERS};
+pub use layout::{KEY_BYTES, RX_QUEUES};
 pub(crate) use layout::{Place, Table as FlowPlaces};
 pub use policers::PolicerPlace;
+use policers::Policers;
 pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
 
 use crate::bpf_syscall::delete_key;
@@ -55,6 +57,7 @@ pub struct FlowCache {
     capacity: u32,
     table: Table,
     workers: u16,
+    policers: Arc<Policers>,
     /// Which places of forms are taken.
     forms: [bool; FORMS],
 }
@@ -63,14 +66,15 @@ impl FlowCache {
     /// A cache for `capacity` flows, of `workers` workers together: up to 64, each of which has its part.
     ///
     /// # Errors
-    /// [`OffloadError`] without the privileges, or the memory: some 110 bytes a flow, and 2 MiB.
+    /// [`OffloadError`] without the privileges, or the memory: some 110 bytes a flow, and 3 MiB.
     pub fn new(capacity: u32, workers: usize) -> Result<Self, OffloadError> {
         let workers = u16::try_from(workers.clamp(1, WORKERS)).unwrap_or(1);
         let capacity = capacity.max(u32::from(workers));
         let directory = Directory::new()?;
         let table = Table::new(capacity);
-        let object = object::level0_in(&directory, (capacity, table.buckets()))?;
-        Ok(Self { directory, object, capacity, table, workers, forms: [false; FORMS] })
+        let mut object = object::level0_in(&directory, (capacity, table.buckets()))?;
+        let policers = Policers::new(&mut object)?;
+        Ok(Self { directory, object, capacity, table, workers, policers, forms: [false; FORMS] })
     }
 
     /// Flows that there is room for.
@@ -104,7 +108,8 @@ impl FlowCache {
     /// [`OffloadError::Map`] when the kernel maps no memory.
     pub fn writer(&mut self, worker: usize) -> Result<FlowCacheWriter, OffloadError> {
         let worker = u16::try_from(worker).unwrap_or(u16::MAX).min(self.workers - 1);
-        FlowCacheWriter::new(&mut self.object, (self.capacity, self.table), (worker, self.workers))
+        let policers = Arc::clone(&self.policers);
+        FlowCacheWriter::new(&mut self.object, (self.capacity, self.table), policers, (worker, self.workers))
     }
 
     /// Whether a port of that number has a place in the cache.

@@ -51,7 +51,7 @@ impl Table {
     }
 }
 
-/// The words, as a worker writes them.
+/// The words, as a worker writes them. Several may do so at once.
 #[derive(Debug)]
 pub(super) struct Words {
     map: MappedMap,
@@ -66,23 +66,36 @@ impl Words {
     /// Names an entry; false where there is no room for it, or `is_there` says of another number that it is this flow's.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], number: u32, is_there: impl Fn(u32) -> bool) -> bool {
         let hash = self.table.hash(key);
-        let (named, left) = (self.word(hash, number + 1), self.table.numbers);
-        let found = |at: usize| self.map.word32(at).load(Ordering::Relaxed);
-        if self.places(hash).any(|at| self.number(found(at), hash).is_some_and(&is_there)) {
+        let named = self.word(hash, number + 1);
+        if self.places(hash).any(|at| self.number(self.found(at), hash).is_some_and(&is_there)) {
             return false;
         }
-        for bucket in 0..CHOICES.len() {
-            let places = || self.places(hash).skip(bucket * WORDS).take(WORDS);
-            let first = places().take(1).find(|at| found(*at) == FREE || found(*at) & left == left);
-            let place = first
-                .or_else(|| places().find(|at| found(*at) & left == left))
-                .or_else(|| places().find(|at| found(*at) == FREE));
-            if let Some(at) = place {
-                self.map.word32(at).store(named, Ordering::Release);
+        while let Some((at, found)) = self.vacant(hash) {
+            let order = (Ordering::Release, Ordering::Relaxed);
+            // Another worker may have taken it meanwhile.
+            if self.map.word32(at).compare_exchange(found, named, order.0, order.1).is_ok() {
                 return true;
             }
         }
         false
+    }
+
+    /// Where a flow of this hash is to be named, and what is there: nothing, or what was left.
+    fn vacant(&self, hash: u64) -> Option<(usize, u32)> {
+        let numbers = self.table.numbers;
+        let found = |at: usize| (at, self.found(at));
+        let (is_free, is_left) = (|word: u32| word == FREE, |word: u32| word & numbers == numbers);
+        (0..CHOICES.len()).find_map(|bucket| {
+            let words = || self.places(hash).skip(bucket * WORDS).take(WORDS).map(found);
+            let first = words().take(1).find(|(_, word)| is_free(*word) || is_left(*word));
+            first
+                .or_else(|| words().find(|(_, word)| is_left(*word)))
+                .or_else(|| words().find(|(_, word)| is_free(*word)))
+        })
+    }
+
+    fn found(&self, at: usize) -> u32 {
+        self.map.word32(at).load(Ordering::Relaxed)
     }
 
     /// Names it no more.

@@ -35,7 +35,12 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(capacity: u32) -> Self {
-        let mut cache = FlowCache::new(capacity, 1).unwrap();
+        Self::of_workers(capacity, 1)
+    }
+
+    /// For so many workers; `writer` is that of the first.
+    fn of_workers(capacity: u32, workers: usize) -> Self {
+        let mut cache = FlowCache::new(capacity, workers).unwrap();
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
         let mut writer = cache.writer(0).unwrap();
         writer.publish(1);
@@ -281,6 +286,64 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
         }
         assert_eq!(bench.writer.room(), usize::from(FLOWS));
     }
+}
+
+#[test]
+fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
+    if !can_load() {
+        return;
+    }
+    const WORKERS: u16 = 4;
+    const FLOWS: u16 = 8;
+    // Places enough, but so few words that all meet in them.
+    let mut bench = Bench::of_workers((WORKERS * FLOWS * 2).into(), WORKERS.into());
+    let writers: Vec<_> = (0..WORKERS).map(|worker| bench.cache.writer(worker.into()).unwrap()).collect();
+    let start = std::sync::Barrier::new(WORKERS.into());
+    let fill = |(worker, mut writer): (u16, FlowCacheWriter)| {
+        let flows: Vec<_> = (worker * FLOWS..(worker + 1) * FLOWS).map(numbered).collect();
+        writer.publish(7);
+        start.wait();
+        let mut lost = 0;
+        for round in 0..20_000 {
+            let slots: Vec<_> =
+                flows.iter().map(|(key, _, flow)| writer.insert(key, flow).unwrap()).collect();
+            // A flow that has an entry gets no other one.
+            lost += flows.iter().filter(|(key, _, flow)| writer.insert(key, flow).is_some()).count();
+            if round == 20_000 - 1 || lost > 0 {
+                slots.iter().for_each(|slot| writer.begin(*slot, PORT, 7));
+                break;
+            }
+            for ((key, ..), slot) in flows.iter().zip(slots) {
+                writer.remove(key, slot);
+            }
+        }
+        (writer, lost, flows)
+    };
+    let mut filled: Vec<_> = std::thread::scope(|scope| {
+        let fill = &fill;
+        let numbered = (0..WORKERS).zip(writers);
+        let each: Vec<_> = numbered.map(|own| scope.spawn(move || fill(own))).collect();
+        each.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(filled.iter().map(|(_, lost, _)| lost).sum::<usize>(), 0);
+    for (_, frame, flow) in filled.iter().flat_map(|(_, _, flows)| flows) {
+        let CachedAction::Send(way) = flow.action else { unreachable!() };
+        assert_eq!(bench.run(0, frame), Some(forwarded(frame, &way)));
+    }
+    // One worker's generation is none of another's.
+    filled[0].0.publish(8);
+    assert!(!bench.forwards(&numbered(0).1) && bench.forwards(&numbered(FLOWS).1));
+}
+
+#[test]
+fn packets_that_go_up_are_counted_by_queue_first() {
+    if !can_load() {
+        return;
+    }
+    let bench = Bench::new(16);
+    (0..5).for_each(|_| assert!(!bench.forwards(&v4_frame())));
+    let counts = [0, 1, 63, 64].map(|queue| bench.writer.up_by(PORT, queue));
+    assert_eq!((bench.writer.up(PORT), counts, bench.writer.up_by(PORT + 1, 0)), (5, [5, 0, 0, 0], 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
 
-use super::layout::{Aside, Entry, KEY_BYTES, PORTS, Table, WORKERS, Way};
+use super::layout::{Aside, Entry, KEY_BYTES, PORTS, QueueWay, RX_QUEUES, Table, WORKERS, Way};
 use super::policers::{PolicerPlace, Policers};
 use super::table::Words;
 use super::treatments::Treatments;
@@ -70,7 +70,7 @@ pub struct FlowTotals {
 }
 
 /// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
-/// receives. All is stores to memory that it shares with the programs.
+/// receives. All is stores to memory that it shares with the programs, and the words by which flows are found with other workers.
 ///
 /// Entries are used as long as they bear the generation that was [published](Self::publish) last.
 #[derive(Debug)]
@@ -81,6 +81,7 @@ pub struct FlowCacheWriter {
     treatments: Treatments,
     generations: MappedMap,
     ways: MappedMap,
+    queue_ways: MappedMap,
     policers: Arc<Policers>,
     worker: u16,
     /// The generations that were published last, and by which number programs know each.
@@ -112,6 +113,7 @@ impl FlowCacheWriter {
     pub(super) fn new(
         object: &mut Ebpf,
         (capacity, table): (u32, Table),
+        policers: Arc<Policers>,
         (worker, workers): (u16, u16),
     ) -> Result<Self, OffloadError> {
         let part = |worker: u16| (u64::from(capacity) * u64::from(worker) / u64::from(workers)) as u32;
@@ -122,7 +124,8 @@ impl FlowCacheWriter {
             treatments: Treatments::new(object, (worker, workers))?,
             generations: MappedMap::new(object, "generations", WORKERS, 8)?,
             ways: MappedMap::new(object, "ways", PORTS, size_of::<Way>())?,
-            policers: Policers::new(object)?,
+            queue_ways: MappedMap::new(object, "queue_ways", PORTS * RX_QUEUES, size_of::<QueueWay>())?,
+            policers,
             worker,
             published: [(u64::MAX, NONE); 2],
             last: UNUSED,
@@ -191,8 +194,13 @@ impl FlowCacheWriter {
         self.asides.write(slot as usize * ASIDE, &[0; ASIDE]);
         self.store_version(FlowSlot(slot), UNUSED);
         let entries = &self.entries;
-        let is_there =
-            |number: u32| number != slot && entries.read::<KEY_BYTES>(number as usize * ENTRY) == *key;
+        // Another worker's entry is not this flow's, and may change meanwhile.
+        let own = self.begin..self.end;
+        let is_there = |number: u32| {
+            own.contains(&number)
+                && number != slot
+                && entries.read::<KEY_BYTES>(number as usize * ENTRY) == *key
+        };
         if !self.words.insert(key, slot, is_there) {
             self.treatments.give_back(treatment);
             self.entries.write(at, &[0; KEY_BYTES]);
@@ -255,6 +263,14 @@ impl FlowCacheWriter {
         way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
+    /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
+    /// were counted there.
+    pub fn up_by(&self, port: u16, queue: usize) -> u64 {
+        let at = (usize::from(port) * RX_QUEUES + queue) * size_of::<QueueWay>();
+        let is_known = usize::from(port) < PORTS && queue < RX_QUEUES;
+        if is_known { self.queue_ways.word64(at).load(Ordering::Acquire) } else { 0 }
+    }
+
     /// Says that so many of the packets that went up from a port are sent on, or dropped.
     pub fn set_done(&mut self, port: u16, done: u64) {
         if let Some(at) = way(port) {
@@ -268,6 +284,11 @@ impl FlowCacheWriter {
         if let Some(at) = way(port) {
             self.ways.word32(at + OVERLOADED).store(overloaded.into(), Ordering::Release);
         }
+    }
+
+    /// What was last said of that, by whichever worker.
+    pub fn is_overloaded(&self, port: u16) -> bool {
+        way(port).is_some_and(|at| self.ways.word32(at + OVERLOADED).load(Ordering::Relaxed) != 0)
     }
 
     fn treatment(&self, slot: FlowSlot) -> u16 {

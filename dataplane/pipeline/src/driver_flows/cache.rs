@@ -51,7 +51,7 @@ pub struct DriverTotals {
 /// looks their flow up, and does with them what its entry says, if that is of the published generation, begun, and no packet
 /// of the flow is still under way up to the worker. All others go up.
 ///
-/// All of it is stores and loads.
+/// Each of several workers has one; what a worker is done with is said by the one that has the port. All of it is stores and loads.
 pub trait DriverCache: Send {
     /// Flows that there is room for still.
     fn room(&self) -> usize;
@@ -73,9 +73,14 @@ pub trait DriverCache: Send {
     fn totals(&self, slot: u32) -> DriverTotals;
     /// Packets that went up from a port so far.
     fn up(&self, port: PortId) -> u64;
+    /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
+    /// were counted there.
+    fn up_by(&self, port: PortId, queue: usize) -> u64;
     /// Says how many of these were sent on, or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
     /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until
     /// none is under way, than go on going up.
     fn set_overloaded(&mut self, port: PortId, overloaded: bool);
+    /// What was last said of that, by whichever worker.
+    fn is_overloaded(&self, port: PortId) -> bool;
 }

@@ -10,7 +10,7 @@
 //! when a change is reported as done no packet is treated by the old state. Entries that a change in the log does not concern are
 //! carried over by the worker itself ([`Carry`]), and a neighbour, or a number of a route, that no entry uses changes nothing ([`Uses`]).
 //!
-//! *Order.* An entry is used only while the worker is done with all packets of the flow that went up ([`Way`], [`Mark`]).
+//! *Order.* An entry is used only while the workers are done with all packets of the flow that went up ([`Way`], [`Round`]).
 //!
 //! *Traces and captures.* When one begins, all entries have to be renewed, and those of flows that it asks for are not until it ends: so
 //! it sees their packets, and other flows go down again at once.
@@ -26,6 +26,8 @@ mod crowd;
 mod level;
 mod mark;
 mod plan;
+mod round;
+mod settle;
 mod told;
 mod uses;
 mod way;
@@ -40,19 +42,18 @@ use millrace_classify::FlowIndex;
 use millrace_forward::NeighbourKey;
 use millrace_packet::{DropReason, Exceptions, FlowKey};
 use millrace_plugin::Policer;
-use millrace_port::Port;
 use millrace_units::{Instant, PortId};
 
 use self::carry::Carry;
 use self::comes_up::{KeptUp, Watched};
 use self::crowd::{Asking, Rate};
-use self::mark::{Mark, Outlet};
+use self::mark::Mark;
 use self::plan::Plan;
+use self::round::Round;
 use self::uses::Uses;
 use self::way::Way;
 use crate::command::Command;
 use crate::filter_route::is_filter;
-use crate::ports::{DeviceId, PortEntry, PortTable};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -92,6 +93,8 @@ pub struct DriverPort {
     pub receives: bool,
     /// Packets can be sent by the port in the driver.
     pub sends: bool,
+    /// Packets that leave by the port wait in a scheduler, which may be another worker's.
+    pub queues: bool,
 }
 
 /// How flows are in the driver.
@@ -136,7 +139,10 @@ pub(crate) struct DriverFlows {
     cache: Box<dyn DriverCache>,
     ports: Vec<DriverPort>,
     ways: Vec<Way>,
+    round: Round,
     mark: Mark,
+    /// Whether an entry waits for packets to be done with.
+    waits: bool,
     /// Where flows are wanted.
     placements: Placements,
     /// Entries by their numbers in the cache.
@@ -174,7 +180,9 @@ impl DriverFlows {
             cache,
             ports: Vec::new(),
             ways: Vec::new(),
+            round: Round::default(),
             mark: Mark::default(),
+            waits: false,
             placements: Placements::default(),
             entries: Vec::new(),
             by_flow: Vec::new(),
@@ -285,6 +293,7 @@ impl DriverFlows {
         let entry = self.entries.get_mut(slot as usize).and_then(Option::as_mut);
         if is_right && let Some(entry) = entry.filter(|entry| entry.begun) {
             entry.watched.came_up();
+            self.waits = true;
         }
         is_right
     }
@@ -316,6 +325,7 @@ impl DriverFlows {
             self.uses.end(&before);
         }
         self.cache.renew(slot, content, generation);
+        self.waits = true;
         self.counts.renewed += 1;
     }
 
@@ -331,7 +341,7 @@ impl DriverFlows {
 
     /// Begins what has settled. If something has changed meanwhile, the flow's next packet renews it.
     fn begin(&mut self, now: Instant) {
-        let Self { settling, entries, cache, .. } = self;
+        let Self { settling, entries, cache, waits, .. } = self;
         settling.retain(|(slot, due)| {
             let Some(entry) = entries.get_mut(*slot as usize).and_then(Option::as_mut) else { return false };
             if *due > now {
@@ -339,54 +349,9 @@ impl DriverFlows {
             }
             entry.begun = true;
             cache.begin(*slot, entry.key.port, entry.generation);
+            *waits = true;
             false
         });
-    }
-
-    /// Says what the worker is done with of what came up from a port once all has left that waits now: at once, if nothing does.
-    fn settle(&mut self, port: PortId, device: &mut dyn Port, now: Instant) {
-        // What was read and is kept is behind no mark.
-        let Some(progress) = device.progress().filter(|progress| progress.kept == 0) else { return };
-        let up = self.cache.up(port);
-        let way = &mut self.ways[port.index()];
-        let losses = || device.counters().drops.get(DropReason::ReceiveRingFull);
-        let (done, overloaded) = (way.done(progress, up, now, losses), way.is_overloaded());
-        match self.mark.is_set() {
-            true => self.mark.will_be_done(port, done),
-            false => self.cache.set_done(port, done),
-        }
-        self.cache.set_overloaded(port, overloaded);
-    }
-
-    /// All that was marked has left.
-    fn pass_mark(&mut self) {
-        let Self { mark, cache, .. } = self;
-        mark.done().for_each(|(port, done)| cache.set_done(port, done));
-        mark.clear();
-    }
-
-    /// Marks what waits now, and what is done with once it has left.
-    fn set_mark(&mut self, ports: &PortTable, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
-        for (id, entry) in ports.iter() {
-            if let Some(outlet) = outlet_of(entry, devices).filter(|outlet| outlet.waiting > 0) {
-                self.mark.behind(id, outlet, now);
-            }
-        }
-        for (id, entry) in ports.iter() {
-            let receives = self.port(id).receives;
-            if let Some(device) = device_of(entry, devices).filter(|_| receives) {
-                self.settle(id, device.as_mut(), now);
-            }
-        }
-    }
-
-    /// The device of a port was opened: what went up before is nobody's any more.
-    fn begin_way(&mut self, port: PortId) {
-        let base = self.cache.up(port);
-        if let Some(way) = self.ways.get_mut(port.index()) {
-            *way = Way::from(base);
-        }
-        self.mark.clear();
     }
 
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
@@ -551,50 +516,12 @@ impl Router {
         }
     }
 
-    /// The device of some ports was opened.
-    pub(crate) fn begin_ways(&mut self, device: DeviceId) {
-        let Some(driver) = &mut self.driver else { return };
-        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == device);
-        ports.for_each(|(id, _)| driver.begin_way(id));
-    }
-
     /// Tells the driver what changed: at the end of a turn, and between a change and the next question.
     pub(crate) fn tell_driver(&mut self) {
         let Some(driver) = &mut self.driver else { return };
         let changes = u64::from(driver.other_changes & 0x7fff_ffff) << 32;
         driver.publish(IN_FORCE | changes | u64::from(self.classifier.changes.current()));
     }
-
-    /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.
-    pub(crate) fn settle_driver(&mut self, devices: &mut [Option<Box<dyn Port>>], now: Instant) {
-        self.tell_driver();
-        self.carry_over();
-        let Some(driver) = &mut self.driver else { return };
-        driver.inserts = INSERTS_PER_TURN;
-        let ports = &self.ports;
-        if driver.mark.is_passed(|port| outlet_of(ports.get(port)?, devices)) {
-            driver.pass_mark();
-            driver.set_mark(ports, devices, now);
-        } else if driver.mark.is_stuck(now) {
-            // As long as nothing leaves, no flow that would lose packets is any nearer to going down.
-            ports.iter().for_each(|(id, _)| driver.cache.set_overloaded(id, false));
-        }
-        driver.begin(now);
-    }
-}
-
-fn device_of<'a>(
-    entry: &PortEntry,
-    devices: &'a mut [Option<Box<dyn Port>>],
-) -> Option<&'a mut Box<dyn Port>> {
-    devices.get_mut(usize::from(entry.settings.device.0))?.as_mut()
-}
-
-/// What waits to leave by a port; nothing where that is down: what waits there isn't sent, nor does anything plain go there.
-fn outlet_of(entry: &PortEntry, devices: &mut [Option<Box<dyn Port>>]) -> Option<Outlet> {
-    let progress = device_of(entry, devices).and_then(|device| device.progress()).unwrap_or_default();
-    let waiting = entry.queue.len() as u64 + u64::from(progress.unsent);
-    entry.settings.up.then_some(Outlet { left: progress.sent, waiting })
 }
 
 /// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter or a plugin says so.

@@ -97,6 +97,9 @@ impl Router {
         let (port, neighbour) = (hop.port, hop.neighbour(key.destination()));
         let out = self.ports.get(port).ok_or(StaysUp::NotForwarded)?;
         may_pass(out, port, true)?;
+        if driver.port(port).queues {
+            return Err(StaysUp::Scheduler(port));
+        }
         if port == key.port {
             return Err(StaysUp::SamePort);
         }

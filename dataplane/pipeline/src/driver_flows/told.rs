@@ -2,7 +2,6 @@
 
 use millrace_units::{Amount, Instant};
 
-use super::way::Way;
 use super::{DriverFlows, DriverTotals, ENTRIES_PER_TURN, Entry, IDLE, IDLE_WHEN_FULL, ROUND, SUSPENDED, UP};
 use crate::router::Router;
 
@@ -55,10 +54,10 @@ impl Router {
     /// Whether the packets of a flow come up although nothing else keeps the driver from treating them.
     fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Some(driver) = &mut self.driver else { return false };
-        let DriverFlows { entries, ways, mark, published, .. } = &mut **driver;
+        let DriverFlows { entries, cache, round, published, .. } = &mut **driver;
         let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
-        let is_overloaded = ways.get(entry.key.port.index()).is_some_and(Way::is_overloaded);
-        entry.watched.is_better_up(is_overloaded || mark.is_stuck(now) || *published == SUSPENDED, now)
+        let is_hindered = cache.is_overloaded(entry.key.port) || round.is_stuck(now);
+        entry.watched.is_better_up(is_hindered || *published == SUSPENDED, now)
     }
 
     /// Gives an entry up.

@@ -36,10 +36,7 @@ impl Snapshot {
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
         add_flow_states(&mut self.flow_states, other.flow_states);
-        if other.driver_flows != DriverFlowCounts::default() {
-            // One worker at most has any.
-            self.driver_flows = other.driver_flows;
-        }
+        add_driver_flows(&mut self.driver_flows, other.driver_flows);
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
         self.sleeps += other.sleeps;
         self.longest_change = self.longest_change.max(other.longest_change);
@@ -71,6 +68,17 @@ fn add_port(sum: &mut PortCount, more: PortCount) {
     sum.to_host += to_host;
     sum.classes.add(&classes);
     add_drops(&mut sum.drops, &drops);
+}
+
+fn add_driver_flows(sum: &mut DriverFlowCounts, more: DriverFlowCounts) {
+    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = more;
+    sum.flows += flows;
+    sum.room += room;
+    sum.inserted += inserted;
+    sum.renewed += renewed;
+    sum.idle += idle;
+    sum.evicted += evicted;
+    sum.refused += refused;
 }
 
 fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {

@@ -29,7 +29,8 @@ pub use options::{Bind, BusyPoll, Options, ProgramMode, RingSizes};
 
 use crate::segment::{self, Segmented};
 use crate::{
-    BatchSend, Capabilities, Mode, Port, PortCounters, PortError, Progress, partial_checksum, readiness,
+    Arrivals, BatchSend, Capabilities, Mode, Port, PortCounters, PortError, Progress, partial_checksum,
+    readiness,
 };
 use lent_frames::LentFrames;
 use receive::Receiver;
@@ -58,9 +59,6 @@ pub struct AfXdp {
     backlog: VecDeque<Packet>,
     /// Where the next batch begins, so that no queue starves another.
     first: usize,
-    /// Whether the last batch took all that there was.
-    drained: bool,
-    read: u64,
     read_bytes: u64,
     created: u64,
     drops: DropCounts,
@@ -129,8 +127,6 @@ impl AfXdp {
             lent,
             backlog: VecDeque::new(),
             first: 0,
-            drained: false,
-            read: 0,
             read_bytes: 0,
             created: 0,
             drops: DropCounts::default(),
@@ -171,7 +167,6 @@ impl AfXdp {
             let (_, socket, receiver) = &mut self.queues[queue];
             let before = batch.len();
             let long = receiver.receive(socket, &mut self.lent, limit, batch);
-            self.read += (batch.len() - before) as u64;
             self.read_bytes += batch[before..].iter().map(|packet| packet.len() as u64).sum::<u64>();
             match long {
                 None => return,
@@ -186,7 +181,6 @@ impl AfXdp {
     /// A frame longer than the MTU and an Ethernet header: with VLAN tags, or a super-frame.
     #[cold]
     fn receive_long(&mut self, packet: Packet, batch: &mut Batch) {
-        self.read += 1;
         self.read_bytes += packet.len() as u64;
         let known = segment::Known::default();
         match segment::segment(self.lent.pool(), packet, self.mtu, self.segment_mtu, known, &mut self.backlog)
@@ -208,12 +202,17 @@ impl AfXdp {
         }
     }
 
+    /// What the kernel dropped of what was received, and refused of what was to be sent.
     fn kernel_losses(&self) -> (u64, u64) {
         let statistics = self.queues.iter().map(|(_, socket, _)| socket.statistics());
         statistics.fold((0, 0), |(received, sent), socket| {
-            (received + socket.rx_dropped + socket.rx_ring_full, sent + socket.tx_invalid_descs)
+            (received + lost(&socket), sent + socket.tx_invalid_descs)
         })
     }
+}
+
+fn lost(statistics: &libc::xdp_statistics) -> u64 {
+    statistics.rx_dropped + statistics.rx_ring_full
 }
 
 /// Queues beyond the first don't send.
@@ -248,6 +247,7 @@ impl Port for AfXdp {
     fn receive(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
         let start = batch.len();
         self.release_backlog(batch);
+        self.queues.iter_mut().for_each(|(_, _, receiver)| receiver.begin());
         let mut queue = self.first;
         for _ in 0..self.queues.len() {
             if batch.room() == 0 {
@@ -257,7 +257,6 @@ impl Port for AfXdp {
             queue = self.behind(queue);
         }
         self.first = self.behind(self.first);
-        self.drained = batch.room() > 0;
         if self.busy_poll && batch.len() == start {
             self.queues.iter().for_each(|(_, socket, _)| socket.kick_receive());
         }
@@ -295,7 +294,19 @@ impl Port for AfXdp {
         let kept = u32::try_from(self.backlog.len()).unwrap_or(u32::MAX);
         let unsent = self.queues[0].1.transmit.waiting();
         let sent = self.transmitter.queued().saturating_sub(unsent.into());
-        Some(Progress { read: self.read, drained: self.drained && kept == 0, unsent, sent, kept })
+        Some(Progress { unsent, sent, kept })
+    }
+
+    fn receive_queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn arrivals(&self, queue: usize) -> Arrivals {
+        self.queues.get(queue).map(|(_, _, receiver)| receiver.arrivals()).unwrap_or_default()
+    }
+
+    fn lost(&self, queue: usize) -> u64 {
+        self.queues.get(queue).map_or(0, |(_, socket, _)| lost(&socket.statistics()))
     }
 
     fn counters(&mut self) -> PortCounters {
@@ -308,8 +319,9 @@ impl Port for AfXdp {
         drops.add(DropReason::ReceiveRingFull, lost);
         drops.add(DropReason::TransmitFailed, refused);
         let partial = self.queues.iter().map(|(_, _, receiver)| receiver.held()).sum::<u64>();
+        let read = self.queues.iter().map(|(_, _, receiver)| receiver.arrivals().read).sum::<u64>();
         PortCounters {
-            received: self.read + partial + lost,
+            received: read + partial + lost,
             received_bytes: self.read_bytes,
             transmitted: taken - refused,
             transmitted_bytes: taken_bytes,

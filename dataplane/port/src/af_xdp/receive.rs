@@ -4,6 +4,7 @@ use millrace_packet::{Batch, Packet};
 
 use super::lent_frames::LentFrames;
 use super::socket::Socket;
+use crate::Arrivals;
 
 /// Frames of the pool that the fill ring leaves to the rest of the router while it has enough itself.
 const RESERVE: u32 = 256;
@@ -15,11 +16,18 @@ pub(super) struct Receiver {
     partial: Option<Packet>,
     /// Frames that the fill ring lacks.
     missing: u32,
+    arrivals: Arrivals,
 }
 
 impl Receiver {
     pub(super) fn new(fill_size: u32) -> Self {
-        Self { partial: None, missing: fill_size }
+        Self { partial: None, missing: fill_size, arrivals: Arrivals::default() }
+    }
+
+    /// Nothing is known of what waits, until it is looked.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.arrivals.drained = false;
     }
 
     /// Moves whole packets to `batch` until it is full, the ring is empty, or one is longer than `limit` bytes; that one
@@ -32,6 +40,7 @@ impl Receiver {
         limit: usize,
         batch: &mut Batch,
     ) -> Option<Packet> {
+        let before = batch.len();
         let mut long = None;
         let mut taken = 0;
         while batch.room() > 0 && long.is_none() && socket.receive.available() > 0 {
@@ -49,7 +58,14 @@ impl Receiver {
             socket.receive.release();
             self.missing += taken;
         }
+        self.arrivals.read += (batch.len() - before) as u64 + u64::from(long.is_some());
+        self.arrivals.drained = socket.receive.available() == 0;
         long
+    }
+
+    /// What was read, and whether the last batch took all that there was.
+    pub(super) fn arrivals(&self) -> Arrivals {
+        self.arrivals
     }
 
     /// Adds a piece to the packet in the making; returns that packet when the piece is its last.

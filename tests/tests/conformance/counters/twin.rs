@@ -106,7 +106,7 @@ impl Twin {
     pub fn new(workers: usize, scheduler: &str, driver: Option<Driver>, seed: u64) -> Self {
         let mut router = Scenario::new(&configuration(workers, scheduler));
         if let Some(driver) = &driver {
-            router.router.set_driver(Box::new(driver.clone()), &PORTS);
+            router.router.set_driver(|worker| Box::new(driver.of_worker(worker)), &PORTS);
         }
         let mut twin = Self {
             router,
@@ -189,7 +189,7 @@ impl Twin {
     /// A frame comes in by port `a`: the driver forwards it, or the router gets it.
     fn receive(&mut self, frame: &[u8]) {
         let port = self.router.router.port_id("a").unwrap();
-        let receive = |driver: &Driver| driver.receive(port, [2, 0, 0, 0, 0, 0x0a], frame);
+        let receive = |driver: &Driver| driver.receive((port, 0), [2, 0, 0, 0, 0, 0x0a], frame);
         match self.driver.as_ref().map_or(Received::Up, receive) {
             Received::Sent(out, frame) => {
                 let out = PORTS.iter().find(|name| self.router.router.port_id(name) == Some(out)).unwrap();

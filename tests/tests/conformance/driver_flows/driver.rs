@@ -13,10 +13,13 @@ use millrace_units::{Amount, PortId};
 
 #[derive(Debug, Default)]
 struct State {
-    generation: u64,
+    /// That of each worker.
+    generations: HashMap<usize, u64>,
     slots: HashMap<FlowKey, u32>,
     entries: HashMap<u32, Entry>,
     up: HashMap<u16, u64>,
+    /// The same by receive queue.
+    up_by: HashMap<(u16, usize), u64>,
     done: HashMap<u16, u64>,
     room: u32,
     forwarded: u64,
@@ -28,6 +31,7 @@ struct State {
 
 #[derive(Debug)]
 struct Entry {
+    worker: usize,
     flow: DriverFlow,
     generation: u64,
     last_up: u64,
@@ -35,14 +39,26 @@ struct Entry {
     totals: DriverTotals,
 }
 
-/// The driver, and the flow cache that it shares with a worker.
+impl State {
+    /// How many flows of a worker there are.
+    fn of(&self, worker: usize) -> usize {
+        self.entries.values().filter(|entry| entry.worker == worker).count()
+    }
+}
+
+/// The driver, and the flow cache that it shares with a worker, who has that number.
 #[derive(Clone, Debug)]
-pub struct Driver(Arc<Mutex<State>>);
+pub struct Driver(Arc<Mutex<State>>, usize);
 
 impl Driver {
-    /// One that knows so many flows at most.
+    /// One that knows so many flows of each worker at most.
     pub fn new(room: u32) -> Self {
-        Self(Arc::new(Mutex::new(State { room, ..State::default() })))
+        Self(Arc::new(Mutex::new(State { room, ..State::default() })), 0)
+    }
+
+    /// What that worker fills.
+    pub fn of_worker(&self, worker: usize) -> Self {
+        Self(Arc::clone(&self.0), worker)
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
@@ -54,22 +70,23 @@ impl Driver {
         self.state(|state| state.now = now);
     }
 
-    /// A frame comes in by a port: what becomes of it.
-    pub fn receive(&self, port: PortId, own: [u8; 6], frame: &[u8]) -> Received {
+    /// A frame comes in by a receive queue of a port: what becomes of it.
+    pub fn receive(&self, (port, queue): (PortId, usize), own: [u8; 6], frame: &[u8]) -> Received {
         self.state(|state| {
             let (done, read) = (state.done.get(&port.0).copied().unwrap_or_default(), read(port, own, frame));
             let up = state.up.entry(port.0).or_default();
+            let up_by = state.up_by.entry((port.0, queue)).or_default();
             let found = read.and_then(|(key, length)| Some((*state.slots.get(&key)?, length)));
             let entry = found.and_then(|(slot, length)| Some((state.entries.get_mut(&slot)?, length)));
             let Some((entry, length)) = entry else {
-                *up += 1;
+                (*up, *up_by) = (*up + 1, *up_by + 1);
                 return Received::Up;
             };
             let drop = |entry: &mut Entry| {
                 entry.totals.dropped += Amount::packet(14 + length);
                 Received::Dropped
             };
-            let is_right = entry.generation == state.generation;
+            let is_right = Some(&entry.generation) == state.generations.get(&entry.worker);
             let way = match entry.flow.action {
                 DriverAction::Drop if is_right => {
                     state.dropped += 1;
@@ -79,7 +96,7 @@ impl Driver {
                 _ => None,
             };
             let Some(way) = way.filter(|_| done >= entry.last_up && done >= entry.floor) else {
-                *up += 1;
+                (*up, *up_by) = (*up + 1, *up_by + 1);
                 entry.last_up = *up;
                 return Received::Up;
             };
@@ -190,11 +207,11 @@ fn rewritten(frame: &[u8], way: &DriverWay) -> Vec<u8> {
 
 impl DriverCache for Driver {
     fn room(&self) -> usize {
-        self.state(|state| state.room as usize - state.entries.len())
+        self.state(|state| state.room as usize - state.of(self.1))
     }
 
     fn publish(&mut self, generation: u64) {
-        self.state(|state| state.generation = generation);
+        self.state(|state| state.generations.insert(self.1, generation));
     }
 
     fn police(&mut self, policer: &Policer) -> Option<u16> {
@@ -211,12 +228,16 @@ impl DriverCache for Driver {
 
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
         self.state(|state| {
-            let slot = (0..state.room).find(|slot| !state.entries.contains_key(slot))?;
+            if state.of(self.1) == state.room as usize {
+                return None;
+            }
+            let slot = (0..).find(|slot| !state.entries.contains_key(slot))?;
             if state.slots.contains_key(key) {
                 return None;
             }
             let totals = DriverTotals::default();
-            state.entries.insert(slot, Entry { flow: *flow, generation: 0, last_up: 0, floor: 0, totals });
+            let entry = Entry { worker: self.1, flow: *flow, generation: 0, last_up: 0, floor: 0, totals };
+            state.entries.insert(slot, entry);
             state.slots.insert(*key, slot);
             Some(slot)
         })
@@ -233,7 +254,10 @@ impl DriverCache for Driver {
     fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64) {
         self.state(|state| {
             let entry = state.entries.get_mut(&slot).unwrap();
-            assert!(entry.generation != state.generation, "an entry in use was changed");
+            assert!(
+                entry.worker == self.1 && entry.generation != state.generations[&self.1],
+                "an entry in use was changed"
+            );
             (entry.flow, entry.generation) = (*flow, generation);
         });
     }
@@ -253,9 +277,17 @@ impl DriverCache for Driver {
         self.state(|state| state.up.get(&port.0).copied().unwrap_or_default())
     }
 
+    fn up_by(&self, port: PortId, queue: usize) -> u64 {
+        self.state(|state| state.up_by.get(&(port.0, queue)).copied().unwrap_or_default())
+    }
+
     fn set_done(&mut self, port: PortId, done: u64) {
         self.state(|state| state.done.insert(port.0, done));
     }
 
     fn set_overloaded(&mut self, _port: PortId, _overloaded: bool) {}
+
+    fn is_overloaded(&self, _port: PortId) -> bool {
+        false
+    }
 }
