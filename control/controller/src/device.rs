@@ -35,8 +35,8 @@ pub(crate) struct KernelDevice {
     pub ifindex: u32,
     pub device: DeviceId,
     pub programs: PortPrograms,
-    /// The AF_XDP sockets that the worker has for it.
-    pub sockets: Vec<i32>,
+    /// The AF_XDP sockets that workers have for it, and the receive queues that they read.
+    pub sockets: Vec<(u32, i32)>,
     /// Why its program does not look flows up in the flow cache; `None` where it does, and counts what goes up.
     pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
@@ -47,6 +47,11 @@ pub(crate) struct KernelDevice {
 }
 
 impl KernelDevice {
+    /// The receive queues that are read: a bit for each of the first 64.
+    pub fn receive_queues(&self) -> u64 {
+        self.sockets.iter().fold(0, |queues, (queue, _)| queues | 1_u64.checked_shl(*queue).unwrap_or(0))
+    }
+
     /// Whether other receive queues are in use than when it was opened, and that matters. `name`: the device's.
     pub fn has_other_queues(&self, name: &str) -> bool {
         let is_by_queue = self.programs.mode() != Attachment::Tcx;
@@ -204,7 +209,7 @@ impl KernelDevice {
 }
 
 /// Programs, what the device can do, and its AF_XDP sockets.
-type Opened = (PortPrograms, Capabilities, Vec<i32>);
+type Opened = (PortPrograms, Capabilities, Vec<(u32, i32)>);
 
 fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
     match on_death {
@@ -285,8 +290,7 @@ fn open_xdp(
     for (queue, socket) in &report.sockets {
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
-    let sockets = report.sockets.iter().map(|(_, socket)| *socket).collect();
-    Ok((programs, report.capabilities, sockets))
+    Ok((programs, report.capabilities, report.sockets))
 }
 
 /// Has a worker open as many of the queues as the device really has: the kernel says how many it made room for. The sockets are made

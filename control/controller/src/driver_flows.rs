@@ -134,6 +134,14 @@ impl DriverCache for WorkerCache {
         self.writer.up_by(port.0, queue)
     }
 
+    fn note_read(&self, (port, queue): (PortId, usize), round: u32, read: u64) {
+        self.writer.note_read((port.0, queue), round, read);
+    }
+
+    fn noted_read(&self, (port, queue): (PortId, usize), round: u32) -> u64 {
+        self.writer.noted_read((port.0, queue), round)
+    }
+
     fn set_done(&mut self, port: PortId, done: u64) {
         self.writer.set_done(port.0, done);
     }
@@ -190,7 +198,8 @@ impl Inner {
             let Ok(cache) = &mut self.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
             let queues = has_queues(&self.model, *port);
-            let can = DriverPort { receives: looks_up, sends: looks_up && takes, queues };
+            let receive_queues = device.receive_queues();
+            let can = DriverPort { receives: looks_up, sends: looks_up && takes, receive_queues, queues };
             if device.driver == Some(can) {
                 continue;
             }

@@ -113,8 +113,11 @@ impl OfflineRouter {
     pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| Command::SetDriverCache(cache(worker)));
         self.workers.tell_each(caches.collect());
-        let can = DriverPort { receives: true, sends: true, queues: false };
-        for plan in self.model.ports.iter().filter(|plan| ports.contains(&plan.settings.name.as_str())) {
+        for (plan, handle) in
+            self.ports.iter().filter(|(plan, _)| ports.contains(&plan.settings.name.as_str()))
+        {
+            let receive_queues = (1 << handle.queues()) - 1;
+            let can = DriverPort { receives: true, sends: true, receive_queues, queues: false };
             self.workers.tell(|| Command::SetDriverPort(plan.id, can));
         }
         self.run();

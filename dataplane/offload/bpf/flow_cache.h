@@ -132,7 +132,8 @@ struct way {
 /* Packets that went up by one receive queue of a port. They are counted here first, and then in their port's way. */
 struct queue_way {
 	__u64 up;
-	__u8 reserved[56];
+	__u64 read[2]; /* user space's alone */
+	__u8 reserved[40];
 } __attribute__((aligned(64)));
 
 struct {

@@ -330,9 +330,8 @@ impl Worker {
         if self.devices.len() <= index {
             self.devices.resize_with(index + 1, || None);
         }
-        let queues = port.receive_queues();
+        self.router.begin_ways(id, port.as_ref());
         self.devices[index] = Some(port);
-        self.router.begin_ways(id, queues);
     }
 
     /// Tells the devices how long a packet may be, and what the pieces of a super-frame must fit: every port.

@@ -96,6 +96,11 @@ impl MemoryHandle {
         self.arrive(0, Arriving::Packet(packet));
     }
 
+    /// How many receive queues the port has.
+    pub fn queues(&self) -> usize {
+        self.wire.borrow().queues.len()
+    }
+
     fn arrive(&self, queue: usize, arriving: Arriving) {
         self.add_queues(queue + 1);
         let mut wire = self.wire.borrow_mut();

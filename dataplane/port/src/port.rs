@@ -59,7 +59,12 @@ pub trait Port {
         1
     }
 
-    /// How far the port is with a receive queue, the first of which is 0. Asks nobody: for every round.
+    /// By which number the device, and its XDP program, know the receive queue at that place.
+    fn queue_number(&self, queue: usize) -> usize {
+        queue
+    }
+
+    /// How far the port is with the receive queue at that place. Asks nobody: for every round.
     fn arrivals(&self, queue: usize) -> Arrivals {
         let _ = queue;
         Arrivals::default()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::support::{assert_hosts_talk, assert_router_forwards, iperf3, iperf3_server, to};
@@ -123,6 +123,63 @@ fn the_queues_of_a_device_are_read_by_several_workers() {
             assert_eq!(report.duplicated, 0, "{driver}: {report:?}");
         }
         router.assert_conservation();
+    }
+}
+
+/// Has flows go down into the driver and up again while they send.
+fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    router.ask(&["instance", "create", "null", "stats"]);
+    let flows: Vec<Flow> = (9000..9006)
+        .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
+        .collect();
+    let told = |field: &str| router.json(&["show", "status"])["driver_flows"][field].as_u64().unwrap_or(0);
+    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap_or(0);
+    let all_are_down = || {
+        let before = by_driver();
+        let went = wait_until(Duration::from_secs(5), || by_driver() > before + 2000);
+        assert!(went.is_some() && told("flows") >= 6, "{case}: {:#}", router.json(&["flow", "list"]));
+    };
+    for _ in 0..4 {
+        all_are_down();
+        router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
+        let before = by_driver();
+        flows[0].go_on(Duration::from_millis(150));
+        assert_eq!(by_driver(), before, "{case}: packets of a bound flow were forwarded in the driver");
+        router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
+    }
+    all_are_down();
+    // A scheduler is at one worker, and holds for the flows of all.
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
+    let before = by_driver();
+    flows[0].go_on(Duration::from_millis(150));
+    assert_eq!(by_driver(), before, "{case}: packets passed a scheduler by");
+    router.ask(&["scheduler", "remove", "r2", "all"]);
+    all_are_down();
+    for flow in flows {
+        let report = flow.finish();
+        assert!(report.lost() <= router.drops("receive_ring_full"), "{case}: {report:?}");
+        assert_eq!((report.reordered, report.duplicated), (0, 0), "{case}: {report:?}");
+    }
+    router.ask(&["instance", "remove", "stats"]);
+    router.assert_conservation();
+}
+
+#[test]
+fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
+    let Some(_ground) = Ground::enter(&["ping", "ethtool"]) else { return };
+    let line = Line::new();
+    [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
+    for count in [2, 3] {
+        go_down_and_up(&line, &workers(&line, count), &format!("{count} workers"));
+    }
+    let set = line.r.try_run("ethtool -L r1 rx 2");
+    let sent = line.h1.try_run("ethtool -L eth0 tx 2");
+    if !set.status.success() || !sent.status.success() {
+        return eprintln!("skipped: this kernel gives a veth one queue: {set:?} {sent:?}");
+    }
+    for count in [1, 2] {
+        go_down_and_up(&line, &workers(&line, count), &format!("{count} workers, two queues"));
     }
 }
 

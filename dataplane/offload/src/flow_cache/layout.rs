@@ -84,7 +84,8 @@ pub(crate) struct Way {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWay {
     pub up: u64,
-    pub reserved: [u8; 56],
+    pub read: [u64; 2],
+    pub reserved: [u8; 40],
 }
 
 /// `struct sent`.

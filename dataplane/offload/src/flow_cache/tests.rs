@@ -344,6 +344,12 @@ fn packets_that_go_up_are_counted_by_queue_first() {
     (0..5).for_each(|_| assert!(!bench.forwards(&v4_frame())));
     let counts = [0, 1, 63, 64].map(|queue| bench.writer.up_by(PORT, queue));
     assert_eq!((bench.writer.up(PORT), counts, bench.writer.up_by(PORT + 1, 0)), (5, [5, 0, 0, 0], 0));
+    // Beside it stands what workers say to each other of it: of two rounds.
+    let writer = bench.writer;
+    let queue = (PORT, 63);
+    (0..3).for_each(|round| writer.note_read(queue, round, 100 + u64::from(round)));
+    assert_eq!([1, 2].map(|round| writer.noted_read(queue, round)), [101, 102]);
+    assert_eq!((writer.up_by(PORT, 63), writer.noted_read((PORT, 64), 1)), (0, 0));
 }
 
 #[test]

@@ -104,6 +104,7 @@ const FLOOR: usize = std::mem::offset_of!(Aside, floor);
 const DROPPED: usize = std::mem::offset_of!(Aside, dropped);
 const DROPPED_BYTES: usize = std::mem::offset_of!(Aside, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
+const READ: [usize; 2] = [std::mem::offset_of!(QueueWay, read), std::mem::offset_of!(QueueWay, read) + 8];
 const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
 /// What programs know the generation by that is no entry's, and that of entries that are not used.
 const NONE: u32 = u32::MAX;
@@ -266,9 +267,21 @@ impl FlowCacheWriter {
     /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
     /// were counted there.
     pub fn up_by(&self, port: u16, queue: usize) -> u64 {
-        let at = (usize::from(port) * RX_QUEUES + queue) * size_of::<QueueWay>();
-        let is_known = usize::from(port) < PORTS && queue < RX_QUEUES;
-        if is_known { self.queue_ways.word64(at).load(Ordering::Acquire) } else { 0 }
+        queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
+    }
+
+    /// Notes for a receive queue of a port, and a round of that number, how many packets of that port have been read; see
+    /// [`noted_read`](Self::noted_read).
+    pub fn note_read(&self, (port, queue): (u16, usize), round: u32, read: u64) {
+        if let Some(at) = queue_way(port, queue) {
+            self.queue_ways.word64(at + READ[round as usize % 2]).store(read, Ordering::Release);
+        }
+    }
+
+    /// What was noted last for a queue, and a round of that number or any before it that was as even or odd; 0 if nothing was.
+    pub fn noted_read(&self, (port, queue): (u16, usize), round: u32) -> u64 {
+        let word = |at| self.queue_ways.word64(at + READ[round as usize % 2]).load(Ordering::Acquire);
+        queue_way(port, queue).map_or(0, word)
     }
 
     /// Says that so many of the packets that went up from a port are sent on, or dropped.
@@ -314,6 +327,11 @@ impl Drop for FlowCacheWriter {
     fn drop(&mut self) {
         self.publish(u64::MAX);
     }
+}
+
+fn queue_way(port: u16, queue: usize) -> Option<usize> {
+    let is_known = usize::from(port) < PORTS && queue < RX_QUEUES;
+    is_known.then(|| (usize::from(port) * RX_QUEUES + queue) * size_of::<QueueWay>())
 }
 
 fn way(port: u16) -> Option<usize> {

@@ -76,6 +76,11 @@ pub trait DriverCache: Send {
     /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
     /// were counted there.
     fn up_by(&self, port: PortId, queue: usize) -> u64;
+    /// Notes in a round of all workers, by its number, what a worker has read of a queue of a port: of the packets that went up by all queues
+    /// those before which none of this one is left. Of two rounds in a row both are known.
+    fn note_read(&self, queue: (PortId, usize), round: u32, read: u64);
+    /// What was noted, by whichever worker; 0 if nothing ever was.
+    fn noted_read(&self, queue: (PortId, usize), round: u32) -> u64;
     /// Says how many of these were sent on, or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
     /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until

@@ -93,6 +93,8 @@ pub struct DriverPort {
     pub receives: bool,
     /// Packets can be sent by the port in the driver.
     pub sends: bool,
+    /// The receive queues that are read, by one worker or several: a bit for each.
+    pub receive_queues: u64,
     /// Packets that leave by the port wait in a scheduler, which may be another worker's.
     pub queues: bool,
 }

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use millrace_units::{Instant, PortId};
+use millrace_units::Instant;
 
 use crate::handover::{Handover, Heard};
 
@@ -45,8 +45,6 @@ pub(super) struct Round {
     /// Since when the round has been going on, if one is.
     since: Option<Instant>,
     is_marked: bool,
-    /// For each port of this worker by which packets come, those that are done with in the end.
-    noted: Vec<(PortId, u64)>,
 }
 
 impl Round {
@@ -81,10 +79,14 @@ impl Round {
         self.step = self.step.wrapping_add(1);
     }
 
-    /// Begins a round, by what has been read from each port.
-    pub fn begin(&mut self, noted: impl Iterator<Item = (PortId, u64)>, now: Instant) {
-        self.noted.clear();
-        self.noted.extend(noted);
+    /// The number of the round that is going on, or will be. Two rounds are never noted at once by different workers, but that which is over
+    /// for some, and the next one.
+    pub fn number(&self) -> u32 {
+        self.step / STEPS
+    }
+
+    /// What has been read is noted: the round begins.
+    pub fn begin(&mut self, now: Instant) {
         self.since = Some(now);
         self.take_step();
     }
@@ -100,15 +102,14 @@ impl Round {
         self.take_step();
     }
 
-    /// Ends a round: the packets of each port that are done with.
-    pub fn finish(&mut self) -> impl Iterator<Item = (PortId, u64)> {
+    /// Ends a round: its number.
+    pub fn finish(&mut self) -> u32 {
         self.since = None;
-        self.noted.drain(..)
+        (self.step / STEPS).wrapping_sub(1)
     }
 
-    /// The devices of ports are others: what was noted, and what was marked, says nothing of them.
-    pub fn forget(&mut self) {
-        self.noted.clear();
+    /// The devices of ports are others: what was marked says nothing of them.
+    pub fn forget_mark(&mut self) {
         self.is_marked = false;
     }
 
@@ -136,6 +137,8 @@ mod tests {
         round: Round,
         handover: Handover,
         read: u8,
+        /// By the number of the round, as two are known.
+        noted: [u64; 2],
         done: u64,
         waiting: VecDeque<Known>,
         left: u64,
@@ -153,7 +156,7 @@ mod tests {
         fn new(count: usize) -> Self {
             let simulated = |handover| {
                 let (round, waiting) = (Round::default(), VecDeque::new());
-                Simulated { round, handover, read: 0, done: 0, waiting, left: 0, mark: 0 }
+                Simulated { round, handover, read: 0, noted: [0; 2], done: 0, waiting, left: 0, mark: 0 }
             };
             let workers = Handover::mesh(&vec![None; count]).into_iter().map(simulated).collect();
             Self { pool: Pool::new(64).unwrap(), workers, left: BTreeSet::new() }
@@ -208,16 +211,15 @@ mod tests {
             loop {
                 match own.round.next(Some(&mut own.handover)) {
                     Next::Finish => {
-                        for (port, done) in own.round.finish() {
-                            let gone = |number| self.left.contains(&(port.0 as u8, number as u8));
-                            assert!((0..done).all(gone), "{done} of port {}", port.0);
-                            own.done = done;
-                        }
+                        let done = own.noted[own.round.finish() as usize % 2];
+                        let gone = |number| self.left.contains(&(me as u8, number as u8));
+                        assert!((0..done).all(gone), "{done} of port {me}");
+                        own.done = done;
                     }
                     Next::Note(wanted) if !has_begun && (wanted || own.done < own.read.into()) => {
                         has_begun = true;
-                        let noted = (PortId(me as u16), own.read.into());
-                        own.round.begin(std::iter::once(noted), Instant::ZERO);
+                        own.noted[own.round.number() as usize % 2] = own.read.into();
+                        own.round.begin(Instant::ZERO);
                     }
                     Next::Mark => {
                         own.mark = own.left + own.waiting.len() as u64;
@@ -239,6 +241,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn what_is_done_with_has_left_and_all_is_in_the_end(count in 2..5_usize, turns in any_turns()) {
             let mut workers = Workers::new(count);
@@ -260,14 +264,15 @@ mod tests {
     fn a_round_without_others_is_over_when_what_waited_has_left() {
         let mut round = Round::default();
         assert_eq!(round.next(None), Next::Note(false));
-        round.begin(std::iter::once((PortId(3), 7)), Instant::ZERO);
+        assert_eq!(round.number(), 0);
+        round.begin(Instant::ZERO);
         assert_eq!(round.next(None), Next::Mark);
         round.marked();
         assert_eq!(round.next(None), Next::Leave);
         assert!(round.is_stuck(Instant::ZERO + STUCK));
         round.left();
         assert_eq!(round.next(None), Next::Finish);
-        assert_eq!(round.finish().collect::<Vec<_>>(), [(PortId(3), 7)]);
+        assert_eq!((round.finish(), round.number()), (0, 1));
         assert_eq!(round.next(None), Next::Note(false));
         assert!(!round.is_stuck(Instant::ZERO + STUCK));
     }

@@ -27,7 +27,7 @@ impl DriverFlows {
         let mut has_begun = false;
         loop {
             match self.round.next(others.as_deref_mut()) {
-                Next::Finish => self.end_round(),
+                Next::Finish => self.end_round(ports, others.as_deref()),
                 Next::Note(is_wanted) if !has_begun => {
                     has_begun = true;
                     // Who is alone wakes nobody by it.
@@ -58,40 +58,53 @@ impl DriverFlows {
     fn begin_round(&mut self, ports: &PortTable, devices: &mut Devices, now: Instant) {
         let Self { ways, cache, round, ports: can, waits, .. } = self;
         *waits = false;
-        let receives = |port: PortId| can.get(port.index()).is_some_and(|can| can.receives);
-        let read = ports.iter().filter(|(id, _)| receives(*id)).filter_map(|(id, entry)| {
-            let device = device_of(entry, devices)?;
+        for (id, entry) in ports.iter() {
+            let can = can.get(id.index()).copied().unwrap_or_default();
+            let Some(device) = device_of(entry, devices).filter(|_| can.receives) else { continue };
             // What was read and is kept is behind no mark.
-            device.progress().filter(|progress| progress.kept == 0)?;
-            let way = ways.get_mut(id.index())?;
-            let read = way.look(id, device.as_ref(), cache.as_ref(), now);
+            let is_known = device.progress().is_some_and(|progress| progress.kept == 0);
+            let Some(way) = ways.get_mut(id.index()).filter(|_| is_known) else { continue };
+            let is_only = can.receive_queues.count_ones() == 1;
+            for (queue, read) in way.look(id, device.as_ref(), cache.as_ref(), is_only, now) {
+                cache.note_read((id, queue), round.number(), read);
+            }
             cache.set_overloaded(id, way.is_overloaded());
-            Some((id, read))
-        });
-        round.begin(read, now);
-    }
-
-    /// All that was noted is done with.
-    fn end_round(&mut self) {
-        let Self { round, cache, .. } = self;
-        round.finish().for_each(|(port, done)| cache.set_done(port, done));
-    }
-
-    /// The device of a port was opened, which has so many receive queues.
-    fn begin_way(&mut self, port: PortId, queues: usize) {
-        if let Some(way) = self.ways.get_mut(port.index()) {
-            *way = Way::begin(port, queues, self.cache.as_ref());
         }
-        self.round.forget();
+        round.begin(now);
+    }
+
+    /// What all workers noted is done with: at each port what has been read of all of its queues.
+    fn end_round(&mut self, ports: &PortTable, others: Option<&Handover>) {
+        let Self { round, cache, ports: can, .. } = self;
+        let number = round.finish();
+        for (id, entry) in ports.iter() {
+            let can = can.get(id.index()).copied().unwrap_or_default();
+            let is_own = others.is_none_or(|others| others.owns(entry.settings.device));
+            if !(can.receives && is_own) {
+                continue;
+            }
+            let queues = (0..u64::BITS as usize).filter(|queue| can.receive_queues >> queue & 1 == 1);
+            if let Some(done) = queues.map(|queue| cache.noted_read((id, queue), number)).min() {
+                cache.set_done(id, done);
+            }
+        }
+    }
+
+    /// The device of a port was opened.
+    fn begin_way(&mut self, port: PortId, device: &dyn Port) {
+        if let Some(way) = self.ways.get_mut(port.index()) {
+            *way = Way::begin(port, device, self.cache.as_ref());
+        }
+        self.round.forget_mark();
     }
 }
 
 impl Router {
-    /// The device of some ports was opened, which has so many receive queues.
-    pub(crate) fn begin_ways(&mut self, device: DeviceId, queues: usize) {
+    /// The device of some ports was opened.
+    pub(crate) fn begin_ways(&mut self, id: DeviceId, device: &dyn Port) {
         let Some(driver) = &mut self.driver else { return };
-        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == device);
-        ports.for_each(|(id, _)| driver.begin_way(id, queues));
+        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == id);
+        ports.for_each(|(id, _)| driver.begin_way(id, device));
     }
 
     /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.

@@ -1,11 +1,11 @@
-//! How many of the packets that went up from a port its worker has read.
+//! How many of the packets that went up from a port have been read.
 //!
 //! The driver counts what it sends up, the port what it reads: the difference is under way, or was lost on the way. What
 //! was lost the port asks the kernel for now and then. A loss is counted as read only when all that went up before it
 //! has been read, or flows would be let down too early.
 //!
-//! A device of several receive queues is read queue by queue, so that many packets read are not the first ones that went up. There a
-//! [`Goal`] is set now and then: what had gone up by all queues, and by each.
+//! A device of several receive queues is read queue by queue, by one worker or several, so that many packets read are not the first ones
+//! that went up. There each queue has a [`Goal`]: what had gone up by all queues, and by this one.
 
 use std::time::Duration;
 
@@ -21,71 +21,61 @@ const RING: u64 = 8192;
 /// Losses in so many inquiries in a row are an overload; so many without one end it.
 const STREAK: u8 = 2;
 
-/// The way up from a port.
+/// The way up from a port, by those receive queues that this worker reads.
 #[derive(Debug, Default)]
 pub(super) struct Way {
     queues: Vec<Queue>,
-    goal: Goal,
-    /// Of what went up, what has been read for sure.
-    read: u64,
-}
-
-/// What had gone up when it was looked: by all queues, and by each.
-#[derive(Debug, Default)]
-struct Goal {
-    up: u64,
-    by: Vec<u64>,
+    /// What had gone up by all queues before the device was opened.
+    base: u64,
 }
 
 impl Way {
     /// The way of a port whose device was just opened: what went up before is nobody's any more.
-    pub fn begin(port: PortId, queues: usize, cache: &dyn DriverCache) -> Self {
-        let up = cache.up(port);
-        let base = |queue| if queues == 1 { up } else { cache.up_by(port, queue) };
-        Self::of((0..queues).map(base).collect(), up)
+    pub fn begin(port: PortId, device: &dyn Port, cache: &dyn DriverCache) -> Self {
+        let base = cache.up(port);
+        let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
+        let queues = own.map(|number| {
+            let by = cache.up_by(port, number);
+            Queue { number, base: by, goal: Goal { up: base, by }, ..Queue::default() }
+        });
+        Self { queues: queues.collect(), base }
     }
 
-    /// The way of a port whose queues were opened when so much had gone up by each, and by all.
-    fn of(by: Vec<u64>, up: u64) -> Self {
-        Self { queues: by.iter().map(|base| Queue::from(*base)).collect(), goal: Goal { up, by }, read: up }
+    /// The same of one that was opened before anything was counted.
+    fn of_all(device: &dyn Port) -> Self {
+        let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
+        Self { queues: own.map(|number| Queue { number, ..Queue::default() }).collect(), base: 0 }
     }
 
-    /// How many of the packets that went up have been read, or were lost, together with all before them.
-    pub fn look(&mut self, port: PortId, device: &dyn Port, cache: &dyn DriverCache, now: Instant) -> u64 {
-        if self.queues.is_empty() {
-            // Its device was opened before anything was counted.
-            *self = Self::of(vec![0; device.receive_queues()], 0);
-        }
-        if let [queue] = self.queues.as_mut_slice() {
-            return queue.done(device.arrivals(0), cache.up(port), now, || device.lost(0));
-        }
-        if self.reaches_goal(port, device, cache, now) {
-            self.read = self.goal.up;
-            self.goal.up = cache.up(port);
-            let by = self.goal.by.iter_mut().enumerate();
-            by.for_each(|(queue, goal)| *goal = cache.up_by(port, queue));
-            if self.reaches_goal(port, device, cache, now) {
-                self.read = self.goal.up;
-            }
-        }
-        self.read
-    }
-
-    /// Whether each queue has been read as far as it was filled when that was looked at.
-    fn reaches_goal(
+    /// For each queue that this worker reads: of the packets that went up by all queues, those before which none of this one is left to be
+    /// read. `is_only`: no worker reads another queue.
+    pub fn look(
         &mut self,
         port: PortId,
         device: &dyn Port,
         cache: &dyn DriverCache,
+        is_only: bool,
         now: Instant,
-    ) -> bool {
-        let queues = self.queues.iter_mut().zip(&self.goal.by).enumerate();
-        let behind = queues.filter_map(|(number, (queue, goal))| {
-            let up = cache.up_by(port, number);
-            let done = queue.done(device.arrivals(number), up, now, || device.lost(number));
-            (done.wrapping_sub(*goal).cast_signed() < 0).then_some(())
-        });
-        behind.count() == 0
+    ) -> impl Iterator<Item = (usize, u64)> {
+        if self.queues.is_empty() {
+            *self = Self::of_all(device);
+        }
+        let base = self.base;
+        self.queues.iter_mut().enumerate().map(move |(index, queue)| {
+            let (arrivals, losses) = (device.arrivals(index), || device.lost(index));
+            let read = match is_only {
+                // The first ones that went up are the first ones that are read.
+                true => {
+                    base.wrapping_add(queue.done(arrivals, cache.up(port).wrapping_sub(base), now, losses))
+                }
+                false => {
+                    let by = |queue: &Queue| cache.up_by(port, queue.number).wrapping_sub(queue.base);
+                    let done = queue.done(arrivals, by(queue), now, losses);
+                    queue.reaches(done, || cache.up(port), by)
+                }
+            };
+            (queue.number, read)
+        })
     }
 
     /// Whether more packets go up than are read.
@@ -94,11 +84,22 @@ impl Way {
     }
 }
 
+/// What had gone up when it was looked: by all queues, and by one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Goal {
+    up: u64,
+    by: u64,
+}
+
 /// The way up by a receive queue.
 #[derive(Debug, Default)]
 struct Queue {
-    /// What had gone up before the port was opened.
+    number: usize,
+    /// What had gone up by it before it was opened.
     base: u64,
+    goal: Goal,
+    /// What was `goal.up` when a goal was last reached.
+    reached: u64,
     /// Losses that lie behind all that has been read.
     lost: u64,
     /// Losses that were told, as many as the port counts, and how much had been read then; they are among `lost` later.
@@ -114,14 +115,25 @@ struct Queue {
 }
 
 impl Queue {
-    /// The way by a queue that was opened when so many packets had gone up by it.
-    fn from(base: u64) -> Self {
-        Self { base, ..Self::default() }
+    /// What had gone up by all queues when the last goal was set that is reached now that so much of this one has been read.
+    fn reaches(&mut self, done: u64, up: impl Fn() -> u64, by: impl Fn(&Self) -> u64) -> u64 {
+        let reached = |queue: &Self| done.wrapping_sub(queue.goal.by).cast_signed() >= 0;
+        if reached(self) {
+            self.reached = self.goal.up;
+            // In this order: what is counted among all was counted by its queue before.
+            self.goal.up = up();
+            self.goal.by = by(self);
+            if reached(self) {
+                self.reached = self.goal.up;
+            }
+        }
+        self.reached
     }
 
-    /// The packets that were read, or lost. `up`: those that went up; `losses` asks how many frames were lost so far.
+    /// The packets that were read, or lost, since the queue was opened. `up`: those that went up; `losses` asks how many frames were
+    /// lost so far.
     fn done(&mut self, arrivals: Arrivals, up: u64, now: Instant, losses: impl FnOnce() -> u64) -> u64 {
-        let done = |way: &Self| way.base.wrapping_add(arrivals.read).wrapping_add(way.lost);
+        let done = |queue: &Self| arrivals.read.wrapping_add(queue.lost);
         if done(self) == up && !self.overloaded {
             return up;
         }
@@ -197,11 +209,11 @@ mod tests {
 
     #[test]
     fn what_nobody_counts_is_given_up_when_nothing_moves() {
-        let mut queue = Queue::from(100);
+        let mut queue = Queue::default();
         let mut done = |millis, up| queue.done(read(7, true), up, at(millis), || 0);
-        assert_eq!([done(10, 110), done(12, 110), done(20, 110)], [107, 107, 110]);
-        assert_eq!([done(30, 111), done(32, 111)], [110, 110], "it moves");
-        assert_eq!([done(40, 109), done(50, 109)], [110, 109], "more was read than was counted");
+        assert_eq!([done(10, 10), done(12, 10), done(20, 10)], [7, 7, 10]);
+        assert_eq!([done(30, 11), done(32, 11)], [10, 10], "it moves");
+        assert_eq!([done(40, 9), done(50, 9)], [10, 9], "more was read than was counted");
     }
 
     #[test]
@@ -213,5 +225,16 @@ mod tests {
         };
         let seen = [(10, 1), (20, 1), (30, 2), (40, 3), (50, 3), (60, 3)].map(|(at, lost)| inquire(at, lost));
         assert_eq!(seen, [false, false, false, true, true, false]);
+    }
+
+    #[test]
+    fn what_went_up_by_others_is_behind_a_queue_that_was_read_as_far_as_it_was_filled_then() {
+        let mut queue = Queue::default();
+        let mut reaches = |done, up, by| queue.reaches(done, || up, |_| by);
+        assert_eq!(reaches(0, 10, 4), 0, "four of ten are its own, and none has been read");
+        assert_eq!(reaches(3, 99, 99), 0);
+        assert_eq!(reaches(4, 30, 9), 10, "whatever came since");
+        assert_eq!(reaches(8, 99, 99), 10);
+        assert_eq!(reaches(9, 31, 9), 31, "and it is empty");
     }
 }

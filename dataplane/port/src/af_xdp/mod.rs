@@ -301,6 +301,10 @@ impl Port for AfXdp {
         self.queues.len()
     }
 
+    fn queue_number(&self, queue: usize) -> usize {
+        self.queues.get(queue).map_or(queue, |(number, ..)| *number as usize)
+    }
+
     fn arrivals(&self, queue: usize) -> Arrivals {
         self.queues.get(queue).map(|(_, _, receiver)| receiver.arrivals()).unwrap_or_default()
     }

@@ -21,6 +21,7 @@ struct State {
     /// The same by receive queue.
     up_by: HashMap<(u16, usize), u64>,
     done: HashMap<u16, u64>,
+    noted: HashMap<(u16, usize, u32), u64>,
     room: u32,
     forwarded: u64,
     dropped: u64,
@@ -279,6 +280,14 @@ impl DriverCache for Driver {
 
     fn up_by(&self, port: PortId, queue: usize) -> u64 {
         self.state(|state| state.up_by.get(&(port.0, queue)).copied().unwrap_or_default())
+    }
+
+    fn note_read(&self, (port, queue): (PortId, usize), round: u32, read: u64) {
+        self.state(|state| state.noted.insert((port.0, queue, round % 2), read));
+    }
+
+    fn noted_read(&self, (port, queue): (PortId, usize), round: u32) -> u64 {
+        self.state(|state| state.noted.get(&(port.0, queue, round % 2)).copied().unwrap_or_default())
     }
 
     fn set_done(&mut self, port: PortId, done: u64) {
