@@ -31,7 +31,7 @@ impl WorkerCache {
 
 fn content(flow: &DriverFlow) -> CachedFlow {
     let action = match flow.action {
-        DriverAction::Drop => CachedAction::Drop,
+        DriverAction::Drop { mtu } => CachedAction::Drop { mtu },
         DriverAction::Send(DriverWay { out, mtu, destination, source }) => {
             CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
         }

@@ -71,7 +71,7 @@ impl Driver {
             };
             let is_right = entry.generation == state.generation;
             let way = match entry.flow.action {
-                DriverAction::Drop if is_right => {
+                DriverAction::Drop { mtu } if is_right && length <= usize::from(mtu) => {
                     state.dropped += 1;
                     return drop(entry);
                 }
