@@ -41,6 +41,10 @@ pub(crate) struct KernelDevice {
     pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
+    /// The kernel's queueing discipline there, where that is no plain queue.
+    pub queueing: Option<String>,
+    /// The longest packet that its other end takes, where that is shorter than the port's MTU.
+    pub short_of: Option<u32>,
     /// The way for batches out of it.
     pub batches: BatchWay,
     claim: Claim,
@@ -172,8 +176,18 @@ impl AttachedDevice {
         // What goes up by several queues is counted by none of them.
         let stays_up = stays_up.or_else(|| (sockets.len() != 1).then_some(SEVERAL_QUEUES));
         let ifindex = link.ifindex;
-        let opened =
-            KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, batches, claim };
+        let opened = KernelDevice {
+            ifindex,
+            device,
+            programs,
+            sockets,
+            stays_up,
+            driver: None,
+            queueing: None,
+            short_of: None,
+            batches,
+            claim,
+        };
         Ok((opened, capabilities))
     }
 }

@@ -176,10 +176,14 @@ impl Inner {
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
         for (port, device) in &mut self.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
+            let mtu =
+                self.model.ports.iter().find(|plan| plan.id == *port).map_or(0, |plan| plan.settings.mtu);
+            let takes = takes && device.fits_far_end(mtu);
             device.batches.set_takes_redirects(takes);
             let Ok(cache) = &mut self.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
-            let can = DriverPort { receives: looks_up, sends: looks_up && takes };
+            let sends = looks_up && takes && device.queueing.is_none();
+            let can = DriverPort { receives: looks_up, sends };
             if device.driver == Some(can) {
                 continue;
             }
