@@ -76,6 +76,6 @@ impl Inner {
             Some(_) => tracing::warn!(port = %name, "{text}"),
             None => tracing::info!(port = %name, "{text}"),
         }
-        self.events.note(kind, &name, text, json!({"port": name, "discipline": discipline}));
+        self.events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
     }
 }
