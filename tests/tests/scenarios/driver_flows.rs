@@ -31,6 +31,11 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
     assert_eq!(shown["flows"][0]["level"], "driver", "{shown:#}");
+    // A rate is since the router began the first time that somebody looks.
+    let driver = router.json(&["show", "status"])["driver_flows"].clone();
+    let rates =
+        ["inserted_rate", "idle_rate", "evicted_rate", "refused_rate"].map(|rate| driver[rate].as_f64());
+    assert!(rates[0] > Some(0.0) && rates[1..] == [Some(0.0); 3], "{driver:#}");
     for _ in 0..10 {
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
         // From here on every packet passes the instance.
@@ -122,9 +127,9 @@ fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() 
     }
     assert!(down().is_some(), "{:#}", router.json(&["show", "status"]));
     let report = flow.finish();
-    // The kernel tells at once: a fifth of a second is far more than it takes, and far less than a look each second finds.
-    assert!(report.longest_loss < Duration::from_millis(200), "{report:?}");
-    assert!(report.lost() < u64::from(RATE / 2), "{report:?}");
+    // The kernel tells at once: this is far more than it takes, and far less than looks each second would find in five turns.
+    assert!(report.longest_loss < Duration::from_millis(400), "{report:?}");
+    assert!(report.lost() < u64::from(RATE), "{report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
     // What is redirected to an end that does not take it was sent, as far as anybody knows.
     router.assert_conservation();
