@@ -75,6 +75,9 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceVie
         }
         Err(error) => vec![format!("what Linux does beyond routing could not be found out: {error}")],
     };
+    // What is wrong with asking stands among the policies.
+    let queueing = policy::queueing(&[link.ifindex]).unwrap_or_default();
+    queueing.get(&link.ifindex).into_iter().for_each(|discipline| view.passes_by(discipline));
     let advice = forwarding_advice(state, &[link.ifindex]);
     view.sysctls = advice
         .into_iter()

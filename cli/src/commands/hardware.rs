@@ -69,8 +69,12 @@ fn port(port: &Value) -> String {
         Value::Null => ", takes redirected frames",
         _ => "",
     };
+    let past = match &port["queueing_discipline"] {
+        Value::Null => String::new(),
+        discipline => format!(", past the kernel's {}", plain(discipline)),
+    };
     let [name, driver, sockets] = ["name", "driver", "sockets"].map(|key| plain(&port[key]));
-    format!("port {name} ({device}{driver}, {sockets}{redirects})")
+    format!("port {name} ({device}{driver}, {sockets}{redirects}{past})")
 }
 
 #[cfg(test)]

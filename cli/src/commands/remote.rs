@@ -60,6 +60,18 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
         value.as_array_mut().into_iter().flatten().for_each(|row| name_bindings(row, what));
     }
     print(value, columns(noun), json);
+    if !json {
+        rows(value).iter().filter_map(passed_by).for_each(|line| println!("{line}"));
+    }
+}
+
+/// What is said below the table of a port at which packets of the router pass something by.
+fn passed_by(port: &Value) -> Option<String> {
+    let discipline = port["queueing_discipline"].as_str()?;
+    Some(format!(
+        "{}: no packet of the router passes the kernel's queueing discipline {discipline} there; use a scheduler (millrace scheduler)",
+        plain(&port["name"])
+    ))
 }
 
 /// Settings as a file and commands write them: with hyphens where JSON has underscores.

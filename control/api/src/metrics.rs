@@ -192,7 +192,7 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
 type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {
-    const COUNTED: [OfPort; 7] = [
+    const COUNTED: [OfPort; 8] = [
         ("port_receive_packets", "Frames received, those that the kernel kept included", |port| {
             port.rx_packets
         }),
@@ -201,6 +201,9 @@ fn of_ports(ports: &[PortView]) -> Vec<Family> {
         ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
         ("port_driver_packets", "Frames received that the driver forwarded by itself", |port| {
             port.driver_packets
+        }),
+        ("port_device_drops", "Frames that the device did not send although it was given them", |port| {
+            port.device_drops
         }),
         ("port_batched_packets", "Frames sent by a worker in batches, past its socket", |port| {
             port.batched_packets

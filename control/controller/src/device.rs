@@ -41,6 +41,10 @@ pub(crate) struct KernelDevice {
     pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
     pub driver: Option<DriverPort>,
+    /// The kernel's queueing discipline there, where that is no plain queue.
+    pub queueing: Option<String>,
+    /// The longest packet that its other end takes, where that is shorter than the port's MTU.
+    pub short_of: Option<u32>,
     /// The way for batches out of it.
     pub batches: BatchWay,
     claim: Claim,
@@ -175,8 +179,18 @@ impl AttachedDevice {
             .map_err(|error| offload_error(&error))?;
         let device = plan.settings.device;
         let ifindex = link.ifindex;
-        let opened =
-            KernelDevice { ifindex, device, programs, sockets, stays_up, driver: None, batches, claim };
+        let opened = KernelDevice {
+            ifindex,
+            device,
+            programs,
+            sockets,
+            stays_up,
+            driver: None,
+            queueing: None,
+            short_of: None,
+            batches,
+            claim,
+        };
         Ok((opened, capabilities))
     }
 }

@@ -32,7 +32,7 @@ impl WorkerCache {
 
 fn content(flow: &DriverFlow) -> CachedFlow {
     let action = match flow.action {
-        DriverAction::Drop => CachedAction::Drop,
+        DriverAction::Drop { mtu } => CachedAction::Drop { mtu },
         DriverAction::Send(DriverWay { out, mtu, destination, source }) => {
             CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
         }
@@ -194,12 +194,15 @@ impl Inner {
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
         for (port, device) in &mut self.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
+            let mtu =
+                self.model.ports.iter().find(|plan| plan.id == *port).map_or(0, |plan| plan.settings.mtu);
+            let takes = takes && device.fits_far_end(mtu);
             device.batches.set_takes_redirects(takes);
             let Ok(cache) = &mut self.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
-            let queues = has_queues(&self.model, *port);
-            let receive_queues = device.receive_queues();
-            let can = DriverPort { receives: looks_up, sends: looks_up && takes, receive_queues, queues };
+            let sends = looks_up && takes && device.queueing.is_none();
+            let (receive_queues, queues) = (device.receive_queues(), has_queues(&self.model, *port));
+            let can = DriverPort { receives: looks_up, sends, receive_queues, queues };
             if device.driver == Some(can) {
                 continue;
             }
@@ -212,8 +215,9 @@ impl Inner {
                     DriverPort { sends: false, ..can }
                 }
             };
-            device.driver = Some(can);
             self.workers.tell(|| Command::SetDriverPort(*port, can))?;
+            // What could not be told is told the next time.
+            device.driver = Some(can);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Following: what changes in the kernel, and what the worker says by itself.
 
+mod features;
 mod pace;
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,13 @@ use crate::claim::Claim;
 use crate::device::{AttachedDevice, KernelDevice, KernelOptions, mtu_of, vlan_stack};
 use crate::feed::links;
 use crate::host_level::HostSays;
+use crate::kernel_queueing::concerns_queueing;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::show::KernelShare;
 use crate::start::complete;
 use crate::worker_handle::ended;
+use features::Features;
 use pace::Pace;
 
 /// Requests of plugins that may wait.
@@ -62,6 +65,7 @@ impl Router {
         // What plugins ask for may take long: meanwhile the kernel and the workers are followed.
         let mut serving = std::pin::pin!(self.serve_requests());
         let mut pace = Pace::default();
+        let mut features = Features::open();
         loop {
             let done = tokio::select! {
                 // What is heard after the worker was told to stop has nobody to answer it.
@@ -75,6 +79,7 @@ impl Router {
                     wake.clear();
                     self.hear()
                 }
+                () = features.news() => self.lock().follow_features(&mut features),
                 _ = refresh.tick() => self.refresh(&mut pace),
                 _ = look.tick() => self.lock().look(),
                 never = &mut serving => match never {},
@@ -217,6 +222,9 @@ impl Inner {
         if about_ports {
             self.refresh_ports()?;
         }
+        if concerns_queueing(&changes) {
+            self.follow_queueing()?;
+        }
         let wanted = self.wanted_among(&changes);
         self.apply(changes)?;
         self.follow_wanted(&wanted, about_ports);
@@ -331,6 +339,10 @@ impl Inner {
                 let sent = self.share_now(plan.id).sent;
                 self.share_offset.insert(plan.id, KernelShare { sent, ..KernelShare::default() });
                 self.kernel.remove(&plan.id);
+                if !is_other {
+                    // The next device of that name counts from nothing on.
+                    self.device_drops_before.remove(&plan.id);
+                }
                 if let Err(error) = self.forget_driver_port(plan.id) {
                     tracing::error!("{error}");
                 }
@@ -377,6 +389,7 @@ impl Inner {
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.capabilities.insert(plan.settings.device, capabilities);
         self.kernel.insert(plan.id, device);
+        self.note_queueing(true);
         self.refresh_driver_ports()?;
         self.set_host_path()?;
         self.set_witness()?;

@@ -142,6 +142,7 @@ impl Inner {
             tx_queues: 1,
             mtu: plan.settings.mtu.into(),
             speed: None,
+            queueing_discipline: None,
             features: Vec::new(),
             why_no_redirects: Some(match is_vlan {
                 true => "a sub-interface: its frames have a tag, which a worker adds".to_owned(),
@@ -193,6 +194,7 @@ impl Inner {
             tx_queues: facts.tx_queues,
             mtu: facts.mtu,
             speed: facts.speed,
+            queueing_discipline: device.queueing.clone(),
             features: facts.xdp_features.clone(),
             why_no_redirects: no_redirects,
         });
@@ -200,10 +202,10 @@ impl Inner {
 
     /// Why no packet is redirected to a device in the driver; `None` where that works.
     fn why_no_redirects(&self, device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
-        let why = device.stays_up.or_else(|| facts.why_no_redirects());
-        let refused = || "the kernel refused it: the log says why";
-        let why = why.or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused));
-        why.map(ToOwned::to_owned)
+        let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
+        let refused = || "the kernel refused it: the log says why".to_owned();
+        why.or_else(|| device.why_kept_up())
+            .or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
     }
 
     fn switches_of(

@@ -1,6 +1,9 @@
 //! Ports as they are shown, with what they count.
 
+use std::collections::HashMap;
+
 use millrace_pipeline::Snapshot;
+use millrace_units::PortId;
 
 use crate::ControlError;
 use crate::events::utc_now;
@@ -18,7 +21,12 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         let plans = inner.model.ports.clone();
-        Ok(plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect())
+        let mut views: Vec<_> = plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect();
+        let dropped = inner.device_drops();
+        for (view, plan) in views.iter_mut().zip(plans.iter()) {
+            view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
+        }
+        Ok(views)
     }
 
     /// The counters of all ports at one moment.
@@ -30,6 +38,29 @@ impl Router {
         let snapshot = inner.counters()?;
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
         Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
+    }
+}
+
+impl Inner {
+    /// What the devices of ports did not send since the counters were cleared, as the kernel counts.
+    fn device_drops(&self) -> HashMap<PortId, u64> {
+        let now = self.device_drops_now();
+        let since = |(port, count): (PortId, u64)| {
+            let before = self.device_drops_before.get(&port).copied().unwrap_or_default();
+            (port, count.saturating_sub(before))
+        };
+        now.into_iter().map(since).collect()
+    }
+
+    /// The same since each device is there.
+    pub(crate) fn device_drops_now(&self) -> HashMap<PortId, u64> {
+        // Without /proc nothing is known.
+        let counts = millrace_host::transmit_drops().unwrap_or_default();
+        let own = |plan: &PortPlan| {
+            let device = plan.config.device.as_deref().filter(|_| plan.is_kernel())?;
+            Some((plan.id, *counts.get(device)?))
+        };
+        self.model.ports.iter().filter_map(own).collect()
     }
 }
 
@@ -104,6 +135,7 @@ fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortVie
             millrace_config::OnDeath::Drop => "drop",
         }),
         reverse_path: show::reverse_path(settings.reverse_path),
+        queueing_discipline: inner.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
         input_weight: settings.input_weight,
         rx_packets,
         rx_bytes,
@@ -111,6 +143,7 @@ fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortVie
         tx_bytes,
         driver_packets: share.forwarded,
         batched_packets: device.map_or(0, |device| device.batched),
+        device_drops: 0,
         to_host: count.to_host + share.passed,
         held,
         drops,

@@ -1,6 +1,6 @@
 //! Queues of ports: what waits in each, before and behind it; the queues of single flows, and how these are treated.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use millrace_classify::Filter;
 use millrace_config::{Bits, FlowQueue, SchedulerKind, one_flow};
@@ -19,6 +19,21 @@ use crate::reading::read;
 use crate::router::{Inner, Router};
 use crate::scheduler_tree::NO_QUANTUM;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
+
+/// Flows that are remembered although nothing is said of them any more.
+const MOST_FORMER: usize = 1024;
+
+/// Flows of which something was said: their queues may be there still, and have names.
+#[derive(Debug, Default)]
+pub(crate) struct FormerFlows(VecDeque<FlowKey>);
+
+impl FormerFlows {
+    fn add(&mut self, key: FlowKey) {
+        self.0.retain(|known| *known != key);
+        self.0.truncate(MOST_FORMER - 1);
+        self.0.push_front(key);
+    }
+}
 
 /// Settings of a flow's queue.
 #[derive(Deserialize)]
@@ -153,7 +168,10 @@ impl Router {
             reports.extend(more);
             tokio::task::yield_now().await;
         }
-        let mut keys = HashMap::new();
+        let mut keys: HashMap<u32, FlowKey> = {
+            let inner = self.lock();
+            inner.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
+        };
         let filter = self.lock().model.compile(&Filter::any())?;
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
@@ -209,7 +227,9 @@ impl Router {
         let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
         let done = checked.and_then(|()| inner.schedule(id, vec![change]));
         done.inspect_err(|_| inner.model.schedulers = old.clone())?;
-        inner.note_reservations(port, &old.of(id).cloned().unwrap_or_default(), &after);
+        let before = old.of(id).cloned().unwrap_or_default();
+        inner.note_reservations(port, &before, &after);
+        inner.remember_flows(&before.flow, &after.flow);
         inner.tell_reserved()
     }
 }
@@ -311,6 +331,16 @@ impl Inner {
         self.workers.tell(|| Command::ReserveFlows(flows.clone()))
     }
 
+    /// Remembers the flows of which nothing is said any more.
+    pub fn remember_flows(&mut self, before: &[FlowQueue], after: &[FlowQueue]) {
+        let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
+        for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
+            if let Ok(packet) = parse_packet(&own.flow, &self.model) {
+                self.former_flows.add(packet.key);
+            }
+        }
+    }
+
     fn flow_queue_reports(
         &mut self,
         port: PortId,
@@ -327,6 +357,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{StartOptions, start};
 
     const FLOW: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan";
 
@@ -366,5 +397,35 @@ mod tests {
             let refused = after(None, wrong).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_flow_whose_settings_are_taken_back_is_listed_by_its_name() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n\
+                        [[port.scheduler.node]]\nname = \"flows\"\nkind = \"flow-queues\"\n";
+            let config = millrace_config::Config::parse(text, "test").unwrap();
+            let router = start(config, StartOptions::default()).await.unwrap();
+            for threshold in [Value::from(9000), Value::Null] {
+                let change = Map::from_iter([("threshold".to_owned(), threshold.clone())]);
+                router.set_queue("lan", "flows", Some(FLOW), &change).unwrap();
+                let flows = router.queue("lan", "flows").await.unwrap().flows;
+                let names: Vec<_> = flows.iter().map(|flow| flow.flow.as_deref()).collect();
+                assert_eq!(names, [Some(FLOW)], "threshold {threshold}");
+            }
+            router.shutdown().await.unwrap();
+        });
+    }
+
+    #[test]
+    fn no_more_flows_are_remembered_than_there_is_room_for() {
+        let key =
+            |number: u16| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (number, 9), PortId(0));
+        let mut former = FormerFlows::default();
+        for number in [0..1500, 1490..1500].into_iter().flatten() {
+            former.add(key(number));
+        }
+        assert_eq!((former.0.len(), former.0[0], former.0[1023]), (1024, key(1499), key(476)));
     }
 }

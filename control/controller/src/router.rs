@@ -32,6 +32,7 @@ use crate::lookup::{self, parse_packet};
 use crate::model::Model;
 use crate::observe::Observed;
 use crate::overrides::Overrides;
+use crate::queues::FormerFlows;
 use crate::route_table::RouteTable;
 use crate::routes::PortsByDevice;
 use crate::show::{self, KernelShare};
@@ -117,6 +118,8 @@ pub(crate) struct Inner {
     /// Those of schedulers' nodes, which count since they were added.
     pub node_rates: Rate,
     pub started: Instant,
+    /// Flows of which something was said, and is no longer.
+    pub former_flows: FormerFlows,
     pub captures: u32,
     /// Traces that were started, and the one that goes on.
     pub traces: u32,
@@ -125,6 +128,8 @@ pub(crate) struct Inner {
     pub share_offset: HashMap<PortId, KernelShare>,
     /// What level-0 programs of devices that are gone had counted since.
     pub share_gone: HashMap<PortId, KernelShare>,
+    /// What the devices of ports had dropped when the counters were cleared, or the devices were taken.
+    pub device_drops_before: HashMap<PortId, u64>,
     /// What instances of plugins want changed, with their names.
     pub requests: VecDeque<(String, Request)>,
     /// Slow halves of plugins.
@@ -336,6 +341,9 @@ impl Router {
                 divergences_repaired: statistics.divergences_repaired,
             }
         });
+        let has_cache = inner.flow_cache.is_ok();
+        let driver_flows =
+            has_cache.then(|| show::driver_flows(snapshot.driver_flows, &mut inner.rates, snapshot.at));
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
@@ -347,7 +355,7 @@ impl Router {
             routes: inner.route_table.len(),
             flows: show::flow_table(&snapshot.flows),
             flow_states: show::flow_states(snapshot.flow_states),
-            driver_flows: inner.flow_cache.is_ok().then(|| show::driver_flows(snapshot.driver_flows)),
+            driver_flows,
             turns: TurnsView {
                 busy: snapshot.turns.0,
                 empty: snapshot.turns.1,
@@ -449,6 +457,7 @@ impl Router {
             inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
         inner.share_offset = offsets;
         inner.share_gone.clear();
+        inner.device_drops_before = inner.device_drops_now();
         inner.rates = Rate::since(thread::now());
         inner.snapshot().map(|_| ())
     }

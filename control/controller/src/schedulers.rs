@@ -318,6 +318,7 @@ impl Inner {
         self.say_beyond_link(id);
         self.say_beyond_room(id);
         self.note_reservations(port, &before, &after);
+        self.remember_flows(&before.flow, &after.flow);
         Ok(id)
     }
 }

@@ -13,7 +13,8 @@ use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
     MessageCounts, Policer, Way,
 };
-use millrace_units::{GateId, PortId, QueueAccount};
+use millrace_telemetry::Rate;
+use millrace_units::{GateId, Instant, PortId, QueueAccount};
 
 use crate::ControlError;
 use crate::host_level::SlowReports;
@@ -357,9 +358,22 @@ pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
 }
 
 /// Flows in the driver.
-pub(crate) fn driver_flows(counts: DriverFlowCounts) -> DriverFlowsView {
+pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Instant) -> DriverFlowsView {
     let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
-    DriverFlowsView { flows, most: flows + room, inserted, renewed, idle, evicted, refused }
+    let mut rate = |what: &str, count| rates.read(&format!("flows in the driver, {what}"), count, at);
+    DriverFlowsView {
+        inserted_rate: rate("inserted", inserted),
+        idle_rate: rate("idle", idle),
+        evicted_rate: rate("evicted", evicted),
+        refused_rate: rate("refused", refused),
+        flows,
+        most: flows + room,
+        inserted,
+        renewed,
+        idle,
+        evicted,
+        refused,
+    }
 }
 
 /// Whether the way back to a packet's source is looked at, in a word.

@@ -175,11 +175,13 @@ fn begun(
         rates: Rate::since(thread::now()),
         node_rates: Rate::since(thread::now()),
         started: thread::now(),
+        former_flows: Default::default(),
         captures: 0,
         traces: 0,
         tracing: None,
         share_offset: HashMap::new(),
         share_gone: HashMap::new(),
+        device_drops_before: HashMap::new(),
         requests: VecDeque::new(),
         previous_plugins: HashMap::new(),
         loader,
@@ -268,6 +270,9 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         None => (Vec::new(), None),
     };
     open_kernel_devices(inner, links)?;
+    // They were told of among all that is passed by.
+    inner.note_queueing(false);
+    inner.device_drops_before = inner.device_drops_now();
     inner.set_host_path()?;
     inner.set_witness()?;
     inner.begin_driver_flows()?;

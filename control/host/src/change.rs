@@ -48,6 +48,9 @@ pub enum HostChange {
         /// Whether the kernel forwards.
         enabled: bool,
     },
+    /// The queueing disciplines of a device may be others than before: of any, for `None`. What they are now is to be asked of
+    /// [`queueing`](crate::policy::queueing).
+    Queueing(Option<u32>),
 }
 
 /// What a change is about.
@@ -58,6 +61,7 @@ enum Subject {
     Route(IpNet),
     Neighbour(u32, IpAddr),
     Forwarding(Option<u32>, Family),
+    Queueing(Option<u32>),
 }
 
 fn subject(change: &HostChange) -> Subject {
@@ -68,6 +72,7 @@ fn subject(change: &HostChange) -> Subject {
         HostChange::Route { prefix, .. } => Subject::Route(*prefix),
         HostChange::Neighbour { ifindex, ip, .. } => Subject::Neighbour(*ifindex, *ip),
         HostChange::Forwarding { ifindex, family, .. } => Subject::Forwarding(*ifindex, *family),
+        HostChange::Queueing(ifindex) => Subject::Queueing(*ifindex),
     }
 }
 

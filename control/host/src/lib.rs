@@ -8,6 +8,7 @@
 mod actions;
 mod address;
 mod change;
+mod device_counters;
 mod error;
 mod forwarding;
 mod link;
@@ -24,6 +25,7 @@ mod test_namespace;
 pub use actions::{Actions, OwnRoute, PROTOCOL_MILLRACE};
 pub use address::HostAddress;
 pub use change::HostChange;
+pub use device_counters::transmit_drops;
 pub use error::HostError;
 pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, forwarding_advice};
 pub use link::{HostLink, LinkPeer, LinkXdp};

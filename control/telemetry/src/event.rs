@@ -78,6 +78,10 @@ kinds! {
     DeviceGone "device-gone" Error,
     /// The device of a port exists again, and is used. Subject: the port.
     DeviceBack "device-back" Information,
+    /// The kernel has a queueing discipline at a port that no packet of the router passes. Subject: the port.
+    QueueingPassedBy "queueing-passed-by" Warning,
+    /// It is there no more. Subject: the port.
+    QueueingGone "queueing-gone" Information,
     /// A neighbour's link address became known. Subject: its address and the port.
     NeighbourLearned "neighbour-learned" Information,
     /// A neighbour has another link address. Subject: its address and the port.

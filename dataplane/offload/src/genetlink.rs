@@ -1,6 +1,7 @@
 //! What a driver says it can do with XDP: the generic netlink family `netdev` (Linux 6.3).
 
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
@@ -11,11 +12,21 @@ const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
+const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
+const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_CMD_DEV_CHANGE_NTF: u8 = 4;
+/// The group of the family's that hears of changes of devices.
+const MGMT: &[u8] = b"mgmt\0";
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 /// A netlink header and a generic netlink header.
 const HEADERS: usize = 20;
+/// Where the command stands, behind the netlink header.
+const COMMAND: usize = 16;
+/// Bytes of a notification: there are some ten attributes in it.
+const NEWS: usize = 4096;
 
 /// `enum netdev_xdp_act`, from bit 0 on.
 const FEATURES: [&str; 7] =
@@ -23,16 +34,83 @@ const FEATURES: [&str; 7] =
 
 /// The features the driver of `ifindex` announces.
 pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
-    let mut socket = Socket::new(NETLINK_GENERIC)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let answer = ask(&socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")?;
+    let socket = open()?;
+    let answer = netdev_family(&socket)?;
     let family = attribute(&answer, HEADERS, CTRL_ATTR_FAMILY_ID).and_then(|id| id.try_into().ok());
     let family = u16::from_ne_bytes(family.ok_or_else(malformed)?);
     let answer = ask(&socket, family, NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes())?;
     let bits = attribute(&answer, HEADERS, NETDEV_A_DEV_XDP_FEATURES).and_then(|bits| bits.try_into().ok());
     let bits = u64::from_ne_bytes(bits.ok_or_else(malformed)?);
     Ok(FEATURES.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect())
+}
+
+/// Tells when what drivers announce changes, for the devices of the network namespace in which it was opened: that of a veth does
+/// with what its other end is set to, wherever that is.
+#[derive(Debug)]
+pub struct FeatureNews(Socket);
+
+impl FeatureNews {
+    /// Listens from now on. Its descriptor is readable when there is something to [take](Self::take).
+    ///
+    /// # Errors
+    /// When the kernel tells of no such changes (before Linux 6.3), or generic netlink is not there.
+    pub fn open() -> io::Result<Self> {
+        let socket = open()?;
+        let answer = netdev_family(&socket)?;
+        let mut socket = Socket::new(NETLINK_GENERIC)?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        socket.add_membership(group(&answer, MGMT).ok_or_else(malformed)?)?;
+        Ok(Self(socket))
+    }
+
+    /// Takes all news that there are. Returns whether some device for which `matters` says so, by its index, announces something
+    /// else now, or may: news can be lost.
+    pub fn take(&mut self, matters: impl Fn(u32) -> bool) -> bool {
+        let mut found = false;
+        loop {
+            let mut message = Vec::with_capacity(NEWS);
+            match self.0.recv(&mut message, 0) {
+                Ok(_) => {
+                    let changed = message.get(COMMAND) == Some(&NETDEV_CMD_DEV_CHANGE_NTF);
+                    let device = attribute(&message, HEADERS, NETDEV_A_DEV_IFINDEX);
+                    let device = device.and_then(|device| device.try_into().ok()).map(u32::from_ne_bytes);
+                    found |= changed && device.is_none_or(&matters);
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => found = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return found,
+            }
+        }
+    }
+}
+
+impl AsRawFd for FeatureNews {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A socket with the kernel at its other end.
+fn open() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_GENERIC)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// What the kernel says of the family.
+fn netdev_family(socket: &Socket) -> io::Result<Vec<u8>> {
+    ask(socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")
+}
+
+/// The number of a multicast group of a family: they stand in a list of lists, each with a name and a number.
+fn group(family: &[u8], name: &[u8]) -> Option<u32> {
+    let groups = attribute(family, HEADERS, CTRL_ATTR_MCAST_GROUPS)?;
+    // The list's entries are attributes, counted from 1.
+    let mut entries = (1..).map_while(|entry| attribute(groups, 0, entry));
+    let group = entries.find(|entry| attribute(entry, 0, CTRL_ATTR_MCAST_GRP_NAME) == Some(name))?;
+    Some(u32::from_ne_bytes(attribute(group, 0, CTRL_ATTR_MCAST_GRP_ID)?.try_into().ok()?))
 }
 
 fn malformed() -> io::Error {
@@ -58,5 +136,48 @@ fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io
     match refusal(&answer) {
         Some(refusal) => Err(refusal.error),
         None => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_support::{Wire, can_load, in_namespace, ip};
+
+    fn toggle(wire: &Wire, gro: &str) {
+        let set = format!("netns exec {} ethtool -K peer gro {gro}", wire.far);
+        ip(&set);
+    }
+
+    /// Whether there is news of `device` within so many looks, a millisecond apart.
+    fn hears(news: &mut FeatureNews, device: u32, looks: u32) -> bool {
+        (0..looks).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            news.take(|changed| changed == device)
+        })
+    }
+
+    #[test]
+    fn a_veth_tells_when_its_other_end_in_another_namespace_begins_or_ceases_to_take_redirected_frames() {
+        if !can_load() {
+            return;
+        }
+        let (wire, other) = (Wire::new(), Wire::new());
+        toggle(&wire, "off");
+        let port = wire.port();
+        let mut news = wire.near(FeatureNews::open).expect("the kernel tells");
+        for (gro, takes) in [("on", true), ("off", false), ("on", true)] {
+            toggle(&wire, gro);
+            assert!(hears(&mut news, port, 1000), "gro {gro}");
+            let features = in_namespace(&wire.near, || xdp_features(port)).unwrap();
+            assert_eq!(features.contains(&"ndo-xmit"), takes, "{features:?}");
+        }
+        // What other devices announce, here or elsewhere, is nothing that matters.
+        toggle(&other, "off");
+        toggle(&other, "on");
+        ip(&format!("-n {} link add third type veth peer name fourth", wire.near));
+        assert!(!hears(&mut news, port, 100));
     }
 }

@@ -48,6 +48,7 @@ pub use flow_cache::{
     CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
     FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace, RX_QUEUES,
 };
+pub use genetlink::FeatureNews;
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;

@@ -15,7 +15,7 @@ use crate::local_address::difference;
 use crate::rtnetlink::Device;
 use crate::{
     CONTROL_CLASSES, ClassRate, Level0Counters, OffloadError, VlanStack, control_plane, ethtool, genetlink,
-    object,
+    object, rtnetlink,
 };
 
 const XDP_DROP: u8 = 1;
@@ -358,6 +358,13 @@ impl PortPrograms {
     pub fn takes_redirects(&self) -> (bool, bool) {
         let features = genetlink::xdp_features(self.ifindex).unwrap_or_default();
         (features.contains(&"ndo-xmit"), features.contains(&"ndo-xmit-sg"))
+    }
+
+    /// The longest packet that the other end of the device takes of those that are redirected, in bytes without link header: that of a
+    /// veth may have a smaller MTU than the device itself. A longer one is lost there, with up to 15 that were redirected
+    /// behind it. `None` where there is no such end, or nothing is known of it.
+    pub fn longest_at_far_end(&self) -> Option<u32> {
+        rtnetlink::far_mtu(self.ifindex).map(|mtu| mtu + rtnetlink::VETH_ROOM)
     }
 
     /// What the program has counted.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -19,6 +19,9 @@ pub(crate) const DRV_MODE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
 /// Of `NLMSG_ERR_ATTRS`: the kernel's words.
 const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// Bytes by which a packet may be longer than the MTU of the veth that gets it: a VLAN tag.
+pub(crate) const VETH_ROOM: u32 = 4;
 
 /// A device, as far as a port's programs care.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +63,35 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
     match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).map_err(|refusal| refusal.error)? {
         Some(RouteNetlinkMessage::NewLink(link)) => Ok(read_device(&link)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer of rtnetlink is no link")),
+    }
+}
+
+/// The MTU of the other end of a veth, wherever it is; `None` for all other devices, where that end is nobody's, and where the kernel
+/// does not let us look there.
+pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
+    let near = link_of(ifindex, None)?;
+    let is_veth = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Veth));
+    let (mut veth, mut far, mut namespace) = (false, None, None);
+    for attribute in &near.attributes {
+        match attribute {
+            LinkAttribute::LinkInfo(infos) => veth = infos.iter().any(is_veth),
+            LinkAttribute::Link(index) => far = Some(*index).filter(|index| *index != 0),
+            LinkAttribute::LinkNetNsId(id) => namespace = Some(*id),
+            _ => {}
+        }
+    }
+    let far = link_of(far.filter(|_| veth)?, namespace)?;
+    Some(read_device(&far).mtu)
+}
+
+/// A device of the calling thread's network namespace, or of one that this knows by a number.
+fn link_of(ifindex: u32, namespace: Option<i32>) -> Option<LinkMessage> {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.attributes.extend(namespace.map(LinkAttribute::IfNetnsId));
+    match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).ok()?? {
+        RouteNetlinkMessage::NewLink(link) => Some(link),
+        _ => None,
     }
 }
 

@@ -80,6 +80,68 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
     router.assert_conservation();
 }
 
+/// A veth takes frames that are up to 4 bytes longer than its MTU.
+#[test]
+fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 1472);
+    flow.wait_for_arrival();
+    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().expect("a count");
+    assert!(
+        wait_until(Duration::from_secs(3), || by_driver() > 500).is_some(),
+        "{by_driver:#?}",
+        by_driver = by_driver()
+    );
+    line.r.ip("link set r1 mtu 1499");
+    let followed = wait_until(Duration::from_secs(3), || router.row("ports", "name", "r1")["mtu"] == 1499);
+    assert!(followed.is_some(), "{:#}", router.row("ports", "name", "r1"));
+    let (before, arrived, refused) = (by_driver(), flow.received(), router.drops("link_oversize"));
+    flow.go_on(Duration::from_millis(500));
+    // What was on its way to the receiver's program when the change came may still arrive there.
+    assert!(
+        by_driver() == before && flow.received() <= arrived + 64,
+        "{} arrived",
+        flow.received() - arrived
+    );
+    assert!(router.drops("link_oversize") > refused + 400);
+    line.r.ip("link set r1 mtu 1500");
+    let again = wait_until(Duration::from_secs(3), || by_driver() > before + 500);
+    assert!(again.is_some(), "{:#}", router.json(&["place", "list"]));
+    flow.finish();
+    router.assert_conservation();
+}
+
+/// A veth whose other end has a smaller MTU loses what was redirected behind a packet that is too long for it.
+#[test]
+fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_is_too_long() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = line();
+    let router = router(&line);
+    let why = || router.json(&["show", "hardware"])["ports"][1]["why_no_redirects"].clone();
+    line.h2.ip("link set eth0 mtu 1300");
+    let told = wait_until(Duration::from_secs(3), || why().as_str().is_some_and(|why| why.contains("1304")));
+    assert!(told.is_some(), "{}", why());
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    let device_drops = || router.row("ports", "name", "r2")["device_drops"].as_u64().expect("a count");
+    let before = device_drops();
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 5000, 64);
+    flow.wait_for_arrival();
+    assert!(!line.h1.succeeds("ping -c 100 -i 0.01 -W 0.3 -M do -s 1472 10.2.0.2"));
+    assert_untouched(&flow.finish());
+    assert_eq!(device_drops() - before, 100, "those that were too long are what the device counts");
+    assert_eq!(router.row("ports", "name", "r1")["driver_packets"], 0);
+    router.assert_conservation();
+    line.h2.ip("link set eth0 mtu 1500");
+    assert!(wait_until(Duration::from_secs(3), || why().is_null()).is_some(), "{}", why());
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64() > Some(100);
+    assert!(wait_until(Duration::from_secs(3), by_driver).is_some(), "{:#}", router.json(&["place", "list"]));
+    assert_untouched(&flow.finish());
+}
+
 #[test]
 fn a_flood_of_exceptional_packets_costs_flows_in_the_driver_nothing() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };

@@ -1,8 +1,10 @@
 //! What Linux was told to do is never passed by silently.
 
-use millrace_testkit::{Ground, Line, Millrace, run_to_end};
+use std::time::Duration;
 
-use crate::support::assert_router_forwards;
+use millrace_testkit::{Flow, Ground, Line, Millrace, run_to_end, wait_until};
+
+use crate::support::{assert_router_forwards, to};
 
 /// Checks that a router is refused for something that names itself by `words`, that a dry run says so too, and that it
 /// forwards where that is asked for.
@@ -64,6 +66,75 @@ fn a_shaper_on_a_port_is_named_and_refused() {
     let line = Line::new();
     line.r.run("tc qdisc add dev r2 root tbf rate 10mbit burst 10k latency 50ms");
     assert_refused_unless_ignored(&line, &["tbf", "r2"]);
+}
+
+/// Whether flows to the second host leave in the driver now.
+fn leaves_in_driver(router: &Millrace) -> bool {
+    let count = || router.row("ports", "name", "r1")["driver_packets"].as_u64().expect("a count");
+    let before = count();
+    std::thread::sleep(Duration::from_millis(100));
+    count() > before + 50
+}
+
+#[test]
+fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_the_worker() {
+    let Some(_ground) = Ground::enter(&["ping", "tc"]) else { return };
+    let line = crate::driver_filters::line();
+    let router = Millrace::start(&line.r, "--port r1 --port r2");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    let down = || wait_until(Duration::from_secs(3), || leaves_in_driver(&router));
+    assert!(down().is_some(), "{:#}", router.json(&["place", "list"]));
+    let discipline = || router.row("ports", "name", "r2")["queueing_discipline"].clone();
+    assert!(discipline().is_null());
+
+    line.r.run("tc qdisc add dev r2 root tbf rate 10mbit burst 10k latency 50ms");
+    // It is told, not looked for.
+    let told = wait_until(Duration::from_millis(500), || discipline() == "tbf");
+    assert!(told.is_some(), "{:#}", router.json(&["show", "ports"]));
+    assert!(!leaves_in_driver(&router));
+    assert!(router.log().contains("queueing discipline tbf of the kernel"), "{}", router.log());
+    let shown = router.ask(&["show", "ports"]);
+    assert!(
+        shown.contains("r2: no packet of the router passes the kernel's queueing discipline tbf"),
+        "{shown}"
+    );
+    let hardware = router.ask(&["show", "hardware"]);
+    assert!(hardware.contains("past the kernel's tbf"), "{hardware}");
+    let why = router.json(&["show", "hardware"])["ports"][1]["why_no_redirects"].clone();
+    assert!(
+        why.as_str().is_some_and(|why| why.contains("tbf") && why.contains("millrace scheduler")),
+        "{why}"
+    );
+    let events = router.json(&["events", "--since", "0", "--kind", "queueing-passed-by"])["events"].clone();
+    assert_eq!((&events[0]["subject"], &events[0]["details"]["discipline"]), (&"r2".into(), &"tbf".into()));
+    let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
+    assert!(doctor.contains("flows out      does not work: the driver would pass by"), "{doctor}");
+
+    line.r.run("tc qdisc del dev r2 root");
+    assert!(wait_until(Duration::from_millis(500), || discipline().is_null()).is_some());
+    assert!(down().is_some(), "{:#}", router.json(&["place", "list"]));
+    // A plain queue is nothing to be passed by.
+    line.r.run("tc qdisc add dev r2 root pfifo limit 100");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(discipline().is_null() && leaves_in_driver(&router));
+    let report = flow.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
+    router.assert_conservation();
+}
+
+#[test]
+fn flows_leave_from_the_worker_where_a_shaper_was_there_before() {
+    let Some(_ground) = Ground::enter(&["ping", "tc"]) else { return };
+    let line = crate::driver_filters::line();
+    line.r.run("tc qdisc add dev r2 root tbf rate 100mbit burst 10k latency 50ms");
+    let router = Millrace::start(&line.r, "--port r1 --port r2 --ignore-kernel-policy");
+    assert_eq!(router.row("ports", "name", "r2")["queueing_discipline"], "tbf");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(700));
+    assert!(!leaves_in_driver(&router));
+    flow.finish();
+    router.assert_conservation();
 }
 
 #[test]

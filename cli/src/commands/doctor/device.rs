@@ -116,6 +116,16 @@ impl DeviceView {
         view
     }
 
+    /// The device has a queueing discipline that no packet of a router passes.
+    pub fn passes_by(&mut self, discipline: &str) {
+        if self.flows_out.works == Some(true) {
+            let why = format!(
+                "the driver would pass by the kernel's queueing discipline {discipline}: flows leave from a worker, which passes it by, too"
+            );
+            self.flows_out = Ability { works: Some(false), why: Some(why) };
+        }
+    }
+
     fn take(&mut self, report: &DeviceReport, possible: bool, has_af_xdp: bool) {
         if !report.driver.is_empty() {
             self.driver.clone_from(&report.driver);
@@ -436,6 +446,12 @@ mod tests {
         assert_eq!(flows_in(&generic).works, Some(false));
         let many = DeviceReport { rx_queues: 4, ..report(Support::Yes, &["basic"]) };
         assert!(flows_in(&many).why.is_some_and(|why| why.contains("4 receive queues")));
+        let mut shaped = DeviceView::new(&link(), Ok(&takes), true);
+        shaped.passes_by("tbf");
+        assert!(
+            shaped.to_string().contains("flows out      does not work: the driver would pass by"),
+            "{shaped}"
+        );
         let text = DeviceView::new(&link(), Ok(&alone), true).to_string();
         assert!(text.contains("flows in       works\n    flows out      does not work: a veth"), "{text}");
     }

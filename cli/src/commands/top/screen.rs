@@ -120,8 +120,27 @@ impl Screen {
             )),
             Line::from(format!("processor: {}  (space holds, q ends)", self.processors())),
         ];
+        lines.extend(self.driver_flows().map(Line::from));
         lines.extend(waits(&status["pending"]).map(Line::from));
         lines
+    }
+
+    /// The flows in the driver, and how fast they come and go; `None` where there are none by the configuration.
+    fn driver_flows(&self) -> Option<String> {
+        let flows = self.look.status["driver_flows"].as_object()?;
+        let per_second = |key: &str| {
+            let rate = self.rate(|look| look.status["driver_flows"][key].as_f64());
+            rate.map_or("-".into(), rounded)
+        };
+        Some(format!(
+            "in the driver: {} flows of {}; per second: come {}, idle {}, evicted {}, refused {}",
+            plain(&flows["flows"]),
+            plain(&flows["most"]),
+            per_second("inserted"),
+            per_second("idle"),
+            per_second("evicted"),
+            per_second("refused"),
+        ))
     }
 
     /// How much of a processor each worker has used since the look before.
@@ -241,6 +260,22 @@ mod tests {
             assert!(second.contains(text), "{text}: {second}");
         }
         assert!(second.contains(" flows ─") && !second.contains(" drops ─"), "{second}");
+    }
+
+    #[test]
+    fn how_fast_flows_come_into_the_driver_and_are_evicted_is_told() {
+        let start = Instant::now();
+        let look = |seconds: u64, evicted: u64| {
+            let mut look = look(start + Duration::from_secs(seconds), 1000, 1.0);
+            look.status["driver_flows"] = json!({
+                "flows": 7, "most": 8, "inserted": 10 + 2 * evicted, "idle": 3, "evicted": evicted, "refused": evicted,
+            });
+            look
+        };
+        let mut screen = Screen::new(look(0, 0));
+        screen.show(look(2, 50));
+        let text = "in the driver: 7 flows of 8; per second: come 50, idle 0, evicted 25, refused 25";
+        assert!(drawn(&screen).contains(text), "{}", drawn(&screen));
     }
 
     #[test]

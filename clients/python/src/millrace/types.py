@@ -234,16 +234,24 @@ class DriverFlowsView(TypedDict):
     """Flows that the driver forwards by itself."""
     evicted: int
     """Flows that were taken back because heavier ones, or such as somebody wants there, asked for their places."""
+    evicted_rate: float
+    """Flows that were taken back per second since then for others."""
     flows: int
     """Flows that the driver knows."""
     idle: int
     """Flows that were taken back because no packet came for a time."""
+    idle_rate: float
+    """Flows that were taken back per second since then because no packet came."""
     inserted: int
     """Flows that it was told of."""
+    inserted_rate: float
+    """Flows that it was told of per second since the last look."""
     most: int
     """Most that it can know."""
     refused: int
     """Flows that found no room, each once."""
+    refused_rate: float
+    """Flows that found no room per second since then."""
     renewed: int
     """Flows that it was told of again after a change."""
 
@@ -322,7 +330,7 @@ class Event(TypedDict):
     """When it happened, or the last of several: date and time, UTC."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['queueing-passed-by'] | Literal['queueing-gone'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
 """What kind of thing happened."""
 
 
@@ -591,6 +599,8 @@ class HardwarePortView(TypedDict):
     """Its name."""
     processor: str
     """The processor that manages it: what comes in by it goes there first."""
+    queueing_discipline: str | None
+    """The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it."""
     rx_queues: int
     """Receive queues in use."""
     sockets: str
@@ -1154,6 +1164,9 @@ class PortView(TypedDict):
     """Of the frames sent, those that a worker sent in batches, past its socket."""
     device: str | None
     """The kernel device below, if there is one."""
+    device_drops: int
+    """Frames that the device did not send although it was given them, by the router, where they count as sent,
+    or the kernel; as the kernel counts."""
     driver: str
     """`af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
     driver_packets: int
@@ -1174,6 +1187,8 @@ class PortView(TypedDict):
     """Its name."""
     on_death: str | None
     """`kernel` or `drop`: what happens to its packets when the router has died."""
+    queueing_discipline: str | None
+    """The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it."""
     reverse_path: str
     """`off`, `strict` or `loose`: whether the way back to a packet's source is looked at."""
     rx_bits: float

@@ -71,6 +71,8 @@ pub struct HardwarePortView {
     pub mtu: u32,
     /// Bits per second of its link, as the driver says.
     pub speed: Option<u64>,
+    /// The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it.
+    pub queueing_discipline: Option<String>,
     /// XDP features that the driver announces.
     pub features: Vec<&'static str>,
     /// Why no packet can be redirected to it in the driver; none where that works.

@@ -30,6 +30,8 @@ pub struct PortView {
     pub on_death: Option<&'static str>,
     /// `off`, `strict` or `loose`: whether the way back to a packet's source is looked at.
     pub reverse_path: &'static str,
+    /// The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it.
+    pub queueing_discipline: Option<String>,
     /// Packets that are taken from it in a round, at most.
     pub input_weight: u16,
     /// Frames received, those that the kernel kept included.
@@ -44,6 +46,8 @@ pub struct PortView {
     pub driver_packets: u64,
     /// Of the frames sent, those that a worker sent in batches, past its socket.
     pub batched_packets: u64,
+    /// Frames that the device did not send although it was given them, by the router, where they count as sent, or the kernel; as the kernel counts.
+    pub device_drops: u64,
     /// Frames received per second since the last look.
     pub rx_rate: f64,
     /// Frames sent per second since the last look.

@@ -197,6 +197,14 @@ pub struct DriverFlowsView {
     pub evicted: u64,
     /// Flows that found no room, each once.
     pub refused: u64,
+    /// Flows that it was told of per second since the last look.
+    pub inserted_rate: f64,
+    /// Flows that were taken back per second since then because no packet came.
+    pub idle_rate: f64,
+    /// Flows that were taken back per second since then for others.
+    pub evicted_rate: f64,
+    /// Flows that found no room per second since then.
+    pub refused_rate: f64,
 }
 
 /// What the mirror of the kernel saw.

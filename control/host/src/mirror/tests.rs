@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tokio::sync::mpsc::Receiver;
 
 use super::{Mirror, MirrorOptions};
-use crate::test_namespace::{in_namespace, ip, ip_batch, veth_pair};
+use crate::test_namespace::{in_namespace, ip, ip_batch, run, veth_pair};
 use crate::{Family, HostChange, HostRoute, NeighbourState, RouteKind, local_addresses};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Fib {
     routes: BTreeMap<IpNet, HostRoute>,
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
+    /// Devices whose queueing disciplines may be others.
+    queueing: Vec<Option<u32>>,
 }
 
 impl Fib {
@@ -33,6 +35,7 @@ impl Fib {
                 HostChange::Neighbour { ifindex, ip, neighbour: None } => {
                     self.neighbours.remove(&(ifindex, ip));
                 }
+                HostChange::Queueing(device) => self.queueing.push(device),
                 _ => {}
             }
         }
@@ -93,6 +96,23 @@ fn quiet() -> MirrorOptions {
 fn gateways(route: Option<&HostRoute>) -> Vec<String> {
     let gateway = |hop: &crate::HostNextHop| hop.gateway.map_or("link".into(), |gateway| gateway.to_string());
     route.map(|route| route.next_hops.iter().map(gateway).collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_queueing_discipline_is_told_of_when_it_comes_and_when_it_goes() {
+    in_namespace(|| async {
+        veth_pair();
+        let mut follower = Follower::start(quiet()).await;
+        let lan = follower.device("lan");
+        for what in ["add dev lan root tbf rate 1mbit burst 10k latency 10ms", "del dev lan root"] {
+            let before = follower.fib.queueing.len();
+            run("tc", &format!("qdisc {what}"));
+            follower.until(what, |fib| fib.queueing[before..].contains(&Some(lan))).await;
+        }
+        // What was missed is asked for again with a list of all else.
+        follower.agrees().await;
+        assert_eq!(follower.fib.queueing.last(), Some(&None));
+    });
 }
 
 #[test]

@@ -18,8 +18,8 @@ use crate::state::Scope;
 use crate::state::message::KernelMessage;
 use crate::{HostChange, HostError, HostState, change};
 
-/// Link, neighbour, IPv4 and IPv6 address and route, IPv4 and IPv6 switches, next-hop objects.
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 24, 25, 32];
+/// Link, neighbour, traffic control, IPv4 and IPv6 address and route, IPv4 and IPv6 switches, next-hop objects.
+const GROUPS: [u32; 10] = [1, 3, 4, 5, 7, 9, 11, 24, 25, 32];
 /// Buffers read before other tasks have their turn.
 const BUFFERS_PER_TURN: usize = 16;
 /// Changes handed on even though more messages are waiting.
@@ -361,6 +361,10 @@ impl Worker {
         state.sweep(listing.scope, &mut self.pending);
         let differences = state.differences() - listing.differences;
         drop(state);
+        if listing.scope == Scope::All && !matches!(listing.reason, Reason::Start) {
+            // They are in no list.
+            self.pending.push(HostChange::Queueing(None));
+        }
         self.shared.news.send_replace(());
         if let Reason::Comparison(waiting) = listing.reason {
             self.shared.statistics().divergences_repaired += differences;

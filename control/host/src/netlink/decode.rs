@@ -47,6 +47,7 @@ pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Decoded {
         rtm::DELNEXTHOP => {
             next_hop_object(payload).map(|object| KernelMessage::NextHopGone(object.id)).into()
         }
+        rtm::NEWQDISC | rtm::DELQDISC => word(payload, 4).map(KernelMessage::Queueing).into(),
         rtm::NEWNETCONF => switches(payload, internet, false),
         rtm::DELNETCONF => switches(payload, internet, true),
         _ => Decoded::Irrelevant,

@@ -22,6 +22,7 @@ pub(crate) mod rtm {
     pub const NEWRULE: u16 = 32;
     pub const GETRULE: u16 = 34;
     pub const NEWQDISC: u16 = 36;
+    pub const DELQDISC: u16 = 37;
     pub const GETQDISC: u16 = 38;
     pub const NEWTFILTER: u16 = 44;
     pub const GETTFILTER: u16 = 46;

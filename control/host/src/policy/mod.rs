@@ -9,6 +9,8 @@ mod tests;
 mod traffic_control;
 mod xfrm;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::netlink::decode::{Decoded, decode};
 use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
@@ -91,6 +93,18 @@ pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostErr
     findings.extend(traffic_control::inspect(&mut socket, &surroundings, ours)?);
     findings.sort_by_key(|finding| finding.kind);
     Ok(findings)
+}
+
+/// The queueing disciplines of devices that are neither plain queues nor what the kernel gives a device by itself, joined by
+/// commas, by the devices' indices: what a router sends there passes them by. For the network namespace of the calling thread.
+///
+/// # Errors
+/// When netlink is not available.
+pub fn queueing(devices: &[u32]) -> Result<BTreeMap<u32, String>, HostError> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
+    let unusual = traffic_control::unusual_qdiscs(&mut socket, devices)?;
+    let joined = |kinds: BTreeSet<String>| kinds.into_iter().collect::<Vec<_>>().join(", ");
+    Ok(unusual.into_iter().map(|(device, kinds)| (device, joined(kinds))).collect())
 }
 
 fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, HostError> {

@@ -1,6 +1,8 @@
 //! Findings against a real kernel, in network namespaces.
 
-use super::{Ours, PolicyFinding, PolicyKind, inspect};
+use std::collections::BTreeMap;
+
+use super::{Ours, PolicyFinding, PolicyKind, inspect, queueing};
 use crate::test_namespace::{in_namespace, ip, run, veth_pair};
 
 fn forwarding_router() -> Vec<u32> {
@@ -86,6 +88,15 @@ fn queueing_disciplines_and_filters_are_named() {
         let tc = |command: &str| drop(run("tc", command));
         tc("qdisc add dev lan root tbf rate 1mbit burst 10k latency 10ms");
         one(&ports, PolicyKind::TrafficControl, "tbf");
+        assert_eq!(queueing(&ports).unwrap(), BTreeMap::from([(ports[0], "tbf".to_owned())]));
+        for plain in ["pfifo limit 100", "bfifo limit 100000", "pfifo_fast"] {
+            tc(&format!("qdisc replace dev lan root {plain}"));
+            assert_eq!(
+                (findings(&ports), queueing(&ports).unwrap()),
+                (Vec::new(), BTreeMap::new()),
+                "{plain}"
+            );
+        }
         tc("qdisc del dev lan root");
         tc("qdisc add dev far clsact");
         assert_eq!(findings(&ports), []);

@@ -1,6 +1,6 @@
 //! Queueing disciplines, filters and tcx programs on the ports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::{Ours, PolicyFinding, PolicyKind, Surroundings, unless_lacking};
@@ -24,11 +24,12 @@ pub(super) fn inspect(
     surroundings: &Surroundings,
     ours: &Ours,
 ) -> Result<Vec<PolicyFinding>, HostError> {
-    let usual = usual_qdiscs();
+    let ports: Vec<u32> = surroundings.ports.iter().map(|port| port.ifindex).collect();
+    let unusual = unusual_qdiscs(socket, &ports)?;
     let mut findings = Vec::new();
     for port in &surroundings.ports {
-        let kinds = qdiscs(socket, port)?;
-        findings.extend(kinds.iter().filter(|kind| !usual.contains(*kind)).map(|kind| shaped(port, kind)));
+        let kinds = unusual.get(&port.ifindex).into_iter().flatten();
+        findings.extend(kinds.map(|kind| shaped(port, kind)));
         for (hook, parent) in HOOKS {
             let filters = filters(socket, port, parent, ours)?;
             findings.extend((!filters.is_empty()).then(|| filtered(port, hook, &filters)));
@@ -38,10 +39,11 @@ pub(super) fn inspect(
     Ok(findings)
 }
 
-/// What a device has without anyone's doing; hook anchors count by their filters.
+/// What a device has without anyone's doing, and plain queues, in which nothing is shaped or overtaken; hook anchors count by
+/// their filters.
 fn usual_qdiscs() -> BTreeSet<String> {
     let default = fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
-    let usual = ["noqueue", "mq", "pfifo_fast", "clsact", "ingress", default.trim()];
+    let usual = ["noqueue", "mq", "pfifo_fast", "pfifo", "bfifo", "clsact", "ingress", default.trim()];
     usual.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned).collect()
 }
 
@@ -52,19 +54,25 @@ fn header(ifindex: u32, parent: u32) -> [u8; HEADER] {
     header
 }
 
-fn qdiscs(socket: &mut Socket, port: &HostLink) -> Result<BTreeSet<String>, HostError> {
-    let mut kinds = BTreeSet::new();
-    let request = Request::new(rtm::GETQDISC, DUMP, &header(port.ifindex, 0));
-    let listed = socket.dump(request, "queueing disciplines", |kind, payload| {
-        // The kernel lists those of all devices.
-        if kind == rtm::NEWQDISC && word(payload, 4) == Some(port.ifindex) {
-            kinds.extend(
-                attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v)),
-            );
+/// The queueing disciplines of devices that are none of the usual ones, by the devices' indices.
+pub(super) fn unusual_qdiscs(
+    socket: &mut Socket,
+    devices: &[u32],
+) -> Result<BTreeMap<u32, BTreeSet<String>>, HostError> {
+    let usual = usual_qdiscs();
+    let mut unusual: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    // The kernel lists those of all devices.
+    let request = Request::new(rtm::GETQDISC, DUMP, &header(0, 0));
+    let listed = socket.dump(request, "queueing disciplines", |message, payload| {
+        let device = word(payload, 4).filter(|_| message == rtm::NEWQDISC);
+        let device = device.filter(|device| devices.contains(device));
+        let kind = attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v));
+        if let Some((device, kind)) = device.zip(kind).filter(|(_, kind)| !usual.contains(kind)) {
+            unusual.entry(device).or_default().insert(kind);
         }
     });
     unless_lacking(listed)?;
-    Ok(kinds)
+    Ok(unusual)
 }
 
 fn filters(
@@ -98,9 +106,9 @@ fn shaped(port: &HostLink, kind: &str) -> PolicyFinding {
         kind: PolicyKind::TrafficControl,
         what: format!("queueing discipline {kind}"),
         place: port.name.clone(),
-        consequence:
-            "what Millrace sends passes no queueing discipline, so it would be neither shaped nor ordered"
-                .into(),
+        consequence: "what Millrace sends passes no queueing discipline of the kernel, so it would be neither shaped nor ordered by \
+                      it; a scheduler of the router's does that (`millrace scheduler`, [port.scheduler])"
+            .into(),
     }
 }
 

@@ -29,6 +29,8 @@ pub enum KernelMessage {
     Neighbour(HostNeighbour),
     /// A neighbour entry is gone.
     NeighbourGone(HostNeighbour),
+    /// A queueing discipline of a device is new, changed or gone.
+    Queueing(u32),
     /// Some forwarding switches have these values.
     Switches {
         /// The device; `None` for the namespace.

@@ -112,6 +112,7 @@ impl HostState {
             KernelMessage::NeighbourGone(neighbour) => {
                 self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes);
             }
+            KernelMessage::Queueing(ifindex) => changes.push(HostChange::Queueing(Some(ifindex))),
             KernelMessage::Switches { ifindex, family, update } => {
                 self.forwarding.update(ifindex, family, update, changes);
             }

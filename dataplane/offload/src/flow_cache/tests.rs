@@ -418,17 +418,24 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()));
-    bench.writer.renew(slot, &CachedFlow { action: CachedAction::Drop, policer: None, form: None }, 2);
+    bench.writer.renew(
+        slot,
+        &CachedFlow { action: CachedAction::Drop { mtu: 1500 }, policer: None, form: None },
+        2,
+    );
     let up = bench.writer.up(PORT);
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
-    assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&long));
+    assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
     assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up), "none of them went up");
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.packets, totals.dropped), (1, 2));
-    assert_eq!(totals.dropped_bytes, (v4_frame().len() + long.len()) as u64);
+    assert_eq!(totals.dropped_bytes, 2 * v4_frame().len() as u64);
+    assert!(!bench.forwards(&long));
+    let counts = (bench.counters().filtered, bench.writer.up(PORT));
+    assert_eq!(counts, (2, up + 1), "a worker refuses it before it looks at filters");
     bench.writer.publish(3);
     assert!(!bench.forwards(&v4_frame()));
-    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up + 1), "the filter is gone");
+    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up + 2), "the filter is gone");
 }
 
 #[test]

@@ -85,10 +85,11 @@ impl Treatments {
         self.map.write(at + POLICER, &policer.to_ne_bytes());
         let form = flow.form.map_or(0, |place| place + 1);
         self.map.write(at + FORM, &form.to_ne_bytes());
-        let drops = u16::from(flow.action == CachedAction::Drop);
+        let (drops, mtu) = match flow.action {
+            CachedAction::Send(way) => (0_u16, way.mtu),
+            CachedAction::Drop { mtu } => (1, mtu),
+        };
         self.map.write(at + DROPS, &drops.to_ne_bytes());
-        // What is dropped may be of any length.
-        let mtu = if let CachedAction::Send(way) = flow.action { way.mtu } else { u16::MAX };
         self.map.write(at + MTU, &mtu.to_ne_bytes());
         if let CachedAction::Send(way) = flow.action {
             self.map.write(at + OUT, &way.out.to_ne_bytes());

@@ -40,7 +40,10 @@ pub enum CachedAction {
     /// They are forwarded.
     Send(CachedWay),
     /// They are dropped.
-    Drop,
+    Drop {
+        /// The longest network packet that is; longer ones go up.
+        mtu: u16,
+    },
 }
 
 /// Where packets leave, and as what.
@@ -48,7 +51,7 @@ pub enum CachedAction {
 pub struct CachedWay {
     /// The port to leave by.
     pub out: u16,
-    /// The longest network packet that may leave there; longer ones go up.
+    /// The longest network packet that may come and leave so; longer ones go up.
     pub mtu: u16,
     /// The station to send to.
     pub destination: [u8; 6],

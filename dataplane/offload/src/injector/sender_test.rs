@@ -2,7 +2,7 @@
 
 use super::BatchSender;
 use crate::test_support::{Wire, can_load, frame_to, ip, packet_socket, receive_all};
-use crate::{FrameSink, InjectError, OffloadError};
+use crate::{FrameSink, InjectError, OffloadError, OnDeath, PortPrograms};
 
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// An EtherType for experiments, of which the kernel makes nothing.
@@ -69,6 +69,41 @@ fn a_batch_has_an_end_and_nothing_of_it_is_lost() {
     }
     assert_eq!(wire.near(|| sender.send().unwrap()), 0, "nothing is left");
     assert_eq!(sink.dropped().unwrap().packets, sent);
+}
+
+/// What the kernel has counted as not sent by `port`, in the calling thread's namespace.
+fn dropped_by_device() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("port:")).unwrap();
+    line.split_ascii_whitespace().nth(11).unwrap().parse().unwrap()
+}
+
+/// Why flows to a veth whose other end has a smaller MTU stay out of the driver.
+#[test]
+fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
+    if !can_load() {
+        return;
+    }
+    let wire = wire();
+    ip(&format!("-n {} link set peer mtu 1000", wire.far));
+    let (port, peer) = (wire.port(), wire.peer());
+    let socket = wire.far(|| packet_socket(peer));
+    let mut sender = wire.near(|| BatchSender::new(port).unwrap());
+    let before = wire.near(dropped_by_device);
+    // The kernel gives a device 16 redirected frames at a time. 18 bytes more than the MTU are taken.
+    let length = |number| if number == 4 { 1019 } else { 1018 };
+    let frames: Vec<_> = (0..32).map(|number| frame(number, length(number))).collect();
+    frames.iter().for_each(|frame| assert!(sender.put(frame.len(), [&**frame])));
+    assert_eq!(wire.near(|| sender.send().unwrap()), 32);
+    let arrived = receive_all(&socket);
+    let expected: Vec<_> = frames[..4].iter().chain(&frames[16..]).cloned().collect();
+    assert!(arrived == expected, "{} frames arrived", arrived.len());
+    assert_eq!(wire.near(dropped_by_device) - before, 12, "the device counts what was lost");
+    let longest = || {
+        let programs = PortPrograms::attach_tcx(port, OnDeath::Kernel).unwrap();
+        programs.longest_at_far_end()
+    };
+    assert_eq!(wire.near(longest), Some(1004));
 }
 
 #[test]

@@ -22,7 +22,10 @@ pub enum DriverAction {
     /// They are forwarded.
     Send(DriverWay),
     /// They are dropped, because a filter says so.
-    Drop,
+    Drop {
+        /// The longest network packet that is: the MTU of the port that it comes in by. Longer ones go up.
+        mtu: u16,
+    },
 }
 
 /// Where packets leave, and as what.
@@ -30,7 +33,7 @@ pub enum DriverAction {
 pub struct DriverWay {
     /// The port to leave by.
     pub out: PortId,
-    /// The longest network packet that may leave there; longer ones go up.
+    /// The longest network packet that may come in by the flow's port, and leave by that one; longer ones go up.
     pub mtu: u16,
     /// The station to send to.
     pub destination: MacAddr,

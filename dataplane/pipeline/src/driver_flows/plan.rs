@@ -64,9 +64,9 @@ impl Router {
             return Err(StaysUp::Budget);
         }
         let (action, neighbour) = match form.drops() {
-            true => (DriverAction::Drop, None),
+            true => (DriverAction::Drop { mtu: arrival.settings.mtu }, None),
             false => self
-                .way_of(driver, key, hash, answer.next_hop)
+                .way_of(driver, (key, arrival.settings.mtu), hash, answer.next_hop)
                 .map(|(way, neighbour)| (DriverAction::Send(way), Some((way.out, neighbour))))?,
         };
         let leaves_by = neighbour.map(|(port, _)| port);
@@ -76,11 +76,12 @@ impl Router {
         Ok(Plan { action, form, neighbour, route: answer.next_hop })
     }
 
-    /// Where the packets of a flow leave, and to which neighbour.
+    /// Where the packets of a flow leave, and to which neighbour. What is longer than `longest`, the MTU of where they come in, is
+    /// for a worker to refuse.
     fn way_of(
         &self,
         driver: &DriverFlows,
-        key: &FlowKey,
+        (key, longest): (&FlowKey, u16),
         hash: u32,
         route: NextHopIndex,
     ) -> Result<(DriverWay, IpAddr), StaysUp> {
@@ -108,7 +109,7 @@ impl Router {
         }
         match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
             Some(NeighbourState::Reachable(destination)) => {
-                let (mtu, source) = (out.settings.mtu, out.settings.mac);
+                let (mtu, source) = (out.settings.mtu.min(longest), out.settings.mac);
                 Ok((DriverWay { out: port, mtu, destination, source }, neighbour))
             }
             _ => Err(StaysUp::Neighbour),

@@ -89,7 +89,7 @@ impl Driver {
             };
             let is_right = Some(&entry.generation) == state.generations.get(&entry.worker);
             let way = match entry.flow.action {
-                DriverAction::Drop if is_right => {
+                DriverAction::Drop { mtu } if is_right && length <= usize::from(mtu) => {
                     state.dropped += 1;
                     return drop(entry);
                 }

@@ -154,7 +154,7 @@ impl Pair {
                 router.add_route(&route).expect("a right route");
             }
             Change::RemoveRoute(which) => drop(router.remove_route(ROUTES[*which].0.parse().unwrap())),
-            Change::Mtu(mtu) => router.set_mtu("b", *mtu),
+            Change::Mtu(port, mtu) => router.set_mtu(PORTS[*port], *mtu),
             Change::Up(port, up) => router.set_up(PORTS[*port], *up),
             Change::ReversePath(mode) => router.set_reverse_path("a", *mode),
             Change::Neighbour(last) => {
@@ -200,7 +200,7 @@ enum Change {
     RemoveFilter(usize),
     AddRoute(usize),
     RemoveRoute(usize),
-    Mtu(u16),
+    Mtu(usize, u16),
     Up(usize, bool),
     ReversePath(ReversePath),
     Neighbour(u8),
@@ -217,7 +217,8 @@ fn any_change() -> impl Strategy<Value = Change> {
         3 => any::<usize>().prop_map(Change::RemoveFilter),
         3 => (0..ROUTES.len()).prop_map(Change::AddRoute),
         3 => (0..ROUTES.len()).prop_map(Change::RemoveRoute),
-        1 => prop::sample::select(vec![1500_u16, 1280, 9000]).prop_map(Change::Mtu),
+        2 => (0..2_usize, prop::sample::select(vec![1500, 1280, 9000]))
+            .prop_map(|(port, mtu)| Change::Mtu(port, mtu)),
         2 => (1..3_usize, any::<bool>()).prop_map(|(port, up)| Change::Up(port, up)),
         1 => modes.prop_map(Change::ReversePath),
         4 => (0xd0..0xd3_u8).prop_map(Change::Neighbour),
@@ -521,6 +522,38 @@ fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_wh
     pair.advance(30_000);
     assert!(driven(&mut pair, "10.2.0.2", 600) >= 300);
     assert_eq!(why(&mut pair), None);
+}
+
+#[test]
+fn what_is_longer_than_the_mtu_of_where_it_comes_in_is_refused_as_by_a_worker() {
+    let send = |pair: &mut Pair, length: usize| {
+        for number in 0..200_u16 {
+            let frame = Ipv4Frame::udp().dst("10.2.0.2").ports(7, 443).id(number).length(length);
+            pair.receive("a", &frame.bytes());
+            pair.run();
+            pair.advance(1);
+        }
+        pair.router.drops().get("link_oversize").copied().unwrap_or_default()
+    };
+    for filtered in [false, true] {
+        let mut pairs = [Pair::new(None), Pair::new(Some(64))];
+        let outcomes = pairs.each_mut().map(|pair| {
+            pair.router.router.set_mtu("a", 1280);
+            if filtered {
+                pair.change(&Change::AddFilter(0));
+            }
+            let refused = [1280, 1281, 1300, 1280].map(|length| send(pair, length));
+            // By then the filter has heard of all that the driver did.
+            pair.advance(2000);
+            (refused, pair.filter_counts())
+        });
+        assert_eq!(outcomes[0], outcomes[1], "filtered: {filtered}");
+        assert!(pairs[0].by_flow() == pairs[1].by_flow(), "filtered: {filtered}: other packets left");
+        assert_eq!(outcomes[0].0, [0, 200, 400, 400], "filtered: {filtered}");
+        let driver = pairs[1].driver.as_ref().unwrap();
+        let treated = if filtered { driver.dropped() } else { driver.forwarded() };
+        assert!(treated >= 300, "{treated} in the driver");
+    }
 }
 
 #[test]

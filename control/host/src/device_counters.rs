@@ -1,0 +1,46 @@
+//! What devices themselves count, as the kernel lists it.
+
+use std::collections::HashMap;
+use std::io;
+
+/// Of the numbers behind a device's name: how many packets it dropped that were to leave by it.
+const TRANSMIT_DROPPED: usize = 11;
+
+/// Packets that each device of the calling thread's network namespace did not send although it was given them, by its name: since it
+/// is there, and whoever gave them. A veth counts there what its other end had no room for, or refused as too long.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn transmit_drops() -> io::Result<HashMap<String, u64>> {
+    std::fs::read_to_string("/proc/thread-self/net/dev").map(|text| parsed(&text))
+}
+
+fn parsed(text: &str) -> HashMap<String, u64> {
+    let device = |line: &str| {
+        let (name, numbers) = line.rsplit_once(':')?;
+        let dropped = numbers.split_ascii_whitespace().nth(TRANSMIT_DROPPED)?;
+        Some((name.trim().to_owned(), dropped.parse().ok()?))
+    };
+    text.lines().filter_map(device).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_column_of_packets_that_were_not_sent_is_read() {
+        let text = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:       1       2    3    4    5     6          7         8        9      10   11   12   13    14      15         16
+a:b.7:      10      20   30   40   50    60         70        80       90     100  110  120  130   140     150        160
+";
+        assert_eq!(parsed(text), HashMap::from([("lo".to_owned(), 12), ("a:b.7".to_owned(), 120)]));
+    }
+
+    #[test]
+    fn the_devices_of_this_namespace_are_listed() {
+        assert!(transmit_drops().is_ok_and(|devices| devices.contains_key("lo")));
+    }
+}
