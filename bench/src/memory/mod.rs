@@ -10,7 +10,7 @@ pub(crate) mod instructions;
 mod peer;
 mod sample;
 pub(crate) mod setup;
-mod workers;
+pub(crate) mod workers;
 pub(crate) mod workload;
 
 use std::time::Instant;
@@ -29,7 +29,7 @@ use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Repetitions, of which the median counts.
-const REPETITIONS: usize = 7;
+pub(crate) const REPETITIONS: usize = 7;
 /// Flows that are known before instructions are counted: under callgrind all takes 50 times as long.
 const MOST_KNOWN: u32 = 100_000;
 /// Cases of so many flows have their instructions counted: they don't depend on how many flows there are.
@@ -201,7 +201,7 @@ impl Run<'_, '_> {
 }
 
 /// Millions of packets a second that workers would send if the generator took no time: packets a second, and nanoseconds.
-fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
+pub(crate) fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     let each = workers as f64 * 1e9 / rate - source;
     workers as f64 * 1e3 / each
 }
@@ -243,7 +243,7 @@ fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Opti
 }
 
 /// Nanoseconds that the source takes by itself.
-fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
+pub(crate) fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
     let mut source = Source::with(case, setup)?;
     let times: Vec<f64> = (0..REPETITIONS).map(|_| per_packet(|| source.make(PACKETS))).collect();
     Ok(median(&times))
