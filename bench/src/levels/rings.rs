@@ -2,14 +2,15 @@
 //!
 //! Where flows come in at any worker, half of the packets are handed over on the way in, and half on the way out: one hand-over for each. Where
 //! they come in at the worker that has them, and leave by its port, there is none. Both workers are busy all the time in both cases, so that none
-//! has anything to spare, and the difference is what a hand-over takes at both ends together.
+//! has anything to spare, and the difference is what a hand-over takes at both ends together. Workers make their packets themselves, which is part
+//! of both rates.
 
 use super::Size;
+use crate::memory::REPETITIONS;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::Setup;
 use crate::memory::workers::{Spread, rate};
 use crate::memory::workload;
-use crate::memory::{REPETITIONS, net_rate, sample_source};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
@@ -28,11 +29,9 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
     };
     let (case, setup) =
         (Case { family: Family::V4, flows: FLOWS }, Setup { size: length, ..Setup::default() });
-    let source = sample_source(case, setup)?;
     let (mut handed, mut direct, mut takes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
-        let of =
-            |spread| Ok::<f64, BenchError>(net_rate(rate(case, setup, WORKERS, spread)?, WORKERS, source));
+        let of = |spread| rate(case, setup, WORKERS, spread).map(|rate| rate / 1e6);
         let (with, without) = (of(Spread::Anywhere)?, of(Spread::AtTheirs)?);
         takes.push(hand_over(with, without));
         handed.push(with);

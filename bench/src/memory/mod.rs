@@ -201,7 +201,7 @@ impl Run<'_, '_> {
 }
 
 /// Millions of packets a second that workers would send if the generator took no time: packets a second, and nanoseconds.
-pub(crate) fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
+fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     let each = workers as f64 * 1e9 / rate - source;
     workers as f64 * 1e3 / each
 }
@@ -243,7 +243,7 @@ fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Opti
 }
 
 /// Nanoseconds that the source takes by itself.
-pub(crate) fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
+fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
     let mut source = Source::with(case, setup)?;
     let times: Vec<f64> = (0..REPETITIONS).map(|_| per_packet(|| source.make(PACKETS))).collect();
     Ok(median(&times))
