@@ -137,9 +137,8 @@ impl Boundary {
         load.set_rate(0);
         load.check()?;
         router.stop()?;
-        // Neither side took longer than packets came after each other; calls for fewer frames, and that of the plugin, are dearer.
-        let longest = 1e3 / rate;
-        Ok(Run { rate, below: below.min(longest), kernel, worker: worker.min(longest) })
+        // The worker took no longer than packets came after each other: calls of the plugin are dearer than none.
+        Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
     }
 
     /// What the worker takes of a packet, by two delays of which one is twice the other.
@@ -165,9 +164,9 @@ impl Boundary {
     }
 }
 
-/// What is left of the time between two packets.
+/// What is left of the time between two packets. Calls for fewer frames than at the largest rate are dearer, so that nothing may be.
 fn spare(rate: f64, takes: f64) -> f64 {
-    1e3 / rate - takes
+    (1e3 / rate - takes).max(0.0)
 }
 
 /// Packets that arrive, in millions a second, when so many are made.
@@ -231,5 +230,6 @@ mod tests {
     #[test]
     fn what_a_packet_leaves_of_the_time_to_the_next_is_spare() {
         assert!((spare(2.0, 300.0) - 200.0).abs() < 1e-9);
+        assert_eq!(spare(2.0, 501.0), 0.0);
     }
 }
