@@ -18,7 +18,7 @@ const MIN_FRAME: usize = 14;
 
 /// Packets of a batch from which on another way for batches is taken: a program run on live frames takes some 5.5 µs for a call, the socket
 /// nothing. Measured by `bench levels --case crossover`: frames of 60 bytes cost less by a batch from 16 on where the other end drops in its driver,
-/// from 25 on where a host's kernel receives them; of 1,514 bytes from 22 and 51 on. This is between them, for a port doesn't know its other end.
+/// from 25 on where a host's kernel receives them; of 1,514 bytes from 22 and 40 to 51 on. This is between them, for a port doesn't know its other end.
 pub const LEAST_BATCH: usize = 24;
 
 /// The sending side of one socket.
