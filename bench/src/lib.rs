@@ -6,6 +6,7 @@
 mod against;
 mod api;
 mod apply;
+mod arrivals;
 mod callgrind;
 mod changes;
 mod classify;
@@ -19,6 +20,7 @@ mod headers;
 pub mod instructions;
 mod interrupt;
 mod iperf3;
+mod levels;
 mod load;
 mod measurement;
 mod memory;
@@ -60,13 +62,13 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// What is sent through the router in memory; all that something is promised of, if nothing is said.
     pub workload: Option<Workload>,
-    /// Of the benchmark of the driver, what the names of the cases that are measured have in them; all, if nothing is said.
+    /// Of the benchmarks `driver` and `levels`, what the names of the cases that are measured have in them; all, if nothing is said.
     pub case: Option<String>,
     /// Told, in a line without newline, what goes on.
     pub progress: &'a mut dyn FnMut(&str),
 }
 
-const BENCHES: [Bench; 19] = [
+const BENCHES: [Bench; 20] = [
     Bench {
         name: "api",
         summary: "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
@@ -82,6 +84,10 @@ const BENCHES: [Bench; 19] = [
     Bench {
         name: "driver",
         summary: "flows in the driver beside the kernel: one, few, many, IPv4 and IPv6, over 500,000 routes, beside filters and a flood of exceptional packets",
+    },
+    Bench {
+        name: "levels",
+        summary: "rates and spare time where packets pass from the driver to a worker, the kernel and another worker (VERA, tables 3.3 to 3.5); frames from which a batch is cheaper than a socket (3.1, 3.2)",
     },
     Bench {
         name: "changes",
@@ -161,7 +167,8 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
 }
 
 fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    if matches!(name, "api" | "driver" | "shaping" | "takeover" | "veth") && !nix::unistd::geteuid().is_root()
+    if matches!(name, "api" | "driver" | "levels" | "shaping" | "takeover" | "veth")
+        && !nix::unistd::geteuid().is_root()
     {
         return Err(BenchError::NotRoot { name });
     }
@@ -177,6 +184,7 @@ fn run_one(name: &'static str, options: &mut Options<'_>) -> Result<Vec<Measurem
         "headers" => headers::run(options),
         "hot-swap" => plugins::hot_swap(options),
         "instructions" => instructions::run(options),
+        "levels" => levels::run(options),
         "memory" => memory::run(options),
         "plugin-call" => plugins::call::run(options),
         "plugin-load" => plugin_load::run(options),

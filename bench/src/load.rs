@@ -35,10 +35,12 @@ pub(crate) struct Load {
 struct Shared {
     /// Frames per second; 0 is a pause.
     rate: AtomicU64,
-    /// Frames of one call without a limit, where that is more than a batch.
+    /// Frames of one call, where that is more than a batch.
     run: AtomicU32,
     /// Frames that were made.
     sent: AtomicU64,
+    /// Nanoseconds of the calls that made them.
+    busy: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -75,8 +77,8 @@ impl Load {
         self.shared.rate.store(rate, Ordering::Relaxed);
     }
 
-    /// Has so many frames made by one call where the rate is without end, in batches still. A call takes as long as 30 to 60 frames, which is
-    /// most of the sender's part where it makes but one batch.
+    /// Has so many frames made by one call, in batches still, which come at once. A call takes as long as 30 to 60 frames, which is most of the
+    /// sender's part where it makes but one batch.
     pub fn set_run(&self, frames: u32) {
         self.shared.run.store(frames, Ordering::Relaxed);
     }
@@ -84,6 +86,11 @@ impl Load {
     /// How many frames were made so far.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// How long the calls took that made them: the sender's own time, and that of all that happens on its processor meanwhile.
+    pub fn busy(&self) -> Duration {
+        Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }
 
     /// The error that ended the thread, if one did.
@@ -116,19 +123,21 @@ fn send(
     dedicate(Pid::from_raw(0), processor)?;
     let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
     let mut source = FrameSource::new(&frames, flows)?;
-    let mut pace = Pace::new(0, Instant::now());
+    let mut pace = Pace::new((0, BATCH), Instant::now());
     while !shared.stop.load(Ordering::Relaxed) {
         let rate = shared.rate.load(Ordering::Relaxed);
         if rate == 0 {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }
-        if rate != pace.rate {
-            pace = Pace::new(rate, Instant::now());
+        let run = shared.run.load(Ordering::Relaxed).max(BATCH);
+        if (rate, run) != (pace.rate, pace.run) {
+            pace = Pace::new((rate, run), Instant::now());
         }
-        if pace.is_due(Instant::now()) {
-            let run = if rate == UNLIMITED { shared.run.load(Ordering::Relaxed).max(BATCH) } else { BATCH };
+        let now = Instant::now();
+        if pace.is_due(now) {
             let sent = source.send(device, run, BATCH)?;
+            shared.busy.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
             shared.sent.fetch_add(sent, Ordering::Relaxed);
         } else {
             std::hint::spin_loop();
@@ -137,24 +146,26 @@ fn send(
     Ok(())
 }
 
-/// When the next batch is due at a rate.
+/// When the next call is due at a rate.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
+    /// Frames of a call.
+    run: u32,
     interval: Duration,
     next: Instant,
 }
 
 impl Pace {
-    fn new(rate: u64, now: Instant) -> Self {
+    fn new((rate, run): (u64, u32), now: Instant) -> Self {
         let interval = match rate {
             0 | UNLIMITED => Duration::ZERO,
-            rate => Duration::from_secs_f64(f64::from(BATCH) / rate as f64),
+            rate => Duration::from_secs_f64(f64::from(run) / rate as f64),
         };
-        Self { rate, interval, next: now }
+        Self { rate, run, interval, next: now }
     }
 
-    /// Whether a batch is due; if it is, it counts as sent.
+    /// Whether a call is due; if it is, it counts as made.
     fn is_due(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;
@@ -175,7 +186,7 @@ mod tests {
     fn batches_come_at_the_rate_and_missed_ones_do_not_pile_up() {
         let start = Instant::now();
         let at = |micros| start + Duration::from_micros(micros);
-        let mut pace = Pace::new(640_000, start); // a batch each 100 µs
+        let mut pace = Pace::new((640_000, 64), start); // a batch each 100 µs
         let due = |pace: &mut Pace, now| (0..).take_while(|_| pace.is_due(now)).count();
         assert_eq!(due(&mut pace, at(0)), 1);
         assert_eq!(due(&mut pace, at(99)), 0);
@@ -187,7 +198,7 @@ mod tests {
     #[test]
     fn without_a_limit_a_batch_is_always_due() {
         let start = Instant::now();
-        let mut pace = Pace::new(UNLIMITED, start);
+        let mut pace = Pace::new((UNLIMITED, 64), start);
         assert!((0..10).all(|_| pace.is_due(start)));
     }
 }

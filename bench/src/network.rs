@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All four devices have their offloads off, so that every system forwards packets as they are on a wire.
-//! [`SINK`] is an address behind `s0` with a MAC address that no one has: the kernel of `s` drops what is sent there
+//! A benchmark may connect `r` and `s` a second time ([`Network::connect_beside`]). [`SINK`] is an address behind `s0` with a MAC address that no one has: the kernel of `s` drops what is sent there
 //! as soon as it has counted it.
 
 use std::fs::{self, File};
@@ -31,6 +31,8 @@ pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
 pub(crate) const GENERATOR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
 /// As [`SINK`], by IPv6.
 pub(crate) const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x99);
+/// As [`SINK`], behind a device of the router that is no port of Millrace's: only the kernel sends there.
+pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 99);
 /// The MAC address of [`SINK`], that of no device.
 pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];
 /// The MAC address of `g0`.
@@ -173,6 +175,23 @@ impl Network {
              neigh add {SINK6} lladdr {} dev r2 nud permanent\n",
             mac_text(SINK_MAC)
         ))
+    }
+
+    /// Makes a second way from the router to the host that receives, from `r3` to `s1`, by which its kernel alone sends.
+    pub fn connect_beside(&self) -> Result<(), BenchError> {
+        self.s.ip(&format!(
+            "link add s1 address 02:00:00:00:03:01 {QUEUES} type veth peer name r3 address 02:00:00:00:03:02 {QUEUES} \
+             netns {}\nlink set s1 up\n",
+            self.r.name()
+        ))?;
+        self.r.ip(&format!(
+            "link set r3 up\naddress add 10.3.0.254/24 dev r3\nneigh add {BESIDE} lladdr {} dev r3 nud permanent\n",
+            mac_text(SINK_MAC)
+        ))?;
+        for (namespace, device) in [(&self.r, "r3"), (&self.s, "s1")] {
+            namespace.shell(&format!("ethtool -K {device} tx off tso off gso off gro off"))?;
+        }
+        Ok(())
     }
 
     fn connect(&self) -> Result<(), BenchError> {

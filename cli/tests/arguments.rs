@@ -193,6 +193,7 @@ fn wrong_usage_is_exit_code_2() {
         &["bench", "gates", "--flows", "1K"],
         &["bench", "memory", "--size", "jumbo"],
         &["bench", "memory", "--accept"],
+        &["bench", "memory", "--case", "crossover"],
         &["bench", "--html", "page.html"],
         &["bench", "memory", "--against", "/nowhere/millrace"],
         &["bench", "memory", "--against", "/bin/true", "--rounds", "0"],

@@ -10,8 +10,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_offload::Flows;
 
+use super::RUNS;
 use super::traffic::{Traffic, udp};
-use super::{COUNTED, GENERATOR_PROCESSOR, RUNS, WARM_UP, WORKER, count, go_down};
+use crate::arrivals::{COUNTED, GENERATOR_PROCESSOR, WARM_UP, WORKER, count, go_down};
 use crate::frame::UdpFrame;
 use crate::interrupt::{pause, wait_until};
 use crate::load::{Load, UNLIMITED};
@@ -42,7 +43,7 @@ pub(super) fn beside_flood(
     let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 254));
     let exceptional = vec![udp(SINK.into()).with_ttl(1), udp(own).bytes()];
     let mut flood = Load::of(network, GENERATOR_PROCESSOR, exceptional, Flows::default())?;
-    go_down(&router, &plain, (traffic, traffic.count))?;
+    go_down(&router, &plain, traffic.count, traffic.count)?;
     control.set_rate(FLOOD);
     plain.set_rate(UNLIMITED);
     let rate = (count(&network.s, "s0")? * 1e6 / 2.0) as u64;

@@ -9,34 +9,22 @@
 //! measured with a far end in the place of the router, and what forwarding adds to it is told beside.
 
 mod flood;
-mod traffic;
-
-use std::time::{Duration, Instant};
+pub(crate) mod traffic;
 
 use millrace_offload::FrameSink;
 
 use self::flood::beside_flood;
 use self::traffic::{Traffic, routes};
-use crate::interrupt::{pause, wait_until};
+use crate::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count, go_down, rate_at};
 use crate::load::{Load, UNLIMITED};
-use crate::network::{Namespace, Network};
-use crate::process::{Processor, SessionFirst};
+use crate::network::Network;
+use crate::process::SessionFirst;
 use crate::router::Router;
 use crate::sink::{no_sink, sink};
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-const GENERATOR_PROCESSOR: Processor = 0;
-const WORKER: Processor = 1;
 const RUNS: usize = 3;
-/// How long traffic flows before it is counted, and how long it is counted.
-const WARM_UP: Duration = Duration::from_millis(500);
-const COUNTED: Duration = Duration::from_secs(1);
-/// How long flows may take to go down, and at which rate they are made meanwhile.
-const GOING_DOWN: Duration = Duration::from_secs(30);
-const GOING_DOWN_RATE: u64 = 200_000;
-/// Frames that the sender makes by one call.
-const FRAMES_OF_A_CALL: u32 = 4096;
 /// Filters that match nothing, and rules of nftables beside them.
 const FILTERS: usize = 100;
 
@@ -100,7 +88,7 @@ fn beside_kernel(
 /// What is made and dropped where the router would get it.
 fn ends_alone(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
-    rate_at(network, traffic, (&network.r, "r1"))
+    rate_at(network, (&traffic.frames, traffic.flows), (&network.r, "r1"))
 }
 
 /// What arrives by way of a program that sends all on as it is.
@@ -172,7 +160,7 @@ fn driver_run(
     prepare(&router)?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
     // The last of many are on their way when nearly all are there.
-    go_down(&router, &load, (traffic, (traffic.count * 95).div_ceil(100)))?;
+    go_down(&router, &load, (traffic.count * 95).div_ceil(100), traffic.count)?;
     load.set_run(FRAMES_OF_A_CALL);
     load.set_rate(UNLIMITED);
     let result = count(&network.s, "s0");
@@ -182,48 +170,7 @@ fn driver_run(
     result
 }
 
-/// Waits until so many flows are in the driver.
-fn go_down(router: &Router, load: &Load, (traffic, wanted): (&Traffic, u64)) -> Result<(), BenchError> {
-    load.set_rate(GOING_DOWN_RATE);
-    let mut there = 0;
-    let are_down = wait_until(GOING_DOWN, || {
-        let status: serde_json::Value =
-            serde_json::from_str(&router.tell(&["show", "status", "--json"])?).unwrap_or_default();
-        there = status["driver_flows"]["flows"].as_u64().unwrap_or_default();
-        Ok(there >= wanted)
-    })?;
-    let problem = || format!("{there} of {} flows went down within {GOING_DOWN:?}", traffic.count);
-    if are_down { Ok(()) } else { Err(BenchError::measurement("driver", problem())) }
-}
-
 /// What arrives at the far end, whoever forwards.
 fn rate(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
-    rate_at(network, traffic, (&network.s, "s0"))
-}
-
-/// What arrives at a device.
-fn rate_at(
-    network: &Network,
-    traffic: &Traffic,
-    (namespace, device): (&Namespace, &str),
-) -> Result<f64, BenchError> {
-    let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    load.set_run(FRAMES_OF_A_CALL);
-    load.set_rate(UNLIMITED);
-    let result = count(namespace, device);
-    load.set_rate(0);
-    load.check()?;
-    result
-}
-
-/// Packets that arrive per second, in millions.
-fn count(namespace: &Namespace, device: &str) -> Result<f64, BenchError> {
-    pause(WARM_UP)?;
-    let (before, start) = (namespace.received(device)?, Instant::now());
-    pause(COUNTED)?;
-    let arrived = namespace.received(device)? - before;
-    match arrived {
-        0 => Err(BenchError::measurement("driver", format!("no packet arrived at {device}"))),
-        arrived => Ok(arrived as f64 / start.elapsed().as_secs_f64() / 1e6),
-    }
+    rate_at(network, (&traffic.frames, traffic.flows), (&network.s, "s0"))
 }

@@ -64,7 +64,7 @@ impl Traffic {
 }
 
 /// A packet to an address.
-pub(super) fn udp(destination: IpAddr) -> UdpFrame {
+pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
     UdpFrame {
         source_mac: GENERATOR_MAC,
         destination_mac: ROUTER_MAC,

@@ -10,7 +10,7 @@ pub(crate) mod instructions;
 mod peer;
 mod sample;
 pub(crate) mod setup;
-mod workers;
+pub(crate) mod workers;
 pub(crate) mod workload;
 
 use std::time::Instant;
@@ -29,7 +29,7 @@ use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Repetitions, of which the median counts.
-const REPETITIONS: usize = 7;
+pub(crate) const REPETITIONS: usize = 7;
 /// Flows that are known before instructions are counted: under callgrind all takes 50 times as long.
 const MOST_KNOWN: u32 = 100_000;
 /// Cases of so many flows have their instructions counted: they don't depend on how many flows there are.

@@ -24,7 +24,7 @@ const PORTION: u64 = 2560;
 
 /// Where flows come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spread {
+pub(crate) enum Spread {
     /// At the worker that has them.
     AtTheirs,
     /// At any.
@@ -32,7 +32,7 @@ pub(super) enum Spread {
 }
 
 /// Packets per second that come out of a router of so many workers.
-pub(super) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> Result<f64, BenchError> {
+pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> Result<f64, BenchError> {
     check()?;
     // A route by each port that packets leave by.
     let setup = Setup { routes: setup.routes.max(workers as u32), ..setup };

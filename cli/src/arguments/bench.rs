@@ -83,7 +83,7 @@ pub struct Bench {
     /// With `--html`: measure nothing, and take results that were printed by `--json`.
     #[arg(long, value_name = "FILE", requires = "html", conflicts_with_all = ["name", "against", "accept", "baseline"])]
     pub from: Option<PathBuf>,
-    /// With `driver`: measure the cases only whose names have this in them, as in `IPv6` or `flood`.
+    /// With `driver` and `levels`: measure the cases only whose names have this in them, as in `IPv6`, `flood` or `crossover`.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
     /// With `memory`: what is sent.

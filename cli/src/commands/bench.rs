@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
 /// The benches that have options of their own.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
-const DRIVER: &str = "driver";
+const WITH_CASES: [&str; 2] = ["driver", "levels"];
 
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
@@ -121,13 +121,14 @@ fn tell_failures(report: &Report) -> Result<(), Failure> {
 /// An option that belongs to another bench is an error.
 fn check_options(bench: &Bench) -> Result<(), Failure> {
     let options = [
-        (bench.accept, "--accept", INSTRUCTIONS),
-        (bench.baseline.is_some(), "--baseline", INSTRUCTIONS),
-        (bench.workload != BenchWorkload::default(), "what packets are", MEMORY),
-        (bench.case.is_some(), "--case", DRIVER),
+        (bench.accept, "--accept", &[INSTRUCTIONS][..]),
+        (bench.baseline.is_some(), "--baseline", &[INSTRUCTIONS]),
+        (bench.workload != BenchWorkload::default(), "what packets are", &[MEMORY]),
+        (bench.case.is_some(), "--case", &WITH_CASES),
     ];
     for (said, option, wanted) in options {
-        if said && bench.name.as_deref() != Some(wanted) {
+        if said && !wanted.iter().any(|wanted| bench.name.as_deref() == Some(*wanted)) {
+            let wanted = wanted.join("` and `millrace bench ");
             return Err(Failure::usage(format!("{option} can only be said of `millrace bench {wanted}`")));
         }
     }

@@ -358,15 +358,15 @@ fn batches_take_the_other_way_and_the_rest_the_socket() {
         let lost = counters.drops.get(DropReason::TransmitFailed);
         (frames.len(), by_way.len(), by_socket.len(), counters.batched, lost)
     };
-    assert_eq!(send(&[60; LEAST_BATCH]), (LEAST_BATCH, LEAST_BATCH, 0, 20, 0));
-    assert_eq!(send(&[60; LEAST_BATCH - 1]), (19, 0, 19, 20, 0), "too few");
+    assert_eq!(send(&[60; LEAST_BATCH]), (LEAST_BATCH, LEAST_BATCH, 0, 24, 0));
+    assert_eq!(send(&[60; LEAST_BATCH - 1]), (23, 0, 23, 24, 0), "too few");
     let mut lengths = [1000; 40];
-    assert_eq!(send(&lengths), (40, 40, 0, 60, 0));
+    assert_eq!(send(&lengths), (40, 40, 0, 64, 0));
     lengths[39] = 1001;
-    assert_eq!(send(&lengths), (40, 0, 40, 60, 0), "one is too long");
+    assert_eq!(send(&lengths), (40, 0, 40, 64, 0), "one is too long");
     noted.lock().unwrap().loses = true;
-    assert_eq!(send(&[60; 30]), (30, 29, 0, 89, 1));
+    assert_eq!(send(&[60; 30]), (30, 29, 0, 93, 1));
     noted.lock().unwrap().longest = 0;
-    assert_eq!(send(&[60; 30]), (30, 0, 30, 89, 1), "the way is closed");
+    assert_eq!(send(&[60; 30]), (30, 0, 30, 93, 1), "the way is closed");
     drain(&pool, &mut port);
 }

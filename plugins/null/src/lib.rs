@@ -2,13 +2,14 @@
 //!
 //! # Purpose
 //! To see that a binding takes the packets that it should, to measure what a call of a plugin costs, and to exempt
-//! flows: bound with a more specific filter, it keeps them from another instance at the same gate.
+//! flows: bound with a more specific filter, it keeps them from another instance at the same gate. With `work` it takes the time of a
+//! processor that a service would take, to try how many packets are left then.
 //!
 //! # Gates
 //! At every position.
 //!
 //! # Settings
-//! None.
+//! - `work`: turns of an empty loop for each packet, 0 to 10,000; 0 by default. A turn takes a cycle or so: measure what it is.
 //!
 //! # Messages
 //! - `read`: the counters. They are not reset.
@@ -22,14 +23,15 @@
 //! millrace instance create null free
 //! millrace bind free --gate firewall --filter 'src 192.0.2.7'
 //! millrace control free read --json        # {"packets": 0}
+//! millrace instance set free work=1000     # some 1,000 cycles for each packet
 //! ```
 #![forbid(unsafe_code)]
 
 use std::sync::LazyLock;
 
 use millrace_plugin_abi::{
-    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, manual_of,
-    restored, settings_of,
+    Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    SettingsReader, manual_of, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -46,7 +48,16 @@ const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets th
 /// The version of what instances save.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| settings_of(json!({}), &[]));
+/// Most turns of the loop for a packet: 256 packets keep a worker for a few milliseconds then.
+const MOST_WORK: u64 = 10_000;
+
+static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let properties = json!({
+        "work": {"type": "integer", "minimum": 0, "maximum": MOST_WORK, "default": 0,
+            "description": "turns of an empty loop for each packet, about as many cycles"},
+    });
+    settings_of(properties, &[])
+});
 
 impl Plugin for Null {
     fn name(&self) -> &'static str {
@@ -86,13 +97,16 @@ impl Plugin for Null {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        PluginError::unless_known(NAME, settings, &[])?;
-        Ok(Box::new(NullInstance { packets: 0 }))
+        PluginError::unless_known(NAME, settings, &["work"])?;
+        let work = SettingsReader::new(NAME, settings).number("work", 0..=MOST_WORK)?.unwrap_or_default();
+        Ok(Box::new(NullInstance { packets: 0, work }))
     }
 }
 
 struct NullInstance {
     packets: u64,
+    /// Turns of the loop for each packet.
+    work: u64,
 }
 
 impl Instance for NullInstance {
@@ -100,6 +114,9 @@ impl Instance for NullInstance {
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         // Packets pass unless something else is said.
         self.packets += packets.len() as u64;
+        if self.work > 0 {
+            spend(self.work * packets.len() as u64);
+        }
         Progress::Done
     }
 
@@ -127,6 +144,14 @@ impl Instance for NullInstance {
         }
         Ok(json!({ "packets": self.packets }))
     }
+}
+
+/// Takes so many turns of a loop that does nothing.
+#[cold]
+fn spend(turns: u64) {
+    (0..turns).for_each(|turn| {
+        std::hint::black_box(turn);
+    });
 }
 
 #[cfg(test)]
@@ -160,6 +185,27 @@ mod tests {
     }
 
     #[test]
+    fn work_takes_time_for_each_packet() {
+        let [without, with] = [0, 10_000].map(|work| {
+            let settings = json!({ "work": work }).as_object().unwrap().clone();
+            let mut instance = PLUGIN.create(&settings).unwrap();
+            let pool = Pool::new(2).unwrap();
+            let mut packets: Vec<_> = (0..2).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+            let keys = [FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0)); 2];
+            let mut time = || {
+                let mut verdicts = [Verdict::Pass; 2];
+                let start = std::time::Instant::now();
+                let members = &mut Packets::new(&mut packets, &keys, &[0, 1], &mut verdicts);
+                instance.process(members, Instant::ZERO);
+                start.elapsed()
+            };
+            (0..20).map(|_| time()).min().unwrap()
+        });
+        // 20,000 turns of more than a twentieth of a nanosecond.
+        assert!(with > without + std::time::Duration::from_micros(1), "{without:?}, {with:?}");
+    }
+
+    #[test]
     fn the_counter_goes_over_to_another_instance() {
         let mut new = PLUGIN.create(&Map::new()).unwrap();
         new.restore(b"7", PLUGIN.state_version()).unwrap();
@@ -170,8 +216,9 @@ mod tests {
 
     #[test]
     fn what_it_does_not_know_is_refused() {
-        let settings = json!({ "a": 1 }).as_object().unwrap().clone();
-        assert!(PLUGIN.create(&settings).is_err());
+        for wrong in [json!({ "a": 1 }), json!({ "work": -1 }), json!({ "work": 10_001 })] {
+            assert!(PLUGIN.create(wrong.as_object().unwrap()).is_err(), "{wrong}");
+        }
         let mut instance = PLUGIN.create(&Map::new()).unwrap();
         assert!(matches!(ask(&mut *instance, "raed"), Err(PluginError::UnknownMessage { .. })));
     }

@@ -1,0 +1,72 @@
+//! What arrives at a device, for benchmarks on veth: frames are made on one processor, which on veth also does what the driver does, and the
+//! worker has another.
+
+use std::time::{Duration, Instant};
+
+use millrace_offload::Flows;
+
+use crate::BenchError;
+use crate::interrupt::{pause, wait_until};
+use crate::load::{Load, UNLIMITED};
+use crate::network::{Namespace, Network};
+use crate::process::Processor;
+use crate::router::Router;
+
+/// Where frames are made, and where the driver's programs run.
+pub(crate) const GENERATOR_PROCESSOR: Processor = 0;
+/// Where the router's threads run.
+pub(crate) const WORKER: Processor = 1;
+/// How long traffic flows before it is counted, and how long it is counted.
+pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
+pub(crate) const COUNTED: Duration = Duration::from_secs(1);
+/// Frames that the sender makes by one call.
+pub(crate) const FRAMES_OF_A_CALL: u32 = 4096;
+/// How long flows may take to go down, and at which rate they are made meanwhile.
+const GOING_DOWN: Duration = Duration::from_secs(30);
+const GOING_DOWN_RATE: u64 = 200_000;
+
+/// Packets of such frames and flows that arrive at a device in a second, in millions, when they are made as fast as it goes.
+pub(crate) fn rate_at(
+    network: &Network,
+    (frames, flows): (&[Vec<u8>], Flows),
+    (namespace, device): (&Namespace, &str),
+) -> Result<f64, BenchError> {
+    let mut load = Load::of(network, GENERATOR_PROCESSOR, frames.to_vec(), flows)?;
+    load.set_run(FRAMES_OF_A_CALL);
+    load.set_rate(UNLIMITED);
+    let result = count(namespace, device);
+    load.set_rate(0);
+    load.check()?;
+    result
+}
+
+/// Packets that arrive at a device in a second, in millions.
+pub(crate) fn count(namespace: &Namespace, device: &str) -> Result<f64, BenchError> {
+    pause(WARM_UP)?;
+    count_for(namespace, device, COUNTED)
+}
+
+/// The same from now on, for so long.
+pub(crate) fn count_for(namespace: &Namespace, device: &str, time: Duration) -> Result<f64, BenchError> {
+    let (before, start) = (namespace.received(device)?, Instant::now());
+    pause(time)?;
+    let arrived = namespace.received(device)? - before;
+    match arrived {
+        0 => Err(BenchError::measurement("far end", format!("no packet arrived at {device}"))),
+        arrived => Ok(arrived as f64 / start.elapsed().as_secs_f64() / 1e6),
+    }
+}
+
+/// Sends until so many of all flows are in the driver.
+pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Result<(), BenchError> {
+    load.set_rate(GOING_DOWN_RATE);
+    let mut there = 0;
+    let are_down = wait_until(GOING_DOWN, || {
+        let status: serde_json::Value =
+            serde_json::from_str(&router.tell(&["show", "status", "--json"])?).unwrap_or_default();
+        there = status["driver_flows"]["flows"].as_u64().unwrap_or_default();
+        Ok(there >= wanted)
+    })?;
+    let problem = || format!("{there} of {all} flows went down within {GOING_DOWN:?}");
+    if are_down { Ok(()) } else { Err(BenchError::measurement("flows in the driver", problem())) }
+}

@@ -1,0 +1,235 @@
+//! Boundaries that packets pass on their way between two hosts.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::{FLOW_COUNT, FLOWS, RUNS, Size, frame};
+use crate::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count_for, go_down, rate_at};
+use crate::interrupt::pause;
+use crate::load::{Load, UNLIMITED};
+use crate::network::{Network, SINK};
+use crate::router::Router;
+use crate::sink::sink;
+use crate::statistics::median;
+use crate::{BenchError, Measurement, Options};
+
+/// The case of packets that no worker sees.
+pub(super) const DRIVER: &str = "ports to driver and out";
+/// How long traffic flows before it is counted, and how long it is counted.
+const WARM_UP: Duration = Duration::from_millis(250);
+const COUNTED: Duration = Duration::from_millis(600);
+/// Frames that come at once where they are made at a rate: few beside a ring of 2,048, many beside what a call takes.
+const FRAMES_AT_ONCE: u32 = 1024;
+/// The rate at which the sender's time is looked at, as a share of what comes through: a little is left, so that nobody waits.
+const BELOW: f64 = 0.98;
+/// Turns of an empty loop that `null` takes for each packet; twice as many in the second run.
+const DELAY: u32 = 1000;
+/// The most that a delay that binds may leave of the rate without one.
+const BINDS: f64 = 0.95;
+
+/// Where packets come that pass a boundary.
+pub(super) struct Boundary {
+    pub case: &'static str,
+    /// Whom they are for.
+    pub to: Ipv4Addr,
+    /// The device of the far host where they arrive.
+    pub device: &'static str,
+}
+
+/// What one run of the router said. Times are nanoseconds of a packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// Packets that came through, in millions a second.
+    rate: f64,
+    /// What the sender's processor takes, the sender's own part included.
+    below: f64,
+    /// Of the worker's time, what the kernel spends.
+    kernel: f64,
+    /// What the worker takes without a delay, as two delays say.
+    worker: f64,
+}
+
+/// What the driver alone forwards, and what it takes of a packet.
+pub(super) fn through_driver(
+    network: &Network,
+    size: Size,
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
+    let frames = vec![frame(SINK, size)];
+    let (mut rates, mut alone) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        alone.push({
+            let _sink = sink(&network.r, "r1")?;
+            rate_at(network, (&frames, FLOWS), (&network.r, "r1"))?
+        });
+        let _sink = sink(&network.s, "s0")?;
+        let router = Router::start(&options.binary, network, Some(WORKER))?;
+        let mut load = Load::of(network, GENERATOR_PROCESSOR, frames.clone(), FLOWS)?;
+        go_down(&router, &load, FLOW_COUNT, FLOW_COUNT)?;
+        load.set_run(FRAMES_OF_A_CALL);
+        rates.push(counted(network, "s0", &load, UNLIMITED)?);
+        load.set_rate(0);
+        load.check()?;
+        router.stop()?;
+    }
+    let takes = 1e3 / median(&rates) - 1e3 / median(&alone);
+    let case = format!("{DRIVER}, {size}");
+    (options.progress)(&format!("{case}: {:.3} Mpps, the driver takes {takes:.0} ns", median(&rates)));
+    let rate = Measurement::median_of(format!("{case}: rate"), &rates, "Mpps")
+        .beside("sender and receiver alone", median(&alone))
+        .peer_within(&alone);
+    Ok(vec![rate, Measurement::of(format!("{case}: time of the driver"), takes, "ns")])
+}
+
+impl Boundary {
+    /// The rate, and for both sides the time of a packet and what is left.
+    pub fn measure(
+        &self,
+        network: &Network,
+        size: Size,
+        options: &mut Options<'_>,
+    ) -> Result<Vec<Measurement>, BenchError> {
+        let _sink = sink(&network.s, self.device)?;
+        let (mut runs, mut alone) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            let run = self.run(network, size, options)?;
+            alone.push(made_alone(network, (frame(SINK, size), run.rate))?);
+            runs.push(run);
+        }
+        let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<f64>>();
+        let case = format!("{}, {size}", self.case);
+        let driver: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
+        let figures = [
+            ("rate", of(|run| run.rate), "Mpps"),
+            ("time of the driver", driver, "ns"),
+            ("spare on the driver's processor", of(|run| spare(run.rate, run.below)), "ns"),
+            ("time of the worker", of(|run| run.worker), "ns"),
+            ("of it in the kernel", of(|run| run.kernel), "ns"),
+            ("spare on the worker's processor", of(|run| spare(run.rate, run.worker)), "ns"),
+        ];
+        let told = figures.iter().map(|(what, of, unit)| format!("{what} {:.3} {unit}", median(of)));
+        (options.progress)(&format!("{case}: {}", told.collect::<Vec<_>>().join(", ")));
+        let measured = |(what, of, unit): &(&str, Vec<f64>, &str)| {
+            Measurement::median_of(format!("{case}: {what}"), of, unit)
+        };
+        Ok(figures.iter().map(measured).collect())
+    }
+
+    fn run(&self, network: &Network, size: Size, options: &Options<'_>) -> Result<Run, BenchError> {
+        let router = Router::start(&options.binary, network, Some(WORKER))?;
+        router.tell(&["place", "proto udp", "worker"])?;
+        let mut load = Load::of(network, GENERATOR_PROCESSOR, vec![frame(self.to, size)], FLOWS)?;
+        load.set_run(FRAMES_OF_A_CALL);
+        load.set_rate(UNLIMITED);
+        pause(WARM_UP)?;
+        let (before, start) = (kernel_time(&router)?, Instant::now());
+        let rate = count_for(&network.s, self.device, COUNTED)?;
+        let spent = (kernel_time(&router)? - before).as_secs_f64() / start.elapsed().as_secs_f64();
+        let kernel = spent * 1e3 / rate;
+        load.set_run(FRAMES_AT_ONCE);
+        let below = made(&load, rate)?;
+        load.set_rate(0);
+        load.set_run(FRAMES_OF_A_CALL);
+        let worker = self.delayed(network, &router, &load, rate)?;
+        load.set_rate(0);
+        load.check()?;
+        router.stop()?;
+        // The worker took no longer than packets came after each other: calls of the plugin are dearer than none.
+        Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
+    }
+
+    /// What the worker takes of a packet, by two delays of which one is twice the other.
+    fn delayed(&self, network: &Network, router: &Router, load: &Load, rate: f64) -> Result<f64, BenchError> {
+        let mut times = [0.0; 2];
+        for (turn, time) in times.iter_mut().enumerate() {
+            load.set_rate(0);
+            let work = format!("work={}", DELAY * (turn as u32 + 1));
+            if turn == 0 {
+                router.tell(&["instance", "create", "null", "all", &work])?;
+                router.tell(&["bind", "all", "--gate", "firewall", "--filter", ""])?;
+            } else {
+                router.tell(&["instance", "set", "all", &work])?;
+            }
+            *time = 1e3 / counted(network, self.device, load, UNLIMITED)?;
+        }
+        let [once, twice] = times;
+        if 1e3 / once > rate * BINDS {
+            let problem = "the delay is too short: the worker is not the slower side with it";
+            return Err(BenchError::measurement(self.case, problem));
+        }
+        Ok(2.0 * once - twice)
+    }
+}
+
+/// What is left of the time between two packets. Calls for fewer frames than at the largest rate are dearer, so that nothing may be.
+fn spare(rate: f64, takes: f64) -> f64 {
+    (1e3 / rate - takes).max(0.0)
+}
+
+/// Packets that arrive, in millions a second, when so many are made.
+fn counted(network: &Network, device: &str, load: &Load, rate: u64) -> Result<f64, BenchError> {
+    load.set_rate(rate);
+    pause(WARM_UP)?;
+    count_for(&network.s, device, COUNTED)
+}
+
+/// Nanoseconds of a packet that the calls take which make packets, a little below a rate.
+fn made(load: &Load, rate: f64) -> Result<f64, BenchError> {
+    load.set_rate((rate * BELOW * 1e6) as u64);
+    pause(WARM_UP)?;
+    let before = (load.busy(), load.sent());
+    pause(COUNTED)?;
+    let (busy, sent) = (load.busy() - before.0, load.sent() - before.1);
+    match sent {
+        0 => Err(BenchError::measurement("sender", "no packet was made")),
+        sent => Ok(busy.as_secs_f64() * 1e9 / sent as f64),
+    }
+}
+
+/// The same where all that is made is dropped at once.
+fn made_alone(network: &Network, (frame, rate): (Vec<u8>, f64)) -> Result<f64, BenchError> {
+    let _sink = sink(&network.r, "r1")?;
+    let mut load = Load::of(network, GENERATOR_PROCESSOR, vec![frame], FLOWS)?;
+    load.set_run(FRAMES_AT_ONCE);
+    let takes = made(&load, rate)?;
+    load.set_rate(0);
+    load.check()?;
+    Ok(takes)
+}
+
+/// Processor time that the kernel has spent for the router's worker.
+fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
+    let directory = format!("/proc/{}/task", router.pid());
+    let entries = fs::read_dir(&directory).map_err(BenchError::system(format!("read {directory}")))?;
+    let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let ticks = texts.filter(|text| text.contains("(worker-0)")).find_map(|text| kernel_ticks(&text));
+    let ticks =
+        ticks.ok_or_else(|| BenchError::measurement("worker", format!("it is not in {directory}")))?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// Field 15 of a thread's `stat`.
+fn kernel_ticks(stat: &str) -> Option<u64> {
+    stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(12)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_time_is_found_behind_the_name() {
+        let stat = "7 (worker-0) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 100 0 0";
+        assert_eq!(kernel_ticks(stat), Some(12));
+    }
+
+    #[test]
+    fn what_a_packet_leaves_of_the_time_to_the_next_is_spare() {
+        assert!((spare(2.0, 300.0) - 200.0).abs() < 1e-9);
+        assert_eq!(spare(2.0, 501.0), 0.0);
+    }
+}

@@ -1,0 +1,258 @@
+//! The two ways from a worker to a veth, by the number of frames that are sent at once: through the socket, and by a program that is run on live
+//! frames ([`BatchSender`]). Both are timed as a worker's port does it, packets to memory that is free again; the far end receives on the same
+//! processor, as it does on veth, and is part of both.
+
+use std::time::{Duration, Instant as Clock};
+
+use millrace_offload::BatchSender;
+use millrace_packet::{Batch, Pool};
+use millrace_port::af_xdp::{LEAST_BATCH, Options as PortOptions};
+use millrace_port::{AfXdp, Port};
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+use nix::unistd::Pid;
+
+use super::{Size, frame};
+use crate::arrivals::WORKER;
+use crate::interrupt::check;
+use crate::network::{Network, SINK};
+use crate::process::dedicate;
+use crate::sink::{no_sink, sink};
+use crate::statistics::median;
+use crate::{BenchError, Measurement, Options};
+
+pub(super) const CASE: &str = "crossover";
+/// Frames that are sent at once.
+const COUNTS: [usize; 12] = [1, 2, 4, 8, 12, 16, 20, 24, 32, 64, 128, 256];
+/// Repetitions of each, both ways in turns.
+const ROUNDS: usize = 7;
+/// Frames of a repetition, and calls at least.
+const FRAMES: usize = 4096;
+const CALLS: usize = 128;
+/// Frames of packet memory.
+const MEMORY: u32 = 8192;
+const MTU: u16 = 1500;
+/// One in so many frames may be lost: what is lost costs less than what arrives.
+const LOST: u64 = 1000;
+
+/// Medians of both ways for a number of frames, and the repetitions, in nanoseconds a frame.
+#[derive(Clone, Debug, Default)]
+struct Point {
+    frames: usize,
+    socket: Vec<f64>,
+    batch: Vec<f64>,
+}
+
+/// What receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FarEnd {
+    /// A program that drops in the driver.
+    Program,
+    /// The kernel of a host, with receive offload.
+    Host,
+}
+
+/// Both ways for all numbers of frames, and from how many on the batch is cheaper.
+pub(super) fn measure(
+    network: &Network,
+    size: Size,
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for far in [FarEnd::Program, FarEnd::Host] {
+        let points = match far {
+            FarEnd::Program => {
+                let _sink = sink(&network.s, "s0")?;
+                points_of(network, size)?
+            }
+            FarEnd::Host => {
+                network.s.shell("ethtool -K s0 gro on")?;
+                let points = points_of(network, size);
+                network.s.shell("ethtool -K s0 gro off")?;
+                points?
+            }
+        };
+        results.extend(told(&format!("{CASE}, {size}, to a {}", far.words()), &points, options));
+    }
+    Ok(results)
+}
+
+impl FarEnd {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Host => "host with receive offload",
+        }
+    }
+}
+
+fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurement> {
+    let measured = |point: &Point| {
+        let frames = point.frames;
+        Measurement::median_of(format!("{case}, {frames} at once: by a batch"), &point.batch, "ns")
+            .beside("by the socket", median(&point.socket))
+            .peer_within(&point.socket)
+    };
+    let mut results: Vec<Measurement> = points.iter().map(measured).collect();
+    let medians: Vec<(f64, f64)> = points
+        .iter()
+        .map(|point| (point.frames as f64, median(&point.batch) - median(&point.socket)))
+        .collect();
+    match crossover(&medians) {
+        Some(frames) => {
+            (options.progress)(&format!(
+                "{case}: a batch is cheaper from {frames:.1} frames on; the router has it from {LEAST_BATCH} on"
+            ));
+            results.push(
+                Measurement::of(format!("{case}: frames from which a batch is cheaper"), frames, "frames")
+                    .beside("where the router takes it", LEAST_BATCH as f64),
+            );
+        }
+        None => (options.progress)(&format!("{case}: neither way becomes the cheaper one")),
+    }
+    results
+}
+
+/// Where the second figure comes to be below 0 for good, by straight lines between the points (thesis, section 3.3.1); `None` where it never
+/// does, or always was.
+fn crossover(points: &[(f64, f64)]) -> Option<f64> {
+    let last_above = points.iter().rposition(|(_, more)| *more > 0.0)?;
+    let [(from, above), (to, below)] = [points[last_above], *points.get(last_above + 1)?];
+    Some(from + (to - from) * above / (above - below))
+}
+
+fn points_of(network: &Network, size: Size) -> Result<Vec<Point>, BenchError> {
+    let index = network.r.index("r2")?;
+    let arrived = || network.s.received("s0");
+    let before = arrived()?;
+    let (points, sent) = network.r.within(|| {
+        dedicate(Pid::from_raw(0), WORKER)?;
+        Ways::open(index, &frame(SINK, size))?.all()
+    })??;
+    let arrived = arrived()? - before;
+    if arrived + sent / LOST < sent {
+        let problem = format!("{arrived} of {sent} frames arrived");
+        return Err(BenchError::measurement(CASE, problem));
+    }
+    Ok(points)
+}
+
+/// Both ways out of a device.
+struct Ways<'a> {
+    frame: &'a [u8],
+    pool: Pool,
+    port: AfXdp,
+    sender: BatchSender,
+    sent: u64,
+}
+
+impl<'a> Ways<'a> {
+    fn open(index: u32, frame: &'a [u8]) -> Result<Self, BenchError> {
+        let failed = |error: &dyn std::error::Error| BenchError::measurement(CASE, error.to_string());
+        let pool = Pool::new(MEMORY).map_err(|error| failed(&error))?;
+        let options = PortOptions::new("r2", index, MacAddr([2, 0, 0, 0, 2, 2]), MTU);
+        let port = AfXdp::open(&pool, options).map_err(|error| failed(&error))?;
+        let sender = BatchSender::new(index).map_err(no_sink)?;
+        Ok(Self { frame, pool, port, sender, sent: 0 })
+    }
+
+    /// All numbers of frames, and how many frames were sent in all.
+    fn all(mut self) -> Result<(Vec<Point>, u64), BenchError> {
+        let mut points = COUNTS.map(|frames| Point { frames, ..Point::default() });
+        for round in 0..=ROUNDS {
+            for point in &mut points {
+                check()?;
+                let socket = self.repeat(point.frames, Self::by_socket)?;
+                let batch = self.repeat(point.frames, Self::by_batch)?;
+                // The first round is for the caches, and the processor's clock.
+                if round > 0 {
+                    point.socket.push(socket);
+                    point.batch.push(batch);
+                }
+            }
+        }
+        Ok((points.into(), self.sent))
+    }
+
+    /// Nanoseconds of a frame when so many are sent at once.
+    fn repeat(
+        &mut self,
+        frames: usize,
+        send: fn(&mut Self, &mut Batch) -> Result<(), BenchError>,
+    ) -> Result<f64, BenchError> {
+        let (mut batch, mut spent) = (Batch::new(), Duration::ZERO);
+        let calls = FRAMES.div_ceil(frames).max(CALLS);
+        for _ in 0..calls {
+            for _ in 0..frames {
+                let packet = self.pool.packet_from(self.frame);
+                let packet = packet.ok_or_else(|| BenchError::measurement(CASE, "no packet memory"))?;
+                // A batch has room for the most that are sent at once.
+                let _ = batch.push(packet);
+            }
+            let start = Clock::now();
+            send(self, &mut batch)?;
+            spent += start.elapsed();
+        }
+        let sent = (calls * frames) as u64;
+        self.sent += sent;
+        Ok(spent.as_secs_f64() * 1e9 / sent as f64)
+    }
+
+    fn by_socket(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
+        self.port.transmit(&self.pool, Instant::ZERO, batch);
+        self.port.flush(&self.pool, Instant::ZERO);
+        Ok(())
+    }
+
+    /// As the router's ports do it: what has no room beside the others is sent by another call.
+    fn by_batch(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
+        let mut rest = &batch[..];
+        while !rest.is_empty() {
+            let given =
+                rest.iter().take_while(|packet| self.sender.put(packet.len(), packet.frames())).count();
+            if given == 0 {
+                return Err(BenchError::measurement(CASE, "the frame is too long for a batch"));
+            }
+            self.sender.send()?;
+            rest = &rest[given..];
+        }
+        batch.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_between_points_cross_where_the_difference_is_nothing() {
+        assert_eq!(crossover(&[(1.0, 5000.0), (8.0, 300.0), (16.0, -100.0), (32.0, -200.0)]), Some(14.0));
+        assert_eq!(crossover(&[(1.0, 5.0), (2.0, -1.0), (4.0, 3.0), (8.0, -3.0)]), Some(6.0), "for good");
+        assert_eq!(crossover(&[(1.0, 5.0), (2.0, 1.0)]), None);
+        assert_eq!(crossover(&[(1.0, -5.0), (2.0, -1.0)]), None);
+    }
+
+    #[test]
+    fn frames_arrive_by_both_ways() {
+        let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
+        if crate::network::is_skipped() {
+            return;
+        }
+        let network = Network::new().unwrap();
+        let _sink = sink(&network.s, "s0").unwrap();
+        let index = network.r.index("r2").unwrap();
+        let before = network.s.received("s0").unwrap();
+        let sent = network.r.within(|| {
+            let frame = frame(SINK, Size::Longest);
+            let mut ways = Ways::open(index, &frame).unwrap();
+            // 256 long ones are more than one call sends.
+            for (frames, by_batch) in [(20, false), (20, true), (256, true)] {
+                let send = if by_batch { Ways::by_batch } else { Ways::by_socket };
+                assert!(ways.repeat(frames, send).unwrap() > 0.0);
+            }
+            ways.sent
+        });
+        assert!(network.s.received("s0").unwrap() - before >= sent.unwrap());
+    }
+}

@@ -1,0 +1,106 @@
+//! `levels`: what passes each boundary of the processor hierarchy, and what both sides have to spare then; and from how many packets on one way
+//! of sending is cheaper than the other.
+//!
+//! After tables 3.1 to 3.5 of Karlin's thesis (VERA, 2003): the rate at each boundary, there and back out, and the time that can be spent on
+//! each packet on either side before the rate falls. The driver's side is the processor on which packets are made and, on veth, the driver's
+//! programs run: what it has to spare is found by making packets slower, at the rate that came through, and looking how long its calls take.
+//! The worker's side is found by a delay that is inserted for each packet, by the plugin `null`: two of them make the worker the slower side,
+//! and say how much of the time it takes without one.
+
+mod boundary;
+mod crossover;
+mod rings;
+
+use std::fmt;
+use std::time::Duration;
+
+use millrace_offload::Flows;
+use millrace_workbench::cycles;
+
+use self::boundary::{Boundary, through_driver};
+use crate::driver::traffic::udp;
+use crate::network::{BESIDE, Network, SINK};
+use crate::process::SessionFirst;
+use crate::{BenchError, Measurement, Options};
+
+/// Repetitions, of which the median counts.
+const RUNS: usize = 3;
+/// Flows that the packets are of.
+const FLOWS: Flows = Flows { addresses: 0, ports: 256, sequence: false, timestamp: false };
+const FLOW_COUNT: u64 = 256;
+const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
+
+/// How long packets are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Size {
+    /// 64 bytes with the check sequence, which is never in memory.
+    Shortest,
+    /// 1,500 bytes of IP.
+    Longest,
+}
+
+impl Size {
+    /// Bytes of a frame in memory.
+    fn frame(self) -> usize {
+        match self {
+            Self::Shortest => 60,
+            Self::Longest => 1514,
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shortest => "64 bytes",
+            Self::Longest => "1,500 bytes",
+        })
+    }
+}
+
+/// Runs all cases, or those that were asked for.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let wanted = options.case.clone().unwrap_or_default();
+    let is_wanted = |case: &str, size: Size| format!("{case}, {size}").contains(&wanted);
+    let network = Network::new()?;
+    let _first = SessionFirst::begin();
+    network.connect_beside()?;
+    let mut results = Vec::new();
+    let boundaries = [
+        Boundary { case: "driver to worker and out", to: SINK, device: "s0" },
+        Boundary { case: "driver to worker to kernel and out", to: BESIDE, device: "s1" },
+    ];
+    for size in SIZES.into_iter().filter(|size| is_wanted(boundary::DRIVER, *size)) {
+        results.extend(through_driver(&network, size, options)?);
+    }
+    for boundary in boundaries {
+        for size in SIZES.into_iter().filter(|size| is_wanted(boundary.case, *size)) {
+            results.extend(boundary.measure(&network, size, options)?);
+        }
+    }
+    for size in SIZES.into_iter().filter(|size| is_wanted(rings::CASE, *size)) {
+        results.extend(rings::measure(size, options)?);
+    }
+    for size in SIZES.into_iter().filter(|size| is_wanted(crossover::CASE, *size)) {
+        results.extend(crossover::measure(&network, size, options)?);
+    }
+    if results.is_empty() {
+        return Err(BenchError::measurement("levels", format!("no case is called like {wanted:?}")));
+    }
+    results.extend(cycles_of_a_nanosecond().map(|cycles| {
+        Measurement::of("cycles of the time stamp counter in a nanosecond", cycles, "cycles/ns")
+    }));
+    Ok(results)
+}
+
+/// A packet of a size to an address.
+fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
+    udp(to.into()).bytes_of(size.frame())
+}
+
+/// By which nanoseconds become the cycles of the papers; `None` without such a counter.
+fn cycles_of_a_nanosecond() -> Option<f64> {
+    let (start, clock) = (cycles()?, std::time::Instant::now());
+    std::thread::sleep(Duration::from_millis(50));
+    Some((cycles()? - start) as f64 / clock.elapsed().as_secs_f64() / 1e9)
+}
