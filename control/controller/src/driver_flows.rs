@@ -146,8 +146,8 @@ impl DriverCache for WorkerCache {
         self.writer.set_done(port.0, done);
     }
 
-    fn set_overloaded(&mut self, port: PortId, overloaded: bool) {
-        self.writer.set_overloaded(port.0, overloaded);
+    fn set_overloaded(&self, (port, queue): (PortId, usize), overloaded: bool) {
+        self.writer.set_overloaded((port.0, queue), overloaded);
     }
 
     fn is_overloaded(&self, port: PortId) -> bool {

@@ -125,8 +125,8 @@ struct treatment {
  */
 struct way {
 	__u64 up, done;
-	__u32 overloaded; /* more comes than the worker bears */
-	__u8 reserved[44];
+	__u64 overloaded; /* a bit for each receive queue by which more comes than its worker bears */
+	__u8 reserved[40];
 } __attribute__((aligned(64)));
 
 /* Packets that went up by one receive queue of a port. They are counted here first, and then in their port's way. */

@@ -21,8 +21,9 @@ pub(crate) struct MappedMap {
     length: usize,
 }
 
-// SAFETY: the memory belongs to this value alone on our side. The kernel's programs read and write it meanwhile; what they and
-// we both look at is either a word that is loaded and stored as one, or not looked at by them until such a word says so.
+// SAFETY: what is copied in and out as bytes is, on our side, a worker's own part, whoever else has mapped the same array; the rest are words that
+// are loaded and stored as one. The kernel's programs read and write the memory meanwhile; what they and we both look at is either such a word, or
+// not looked at by them until such a word says so.
 unsafe impl Send for MappedMap {}
 // SAFETY: as above; what is reached by a shared reference is loaded and stored in words, or copied out as bytes, of which any are a value.
 unsafe impl Sync for MappedMap {}

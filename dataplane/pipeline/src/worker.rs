@@ -349,6 +349,7 @@ impl Worker {
 
     fn close_device(&mut self, id: DeviceId) {
         let Some(mut device) = self.devices.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
+        self.router.end_ways(id);
         let mut last = since_cleared(&self.cleared, id, device.counters());
         // What was inside the device is gone with it.
         last.drops.add(DropReason::PortDown, last.held);

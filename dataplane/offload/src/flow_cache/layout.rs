@@ -75,8 +75,8 @@ pub(crate) struct Policer {
 pub(crate) struct Way {
     pub up: u64,
     pub done: u64,
-    pub overloaded: u32,
-    pub reserved: [u8; 44],
+    pub overloaded: u64,
+    pub reserved: [u8; 40],
 }
 
 /// `struct queue_way`.

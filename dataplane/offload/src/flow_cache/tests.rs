@@ -206,7 +206,9 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     let slot = bench.insert(V4.0, V4.1);
     assert!(!bench.forwards(&v4_frame()));
     bench.writer.begin(slot, PORT, 1);
-    bench.writer.set_overloaded(PORT, true);
+    // One queue of several is enough.
+    [63, 5].into_iter().for_each(|queue| bench.writer.set_overloaded((PORT, queue), true));
+    bench.writer.set_overloaded((PORT, 63), false);
     let up = bench.writer.up(PORT);
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
     assert_eq!((bench.counters().made_way, bench.writer.up(PORT)), (2, up), "nothing more went up");
@@ -214,6 +216,9 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "who has no entry goes up");
     assert_eq!(bench.counters().made_way, 2);
+    assert!(bench.writer.is_overloaded(PORT));
+    bench.writer.set_overloaded((PORT, 5), false);
+    assert!(!bench.writer.is_overloaded(PORT));
 }
 
 #[test]

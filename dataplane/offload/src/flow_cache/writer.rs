@@ -294,17 +294,22 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Says whether more packets go up from a port than are dealt with. As long as it is so a flow that has an entry,
-    /// and packets under way, loses what comes until those are done, and is then forwarded in the driver.
-    pub fn set_overloaded(&mut self, port: u16, overloaded: bool) {
-        if let Some(at) = way(port) {
-            self.ways.word32(at + OVERLOADED).store(overloaded.into(), Ordering::Release);
+    /// Says whether more packets go up by a receive queue of a port than are dealt with. As long as it is so a flow of the port that has an
+    /// entry, and packets under way, loses what comes until those are done, and is then forwarded in the driver.
+    pub fn set_overloaded(&self, (port, queue): (u16, usize), overloaded: bool) {
+        let Some(at) = way(port).filter(|_| queue < RX_QUEUES) else { return };
+        let (word, bit) = (self.ways.word64(at + OVERLOADED), 1 << queue);
+        // Workers say it in each turn, and it hardly ever changes.
+        match (word.load(Ordering::Relaxed) & bit != 0, overloaded) {
+            (false, true) => _ = word.fetch_or(bit, Ordering::Release),
+            (true, false) => _ = word.fetch_and(!bit, Ordering::Release),
+            _ => {}
         }
     }
 
-    /// What was last said of that, by whichever worker.
+    /// Whether that was last said of one of a port's queues, by whichever worker.
     pub fn is_overloaded(&self, port: u16) -> bool {
-        way(port).is_some_and(|at| self.ways.word32(at + OVERLOADED).load(Ordering::Relaxed) != 0)
+        way(port).is_some_and(|at| self.ways.word64(at + OVERLOADED).load(Ordering::Relaxed) != 0)
     }
 
     fn treatment(&self, slot: FlowSlot) -> u16 {

@@ -86,9 +86,9 @@ pub trait DriverCache: Send {
     fn noted_read(&self, queue: (PortId, usize), round: u32) -> u64;
     /// Says how many of these were sent on, or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
-    /// Says whether more go up from a port than are dealt with: then flows that have an entry rather lose packets, until
-    /// none is under way, than go on going up.
-    fn set_overloaded(&mut self, port: PortId, overloaded: bool);
-    /// What was last said of that, by whichever worker.
+    /// Says whether more go up by a receive queue of a port than are dealt with: then flows that have an entry rather lose packets,
+    /// until none is under way, than go on going up.
+    fn set_overloaded(&self, queue: (PortId, usize), overloaded: bool);
+    /// Whether that was last said of one of a port's queues, by whichever worker.
     fn is_overloaded(&self, port: PortId) -> bool;
 }

@@ -34,6 +34,8 @@ impl DriverFlows {
                     if !(is_alone || is_wanted || self.waits || self.ways.iter().any(Way::is_overloaded)) {
                         break;
                     }
+                    // Who else began it may have noted before it read what an entry here waits for.
+                    self.waits &= is_wanted;
                     self.begin_round(ports, devices, now);
                 }
                 Next::Mark => {
@@ -49,15 +51,15 @@ impl DriverFlows {
         }
         if self.round.is_stuck(now) {
             // As long as nothing leaves, no flow that would lose packets is any nearer to going down.
-            let own = ports.iter().filter(|(_, entry)| device_of(entry, devices).is_some());
-            own.for_each(|(id, _)| self.cache.set_overloaded(id, false));
+            for (id, way) in ports.iter().filter_map(|(id, _)| Some((id, self.ways.get(id.index())?))) {
+                way.queues().for_each(|queue| self.cache.set_overloaded((id, queue), false));
+            }
         }
     }
 
     /// Begins a round by what has been read.
     fn begin_round(&mut self, ports: &PortTable, devices: &mut Devices, now: Instant) {
-        let Self { ways, cache, round, ports: can, waits, .. } = self;
-        *waits = false;
+        let Self { ways, cache, round, ports: can, .. } = self;
         for (id, entry) in ports.iter() {
             let can = can.get(id.index()).copied().unwrap_or_default();
             let Some(device) = device_of(entry, devices).filter(|_| can.receives) else { continue };
@@ -65,10 +67,10 @@ impl DriverFlows {
             let is_known = device.progress().is_some_and(|progress| progress.kept == 0);
             let Some(way) = ways.get_mut(id.index()).filter(|_| is_known) else { continue };
             let is_only = can.receive_queues.count_ones() == 1;
-            for (queue, read) in way.look(id, device.as_ref(), cache.as_ref(), is_only, now) {
+            for (queue, read, overloaded) in way.look(id, device.as_ref(), cache.as_ref(), is_only, now) {
                 cache.note_read((id, queue), round.number(), read);
+                cache.set_overloaded((id, queue), overloaded);
             }
-            cache.set_overloaded(id, way.is_overloaded());
         }
         round.begin(now);
     }
@@ -90,6 +92,13 @@ impl DriverFlows {
         }
     }
 
+    /// The device of a port is closed: nothing goes up by its queues.
+    fn end_way(&mut self, port: PortId) {
+        let Self { ways, cache, .. } = self;
+        let queues = ways.get(port.index()).into_iter().flat_map(Way::queues);
+        queues.for_each(|queue| cache.set_overloaded((port, queue), false));
+    }
+
     /// The device of a port was opened.
     fn begin_way(&mut self, port: PortId, device: &dyn Port) {
         if let Some(way) = self.ways.get_mut(port.index()) {
@@ -105,6 +114,13 @@ impl Router {
         let Some(driver) = &mut self.driver else { return };
         let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == id);
         ports.for_each(|(id, _)| driver.begin_way(id, device));
+    }
+
+    /// The device of some ports is closed.
+    pub(crate) fn end_ways(&mut self, id: DeviceId) {
+        let Some(driver) = &mut self.driver else { return };
+        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == id);
+        ports.for_each(|(port, _)| driver.end_way(port));
     }
 
     /// Lets flows go down whose packets are all dealt with. `devices`: the worker's, by their numbers.

@@ -36,7 +36,7 @@ impl Way {
         let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
         let queues = own.map(|number| {
             let by = cache.up_by(port, number);
-            Queue { number, base: by, goal: Goal { up: base, by }, ..Queue::default() }
+            Queue { number, base: by, goal: Goal { up: base, by: 0 }, ..Queue::default() }
         });
         Self { queues: queues.collect(), base }
     }
@@ -48,7 +48,7 @@ impl Way {
     }
 
     /// For each queue that this worker reads: of the packets that went up by all queues, those before which none of this one is left to be
-    /// read. `is_only`: no worker reads another queue.
+    /// read, and whether more goes up by it than is read. `is_only`: no worker reads another queue.
     pub fn look(
         &mut self,
         port: PortId,
@@ -56,7 +56,7 @@ impl Way {
         cache: &dyn DriverCache,
         is_only: bool,
         now: Instant,
-    ) -> impl Iterator<Item = (usize, u64)> {
+    ) -> impl Iterator<Item = (usize, u64, bool)> {
         if self.queues.is_empty() {
             *self = Self::of_all(device);
         }
@@ -74,8 +74,13 @@ impl Way {
                     queue.reaches(done, || cache.up(port), by)
                 }
             };
-            (queue.number, read)
+            (queue.number, read, queue.overloaded)
         })
+    }
+
+    /// The queues that this worker reads.
+    pub fn queues(&self) -> impl Iterator<Item = usize> {
+        self.queues.iter().map(|queue| queue.number)
     }
 
     /// Whether more packets go up than are read.
@@ -84,7 +89,7 @@ impl Way {
     }
 }
 
-/// What had gone up when it was looked: by all queues, and by one.
+/// What had gone up when it was looked: by all queues, and by one since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 struct Goal {
     up: u64,

@@ -294,7 +294,7 @@ impl DriverCache for Driver {
         self.state(|state| state.done.insert(port.0, done));
     }
 
-    fn set_overloaded(&mut self, _port: PortId, _overloaded: bool) {}
+    fn set_overloaded(&self, _queue: (PortId, usize), _overloaded: bool) {}
 
     fn is_overloaded(&self, _port: PortId) -> bool {
         false
