@@ -29,14 +29,24 @@ use crate::model::PortPlan;
 use crate::worker_handle::WorkerHandle;
 use crate::workers::Workers;
 
+/// A socket by which a worker receives from a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueSocket {
+    /// The receive queue that it reads.
+    pub queue: u32,
+    pub socket: i32,
+    /// The number of the worker that has it.
+    pub worker: usize,
+}
+
 /// A kernel device that is a port: what holds it.
 #[derive(Debug)]
 pub(crate) struct KernelDevice {
     pub ifindex: u32,
     pub device: DeviceId,
     pub programs: PortPrograms,
-    /// The AF_XDP sockets that workers have for it, and the receive queues that they read.
-    pub sockets: Vec<(u32, i32)>,
+    /// The AF_XDP sockets that workers have for it.
+    pub sockets: Vec<QueueSocket>,
     /// Why its program does not look flows up in the flow cache; `None` where it does, and counts what goes up.
     pub stays_up: Option<&'static str>,
     /// What the driver was last found to be able to do.
@@ -53,7 +63,7 @@ pub(crate) struct KernelDevice {
 impl KernelDevice {
     /// The receive queues that are read: a bit for each of the first 64.
     pub fn receive_queues(&self) -> u64 {
-        self.sockets.iter().fold(0, |queues, (queue, _)| queues | 1_u64.checked_shl(*queue).unwrap_or(0))
+        self.sockets.iter().fold(0, |queues, own| queues | 1_u64.checked_shl(own.queue).unwrap_or(0))
     }
 
     /// Whether other receive queues are in use than when it was opened, and that matters. `name`: the device's.
@@ -223,7 +233,7 @@ impl KernelDevice {
 }
 
 /// Programs, what the device can do, and its AF_XDP sockets.
-type Opened = (PortPrograms, Capabilities, Vec<(u32, i32)>);
+type Opened = (PortPrograms, Capabilities, Vec<QueueSocket>);
 
 fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
     match on_death {
@@ -281,7 +291,7 @@ fn open_xdp(
     let device = plan.settings.device;
     // What is wrapped around a port sees all of its frames, so then one worker has all queues.
     let spread = if Wrapping::of(plan)?.is_empty() { workers.len() } else { 1 };
-    let mut opened: Option<DeviceReport> = None;
+    let (mut capabilities, mut sockets) = (None, Vec::new());
     for turn in 0..spread {
         let queues = settings.queues.iter().copied().filter(|queue| *queue as usize % spread == turn);
         let part = af_xdp::Options { queues: queues.collect(), ..settings.clone() };
@@ -290,21 +300,24 @@ fn open_xdp(
         }
         // The owner has the first queue, and sends by it.
         let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
-        match (&mut opened, open_queues(plan, part, (turn == 0).then_some(batches), workers.get(worker))?) {
-            (Some(all), Ok(report)) => all.sockets.extend(report.sockets),
-            (None, report) => opened = Some(report.map_err(|error| open_error(plan, &error))?),
+        match open_queues(plan, part, (turn == 0).then_some(batches), workers.get(worker))? {
+            Ok(report) => {
+                let own = report.sockets.into_iter();
+                sockets.extend(own.map(|(queue, socket)| QueueSocket { queue, socket, worker }));
+                capabilities.get_or_insert(report.capabilities);
+            }
             // The device has fewer queues than it said.
-            (Some(_), Err(PortError::Queue { .. })) => {}
-            (Some(_), Err(error)) => return Err(open_error(plan, &error)),
+            Err(PortError::Queue { .. }) if capabilities.is_some() => {}
+            Err(error) => return Err(open_error(plan, &error)),
         }
     }
-    let Some(report) = opened else {
+    let Some(capabilities) = capabilities else {
         return Err(ControlError::System(format!("port {:?} has no receive queue", plan.settings.name)));
     };
-    for (queue, socket) in &report.sockets {
+    for QueueSocket { queue, socket, .. } in &sockets {
         programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
     }
-    Ok((programs, report.capabilities, report.sockets))
+    Ok((programs, capabilities, sockets))
 }
 
 /// Has a worker open as many of the queues as the device really has: the kernel says how many it made room for. The sockets are made

@@ -3,7 +3,7 @@
 //! A port is managed by one processor: what comes in by it goes there first. What that leaves to others goes up, from the driver to a
 //! worker and from a worker to the host, so processors are a tree with the host at its root and the ports as leaves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use millrace_offload::{Attachment, DeviceFacts};
 use millrace_pipeline::Handover;
@@ -11,7 +11,7 @@ use millrace_port::Mode;
 use millrace_port::af_xdp::LEAST_BATCH;
 
 use crate::ControlError;
-use crate::device::KernelDevice;
+use crate::device::{KernelDevice, QueueSocket};
 use crate::model::PortPlan;
 use crate::router::{Inner, Router};
 use crate::topology;
@@ -208,6 +208,23 @@ impl Inner {
             .or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
     }
 
+    /// Which workers receive from a device, and how.
+    fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
+        if device.sockets.is_empty() {
+            return vec![(self.owner_name(plan), "an AF_PACKET ring, one copy for each packet".to_owned())];
+        }
+        let mut queues: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for QueueSocket { queue, worker, .. } in &device.sockets {
+            queues.entry(*worker).or_default().push(queue.to_string());
+        }
+        let how = |queues: Vec<String>| match queues.as_slice() {
+            [_] if device.sockets.len() == 1 => format!("an AF_XDP socket, {mode}"),
+            [queue] => format!("an AF_XDP socket, for queue {queue}, {mode}"),
+            queues => format!("{} AF_XDP sockets, for queues {}, {mode}", queues.len(), queues.join(", ")),
+        };
+        queues.into_iter().map(|(worker, queues)| (worker_name(worker), how(queues))).collect()
+    }
+
     fn switches_of(
         &self,
         plan: &PortPlan,
@@ -215,26 +232,22 @@ impl Inner {
         no_redirects: Option<&str>,
     ) -> Vec<SwitchView> {
         let (name, worker) = (&plan.settings.name, self.owner_name(plan));
-        let up = match (mode, device.sockets.len()) {
-            ("ring", _) => "an AF_PACKET ring, one copy for each packet".to_owned(),
-            (_, 1) => format!("an AF_XDP socket, {mode}"),
-            (_, queues) => format!("{queues} AF_XDP sockets, one for each queue, {mode}"),
-        };
-        let mut switches = vec![
-            SwitchView {
-                name: "driver redirect",
-                from: "xdp of every port".to_owned(),
-                to: name.clone(),
-                works: no_redirects.is_none(),
-                how: no_redirects.unwrap_or("by the driver, without a worker").to_owned(),
-            },
-            SwitchView {
-                name: "socket rings",
-                from: processor.to_owned(),
-                to: worker.clone(),
-                works: true,
-                how: up,
-            },
+        let mut switches = vec![SwitchView {
+            name: "driver redirect",
+            from: "xdp of every port".to_owned(),
+            to: name.clone(),
+            works: no_redirects.is_none(),
+            how: no_redirects.unwrap_or("by the driver, without a worker").to_owned(),
+        }];
+        let up = self.ways_up(plan, mode, device).into_iter().map(|(to, how)| SwitchView {
+            name: "socket rings",
+            from: processor.to_owned(),
+            to,
+            works: true,
+            how,
+        });
+        switches.extend(up);
+        switches.extend([
             SwitchView {
                 name: "batch sending",
                 from: worker.clone(),
@@ -253,7 +266,7 @@ impl Inner {
                 works: true,
                 how: "programs that are run with live frames, up to 3,328 bytes each".to_owned(),
             },
-        ];
+        ]);
         if self.hosts.contains_key(&plan.id) {
             switches.push(SwitchView {
                 name: "host output",

@@ -97,8 +97,7 @@ impl Inner {
             Ok(report) => report,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let sockets =
-            self.kernel.values().flat_map(|device| device.sockets.iter().map(|(_, socket)| *socket));
+        let sockets = self.kernel.values().flat_map(|device| device.sockets.iter().map(|own| own.socket));
         let above: Vec<RawFd> = report.sockets.iter().map(|(_, socket)| *socket).chain(sockets).collect();
         let catcher = report.capabilities.ifindex.unwrap_or_default();
         let attached = HostCatch::attach(ifindex, catcher, &above).map_err(|error| error.to_string());

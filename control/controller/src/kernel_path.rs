@@ -30,7 +30,7 @@ impl Inner {
     /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
     pub fn set_witness(&mut self) -> Result<(), ControlError> {
         let sockets = self.kernel.values().flat_map(|device| &device.sockets);
-        let Some(first) = sockets.map(|(_, socket)| *socket).max() else { return Ok(()) };
+        let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
         for device in self.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
             let set = device.programs.set_witness(first);
             set.map_err(|error| ControlError::system("name the witness of the ports", error))?;

@@ -190,6 +190,12 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     let is_opened = wait_until(Duration::from_secs(5), || router.log().contains("device is back"));
     assert!(is_opened.is_some(), "{}", router.log());
     go_down_and_up(&line, &router, "2 workers, a queue more");
+    // Each worker has its queue.
+    let hardware = router.json(&["show", "hardware"]);
+    let switches = hardware["switches"].as_array().expect("switches").iter();
+    let up = switches.filter(|switch| switch["name"] == "socket rings" && switch["from"] == "xdp r1");
+    let to: Vec<_> = up.map(|switch| switch["to"].as_str().unwrap_or_default()).collect();
+    assert_eq!(to, ["worker 0", "worker 1"], "{hardware:#}");
 }
 
 #[test]
