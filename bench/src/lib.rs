@@ -83,7 +83,7 @@ const BENCHES: [Bench; 20] = [
     },
     Bench {
         name: "driver",
-        summary: "flows in the driver beside the kernel: one, few, many, IPv4 and IPv6, over 500,000 routes, beside filters and a flood of exceptional packets",
+        summary: "flows in the driver beside the kernel: one, few, many, IPv4 and IPv6, over 500,000 routes, beside filters, a flood of exceptional packets and bound flows",
     },
     Bench {
         name: "levels",

@@ -1,5 +1,5 @@
 //! `driver`: flows that the driver forwards, on veth, beside the kernel's forwarding: one, few and many, over many routes, beside filters, and
-//! beside a flood of what is exceptional.
+//! beside a flood of what is exceptional, and beside flows that are bound to an instance.
 //!
 //! Frames are made by an XDP test run with live frames on one processor, which on veth also does what the driver does; the worker has the
 //! other. The kernel forwards on the processor of the generator too, as veth does by itself. What arrives is dropped by a program in the
@@ -8,12 +8,12 @@
 //! Making and dropping frames costs the same whoever forwards between. It is part of the rates that are compared; what it takes by itself is
 //! measured with a far end in the place of the router, and what forwarding adds to it is told beside.
 
-mod flood;
+mod beside;
 pub(crate) mod traffic;
 
 use millrace_offload::FrameSink;
 
-use self::flood::beside_flood;
+use self::beside::{Others, beside_others};
 use self::traffic::{Traffic, routes};
 use crate::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count, go_down, rate_at};
 use crate::load::{Load, UNLIMITED};
@@ -47,8 +47,10 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     if is_wanted("filters") {
         results.push(beside_rules(&network, few, options)?);
     }
-    if is_wanted("flood") {
-        results.push(beside_flood(&network, few, options)?);
+    for (case, others) in [("flood", Others::exceptional()), ("bound", Others::bound())] {
+        if is_wanted(case) {
+            results.push(beside_others(&network, few, others, options)?);
+        }
     }
     let routed = Traffic::routed();
     if is_wanted(routed.case) {
