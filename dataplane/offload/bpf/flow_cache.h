@@ -627,16 +627,19 @@ static __always_inline const struct treatment *treatment_of(const struct cached_
 	return treatment;
 }
 
-/* A packet, and the way up from its port. */
+/* What a packet that goes up is counted by. */
 struct ascent {
+	const struct xdp_md *context;
+	const struct place *here;
 	struct way *way;
-	__u32 queue; /* the number of its receive queue among those of all ports */
 };
 
 /* Notes that a packet goes up, of this flow if it has one. */
 static __always_inline int go_up(const struct ascent *ascent, struct cached_flow *flow, __u32 slot)
 {
-	struct queue_way *queue = bpf_map_lookup_elem(&queue_ways, &ascent->queue);
+	/* Ports of more queues have no flows here. */
+	__u32 number = ascent->here->port * RX_QUEUES + ascent->context->rx_queue_index;
+	struct queue_way *queue = bpf_map_lookup_elem(&queue_ways, &number);
 	struct aside *aside = flow ? bpf_map_lookup_elem(&asides, &slot) : 0;
 	__u64 up;
 
@@ -644,7 +647,7 @@ static __always_inline int go_up(const struct ascent *ascent, struct cached_flow
 	if (queue)
 		__sync_fetch_and_add(&queue->up, 1);
 	up = __sync_fetch_and_add(&ascent->way->up, 1) + 1;
-	if (flow && aside) {
+	if (aside) {
 		aside->last_up = up;
 		*(volatile __u8 *)&flow->settled = 0;
 	}
@@ -741,8 +744,8 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	struct candidate packet = {};
 	const struct treatment *treatment;
 	struct cached_flow *flow;
+	struct ascent ascent = { .context = context };
 	struct place *here;
-	struct ascent ascent;
 	struct way *way;
 	__u32 zero = 0, port;
 	struct looked at;
@@ -756,8 +759,8 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	way = bpf_map_lookup_elem(&ways, &port);
 	if (!way)
 		return GO_UP;
+	ascent.here = here;
 	ascent.way = way;
-	ascent.queue = port * RX_QUEUES + context->rx_queue_index % RX_QUEUES;
 	packet.key.port = port;
 	if (read_packet(&packet, data, end, length))
 		return go_up(&ascent, 0, 0);

@@ -198,6 +198,41 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     assert_eq!(to, ["worker 0", "worker 1"], "{hardware:#}");
 }
 
+/// Each worker has an instance of its own, and each of them its own form.
+#[test]
+fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
+    let Some(_ground) = Ground::enter(&["ping", "ethtool"]) else { return };
+    let line = Line::new();
+    [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
+    let router = workers(&line, 2);
+    line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto udp"]);
+    let listed = router.json(&["instance", "list"]);
+    assert_eq!(listed[0]["level"], "xdp", "{listed:#}");
+    let flows: Vec<Flow> = (9000..9008)
+        .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
+        .collect();
+    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap_or(0);
+    let down = wait_until(Duration::from_secs(5), || by_driver() > 8000);
+    assert!(down.is_some(), "{:#}", router.json(&["flow", "list"]));
+    // Messages and moves hold for the forms of all workers.
+    router.ask(&["place", "stats1", "worker"]);
+    let before = by_driver();
+    flows[0].go_on(Duration::from_millis(150));
+    assert_eq!(by_driver(), before, "packets of a placed instance were forwarded in the driver");
+    router.ask(&["place", "stats1", "auto"]);
+    assert!(wait_until(Duration::from_secs(5), || by_driver() > before + 2000).is_some());
+    let reports: Vec<_> = flows.into_iter().map(Flow::finish).collect();
+    let sent: u64 = reports.iter().map(|report| report.sent).sum();
+    let missed = router.drops("receive_ring_full");
+    let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
+    let told = wait_until(Duration::from_secs(3), || read() + missed == sent);
+    assert!(told.is_some(), "{} of {sent} were counted, {missed} were missed", read());
+    assert!(reports.iter().all(|report| (report.reordered, report.duplicated) == (0, 0)), "{reports:?}");
+    router.assert_conservation();
+}
+
 #[test]
 fn a_stream_of_datagrams_crosses_several_workers_whole() {
     let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
