@@ -68,7 +68,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (&["instance", "create", "statistics", "s 2"], &["\"s 2\"", "letters, digits"]),
         (&["instance", "create", "statistics", "s2", "wat=size"], &["wat", "did you mean \"what\"?"]),
         (&["instance", "create", "statistics", "s2", "what=sizes"], &["\"sizes\"", "protocol, size or all"]),
-        (&["instance", "create", "null", "n1", "a=1"], &["a: there is no such setting", "it takes none"]),
+        (&["instance", "create", "null", "n1", "a=1"], &["a: there is no such setting", "there are work"]),
         (&["instance", "create", "delay", "d2", "ms=soon"], &["ms", "\"soon\"", "a number from 0 to 10000"]),
         (&["instance", "create", "delay", "d2", "ms=10001"], &["10001", "a number from 0 to 10000"]),
         (&["instance", "create", "sample", "c1"], &["to: it is missing", "the name of a port"]),
