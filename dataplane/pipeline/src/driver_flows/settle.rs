@@ -85,8 +85,9 @@ impl DriverFlows {
             if !(can.receives && is_own) {
                 continue;
             }
-            let queues = (0..u64::BITS as usize).filter(|queue| can.receive_queues >> queue & 1 == 1);
-            if let Some(done) = queues.map(|queue| cache.noted_read((id, queue), number)).min() {
+            if let Some(done) =
+                places(can.receive_queues).map(|queue| cache.noted_read((id, queue), number)).min()
+            {
                 cache.set_done(id, done);
             }
         }
@@ -134,6 +135,15 @@ impl Router {
     }
 }
 
+/// The places of the bits that are set.
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        bits &= bits.checked_sub(1)?;
+        Some(place)
+    })
+}
+
 fn device_of<'a>(entry: &PortEntry, devices: &'a mut Devices) -> Option<&'a mut Box<dyn Port>> {
     devices.get_mut(usize::from(entry.settings.device.0))?.as_mut()
 }
@@ -143,4 +153,16 @@ fn outlet_of(entry: &PortEntry, devices: &mut Devices) -> Option<Outlet> {
     let progress = device_of(entry, devices).and_then(|device| device.progress()).unwrap_or_default();
     let waiting = entry.queue.len() as u64 + u64::from(progress.unsent);
     entry.settings.up.then_some(Outlet { left: progress.sent, waiting })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bit_that_is_set_has_its_place() {
+        assert_eq!(places(0).count(), 0);
+        assert_eq!(places(1 << 63 | 0b1011).collect::<Vec<_>>(), [0, 1, 3, 63]);
+        assert_eq!(places(u64::MAX).count(), 64);
+    }
 }

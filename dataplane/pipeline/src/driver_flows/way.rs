@@ -32,19 +32,15 @@ pub(super) struct Way {
 impl Way {
     /// The way of a port whose device was just opened: what went up before is nobody's any more.
     pub fn begin(port: PortId, device: &dyn Port, cache: &dyn DriverCache) -> Self {
-        let base = cache.up(port);
-        let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
-        let queues = own.map(|number| {
-            let by = cache.up_by(port, number);
-            Queue { number, base: by, goal: Goal { up: base, by: 0 }, ..Queue::default() }
-        });
-        Self { queues: queues.collect(), base }
+        Self::of(device, cache.up(port), |number| cache.up_by(port, number))
     }
 
-    /// The same of one that was opened before anything was counted.
-    fn of_all(device: &dyn Port) -> Self {
+    /// The same when so much had gone up by all queues, and by each.
+    fn of(device: &dyn Port, base: u64, by: impl Fn(usize) -> u64) -> Self {
+        let goal = Goal { up: base, by: 0 };
         let own = (0..device.receive_queues()).map(|index| device.queue_number(index));
-        Self { queues: own.map(|number| Queue { number, ..Queue::default() }).collect(), base: 0 }
+        let queues = own.map(|number| Queue { number, base: by(number), goal, ..Queue::default() });
+        Self { queues: queues.collect(), base }
     }
 
     /// For each queue that this worker reads: of the packets that went up by all queues, those before which none of this one is left to be
@@ -58,7 +54,8 @@ impl Way {
         now: Instant,
     ) -> impl Iterator<Item = (usize, u64, bool)> {
         if self.queues.is_empty() {
-            *self = Self::of_all(device);
+            // Its device was opened before anything was counted.
+            *self = Self::of(device, 0, |_| 0);
         }
         let base = self.base;
         self.queues.iter_mut().enumerate().map(move |(index, queue)| {
