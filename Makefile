@@ -11,7 +11,7 @@ export FUZZ_SECONDS ?= 60
 # Where rustup and cargo put their programs, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup build demo test bench package lint fuzz clean
+.PHONY: help setup build demo check test soak bench package lint fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,14 @@ build: ## build the release binary and leave it at out/millrace
 demo: setup build ## carry real traffic between two hosts and show what happened
 	@tools/demo
 
+check: lint ## lint, and run unit and conformance tests: a few minutes
+	@tools/test --quick
+
 test: setup lint build ## set up, lint, build, and run every test
 	@tools/test
+
+soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS): no leak, no loss
+	@cargo test --locked --package millrace-tests --test scenarios -- --ignored --show-output soak::
 
 bench: build ## measure everything beside its peers: out/bench.html, out/bench.json
 	@out/millrace bench all --html out/bench.html --json > out/bench.json

@@ -227,12 +227,18 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
 /// Whether tests that build namespaces are left out here; says so. In CI they may not be.
 #[cfg(test)]
 pub(crate) fn is_skipped() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    let skipped = !root && std::env::var_os("CI").is_none_or(|value| value != "true");
+    let skipped = !nix::unistd::geteuid().is_root();
     if skipped {
-        println!("skipped: network namespaces need root");
+        skip("network namespaces need root");
     }
     skipped
+}
+
+/// Prints that a test is skipped; a failure where the environment variable `CI` is `true`.
+#[cfg(test)]
+pub(crate) fn skip(why: &str) {
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{why}");
+    println!("skipped: {why}");
 }
 
 #[cfg(test)]

@@ -24,15 +24,15 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use bench::{Bench, BenchWorkload, Lab, LabAction, Replay};
 pub use configuration::{
-    Apply, Confirm, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback, Router,
-    RouterAction, Save,
+    Apply, Confirm, ConfirmTime, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback,
+    Router, RouterAction, Save,
 };
 pub use connection::Connection;
 pub use gate::{Bind, Gate, GateAction, Unbind};
 pub use instance::{Control, Instance, InstanceAction};
 pub use place::{Place, PlaceAction};
 pub use plugin::{PluginAction, PluginArguments, PluginTest, PluginUpgrade};
-pub use run::{Check, Doctor, Driver, Mode, OnDeath, Run};
+pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run};
 pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
 pub use show::{Audit, Events, Noun, Rates, Show, Top};
@@ -74,6 +74,15 @@ pub fn parse() -> Result<Arguments, clap::Error> {
     Ok(arguments)
 }
 
+/// Reads a command from its words.
+///
+/// # Errors
+/// Why they are wrong.
+pub fn command<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, crate::output::Failure> {
+    let read = Arguments::try_parse_from(std::iter::once("millrace").chain(words));
+    read.map(|arguments| arguments.command).map_err(|error| crate::output::Failure::usage(one_line(&error)))
+}
+
 /// Why arguments are wrong, in one line: what there is before the usage.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -90,6 +99,11 @@ pub enum Command {
         after_help = "Example:\n  millrace run --port eth1 --port eth2\n  millrace run --config router.toml"
     )]
     Run(Run),
+    /// Write a configuration for this machine, from its devices, addresses and routes.
+    #[command(
+        after_help = "The kernel's addresses and routes stand in it as comments: the router mirrors them.\n\nExample:\n  millrace init --output router.toml && millrace check router.toml\n  millrace init eth1 eth2"
+    )]
+    Init(Init),
     /// Check a configuration without running it.
     #[command(
         after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json"
@@ -143,7 +157,7 @@ pub enum Command {
     Bind(Bind),
     /// Undo a binding.
     #[command(
-        after_help = "Example:\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'"
+        after_help = "Example:\n  millrace unbind stats1\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace unbind stats1 --all"
     )]
     Unbind(Unbind),
     /// Add, remove, list and explain filters: what is done with which packets.
@@ -177,7 +191,7 @@ pub enum Command {
     )]
     Scheduler(Scheduler),
     /// Show queues of ports and of flows, and change them.
-    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue set wan voice threshold=32768")]
+    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue set wan voice threshold=32KiB")]
     Queue(Queue),
     /// List, show and forget the flows that the router knows.
     #[command(after_help = "Example:\n  millrace flow list --order rate --limit 10")]
@@ -199,7 +213,7 @@ pub enum Command {
     Lookup(Lookup),
     /// Write the frames at a port, a gate or an instance to a pcapng file or, with `-w -`, to Wireshark.
     #[command(
-        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can."
+        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
     )]
     Capture(Capture),
     /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
@@ -236,7 +250,7 @@ Example:
     Shell(Shell),
     /// Watch a running router: ports, queues, flows and plugins, drawn anew every second.
     #[command(
-        after_help = "Example:\n  millrace top\n  millrace top --interval 5\n\nKeys: q ends it, space holds it."
+        after_help = "Example:\n  millrace top\n  millrace top --interval 5s\n\nKeys: q ends it, space holds it."
     )]
     Top(Top),
     /// Print what happened: links, neighbours, plugins that fail, configurations, what fills up.
@@ -267,7 +281,9 @@ Example:
     #[command(after_help = "Example:\n  millrace clear")]
     Clear,
     /// Send the frames of a file through a router without devices, under a virtual clock.
-    #[command(after_help = "Example:\n  millrace replay --in a.pcap --out b.pcap --config c.toml")]
+    #[command(
+        after_help = "Example:\n  millrace replay --in a.pcap --out b.pcap --config c.toml\n  millrace replay --crash /var/lib/millrace/crash-captures/20261123T221500Z-1234-0.pcapng"
+    )]
     Replay(Replay),
     /// Build networks of hosts and routers in network namespaces.
     #[command(

@@ -75,6 +75,7 @@ fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment()
 /// All commands, those of commands included.
 const COMMANDS: &[&[&str]] = &[
     &["run"],
+    &["init"],
     &["check"],
     &["apply"],
     &["diff"],
@@ -198,7 +199,7 @@ fn wrong_usage_is_exit_code_2() {
         &["bench", "memory", "--against", "/nowhere/millrace"],
         &["bench", "memory", "--against", "/bin/true", "--rounds", "0"],
         &["bench", "--from", "results.json"],
-        &["top", "--interval", "0.1"],
+        &["top", "--interval", "100ms"],
         &["top"],
         &["metrics", "--json"],
         &["completions", "cmd"],
@@ -256,6 +257,58 @@ fn what_fails_is_exit_code_1_and_one_line() {
         assert!(line.contains(expected), "{case:?}: {line}");
         assert_eq!(line.trim_end().lines().count(), 1, "{case:?}: {line}");
     }
+}
+
+#[test]
+fn run_without_ports_names_what_is_missing() {
+    let output = millrace(&["run"]);
+    let line = error(&output);
+    assert_eq!(code(&output), 2, "{line}");
+    assert!(line.contains("--port eth0 --port eth1") && line.contains("--config"), "{line}");
+}
+
+#[test]
+fn one_missing_brace_is_one_error() {
+    let text = "[[port]]\nname = \"a\"\nimpair = { loss = 0.1\ndevice = \"x\"\n[[port]]\nname = \"b\"\n[router]\nworkers = 2\n";
+    let file = TestFile::new("brace.toml", text);
+    let output = millrace(&["check", file.path()]);
+    assert_eq!((code(&output), error(&output).trim_end().lines().count()), (1, 1), "{}", error(&output));
+}
+
+#[test]
+fn numbers_without_units_are_refused_with_the_unit() {
+    for (case, hint) in [
+        (&["bind", "i", "--gate", "g", "--filter", "*", "--budget", "5"][..], "5ms"),
+        (&["top", "--interval", "5"], "5ms"),
+        (&["filter", "list", "--watch", "2"], "2ms"),
+        (&["apply", "f", "--confirm", "60"], "60ms"),
+        (&["token", "create", "t", "--role", "viewer", "--expires", "30"], "30ms"),
+    ] {
+        let output = millrace(case);
+        let line = error(&output);
+        assert_eq!(code(&output), 2, "{case:?}: {line}");
+        assert!(line.contains("has no unit") && line.contains(hint), "{case:?}: {line}");
+    }
+    let file =
+        TestFile::new("rate.toml", "[[port]]\nname = \"m\"\nkind = \"memory\"\nscheduler = { rate = 5 }\n");
+    let output = millrace(&["check", file.path()]);
+    assert!(error(&output).contains("write \"5mbit\""), "{}", error(&output));
+}
+
+#[test]
+fn init_writes_a_configuration_that_check_accepts() {
+    let path = std::env::temp_dir().join(format!("millrace-cli-{}-init.toml", std::process::id()));
+    let file = path.to_str().unwrap();
+    let written = millrace(&["init", "--output", file]);
+    assert_eq!(code(&written), 0, "{}", error(&written));
+    let checked = millrace(&["check", file]);
+    assert_eq!(code(&checked), 0, "{}", error(&checked));
+    let again = millrace(&["init", "--output", file]);
+    assert!(code(&again) == 1 && error(&again).contains("--force overwrites it"), "{}", error(&again));
+    assert_eq!(code(&millrace(&["init", "--output", file, "--force"])), 0);
+    fs::remove_file(&path).unwrap();
+    let unknown = millrace(&["init", "no-such-device"]);
+    assert!(error(&unknown).contains("no device is named"), "{}", error(&unknown));
 }
 
 #[test]

@@ -1,36 +1,77 @@
-//! What a scenario stands on: root, programs, the router's binary, and nobody else in the way.
+//! The ground of a scenario: root, programs, the router's binary, and its turn on the machine.
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
 use nix::unistd::Uid;
 
 use crate::repository::repository;
 
-/// Scenarios take turns: two processors are too few for two at once, and their times would mean nothing.
-static TURN: Mutex<()> = Mutex::new(());
+/// The machine: shared by scenarios that only use it, held alone by those that measure. A waiting writer goes first.
+static MACHINE: RwLock<()> = RwLock::new(());
 
-/// A scenario's turn on this machine.
+/// A scenario's turn on this machine. Its end prints how long the scenario took, without the wait.
 #[derive(Debug)]
 pub struct Ground {
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
+    start: Instant,
+}
+
+#[derive(Debug)]
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
 impl Ground {
-    /// Waits for its turn. `None`, and a line that says why, where scenarios can't run: without root, one of `programs`,
-    /// or the router's binary.
+    /// Waits for a turn beside other scenarios. `None`, and a line with the reason, where scenarios can't run: without
+    /// root, one of `programs`, or the router's binary.
     ///
     /// # Panics
     /// Instead of `None`, where the environment variable `CI` is `true`.
     pub fn enter(programs: &[&str]) -> Option<Self> {
-        if let Some(why) = missing(programs) {
-            assert_ne!(env::var("CI").as_deref(), Ok("true"), "{why}");
-            println!("skipped: {why}");
-            return None;
-        }
-        Some(Self { _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner) })
+        is_ready(programs).then(|| {
+            Self::of(Turn::Shared { _guard: MACHINE.read().unwrap_or_else(PoisonError::into_inner) })
+        })
     }
+
+    /// Like [`enter`](Self::enter), for a scenario that measures a rate, a delay, a gap or a loss: no other scenario runs
+    /// meanwhile.
+    ///
+    /// # Panics
+    /// As [`enter`](Self::enter).
+    pub fn enter_alone(programs: &[&str]) -> Option<Self> {
+        is_ready(programs).then(|| {
+            Self::of(Turn::Alone { _guard: MACHINE.write().unwrap_or_else(PoisonError::into_inner) })
+        })
+    }
+
+    fn of(turn: Turn) -> Self {
+        Self { _turn: turn, start: Instant::now() }
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        println!("took {:.1} s", self.start.elapsed().as_secs_f64());
+    }
+}
+
+/// Prints that a test is skipped, for the runner to count.
+///
+/// # Panics
+/// Where the environment variable `CI` is `true`: there nothing may be skipped.
+pub fn skip(why: &str) {
+    assert_ne!(env::var("CI").as_deref(), Ok("true"), "{why}");
+    println!("skipped: {why}");
+}
+
+fn is_ready(programs: &[&str]) -> bool {
+    let missing = missing(programs);
+    missing.iter().for_each(|why| skip(why));
+    missing.is_none()
 }
 
 fn missing(programs: &[&str]) -> Option<String> {

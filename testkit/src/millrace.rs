@@ -60,9 +60,15 @@ impl Ended {
 /// # Panics
 /// When it can't be started.
 pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
+    let (cache, state) = (own_file("cache"), own_file("state"));
     let mut command = namespace.command("timeout");
+    command.env("CACHE_DIRECTORY", &cache).env("STATE_DIRECTORY", &state);
     command.args(["-k", "1", "20"]).arg(binary()).args(arguments);
-    ended(&mut command)
+    let ended = ended(&mut command);
+    for folder in [cache, state] {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    ended
 }
 
 fn ended(command: &mut Command) -> Ended {

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_controller::ControlError;
 use millrace_controller::offline::OfflineRouter;
 use millrace_packet::DropReason;
+use millrace_plugin_abi::Plugin;
 use millrace_wire::MacAddr;
 
 use crate::link::{Frame, station};
@@ -83,7 +86,19 @@ impl Scenario {
     /// # Panics
     /// When the configuration is refused.
     pub fn new(configuration: &str) -> Self {
-        let router = OfflineRouter::from_text(configuration).unwrap_or_else(|error| panic!("{error}"));
+        Self::of(OfflineRouter::from_text(configuration))
+    }
+
+    /// A router with this configuration, and with a plugin beside those that are part of every router.
+    ///
+    /// # Panics
+    /// When the configuration is refused.
+    pub fn with_plugin(configuration: &str, plugin: Arc<dyn Plugin>) -> Self {
+        Self::of(OfflineRouter::with_plugins(configuration, vec![plugin]))
+    }
+
+    fn of(router: Result<OfflineRouter, ControlError>) -> Self {
+        let router = router.unwrap_or_else(|error| panic!("{error}"));
         let mut scenario = Self { router };
         scenario.router.run();
         scenario.take_all();

@@ -8,14 +8,17 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The file with the frames, pcap or pcapng.
-    #[arg(long = "in", value_name = "FILE")]
-    pub input: PathBuf,
+    #[arg(long = "in", value_name = "FILE", required_unless_present = "crash")]
+    pub input: Option<PathBuf>,
     /// The pcapng file for the frames that the router sends, one interface per port.
-    #[arg(long = "out", value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(long = "out", value_name = "FILE", required_unless_present = "crash")]
+    pub output: Option<PathBuf>,
     /// The configuration; its ports are taken as they are named, without their devices.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "crash")]
+    pub config: Option<PathBuf>,
+    /// Replay a crash capture; exit 1 unless the worker panics again.
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["input", "output", "config", "at"])]
+    pub crash: Option<PathBuf>,
     /// The port that the frames arrive at. Default: the first.
     #[arg(long, value_name = "PORT")]
     pub at: Option<String>,

@@ -1,9 +1,9 @@
 //! Arguments of the commands about the whole configuration.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use millrace_config::Time;
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
@@ -11,8 +11,8 @@ pub struct Apply {
     /// The configuration file; `-` for standard input.
     pub file: PathBuf,
     /// Go back by itself after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub confirm: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    pub confirm: Option<ConfirmTime>,
     /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
@@ -63,8 +63,8 @@ pub struct Rollback {
     /// The revision, as `history` shows it; without it, the newest one that counts and is not what runs.
     pub number: Option<u64>,
     /// Return after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub confirm: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    pub confirm: Option<ConfirmTime>,
     /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
@@ -138,44 +138,5 @@ pub enum ControlPlaneAction {
     },
 }
 
-/// A time as people write it.
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write 30s, 10m or 1h");
-    let (number, scale) = match text.char_indices().next_back() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3600),
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    match number.saturating_mul(scale) {
-        seconds @ 1..=86_400 => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("{text:?} is out of range: 1s to 24h")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_a_unit() {
-        for (text, seconds) in [("60s", 60), ("10m", 600), ("24h", 86_400), ("1s", 1)] {
-            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
-        }
-        for text in [
-            "",
-            "60",
-            "s",
-            "0s",
-            "25h",
-            "1d",
-            "-1s",
-            "1.5m",
-            "99999999999999999999h",
-            "18446744073709551615h",
-        ] {
-            assert!(time(text).is_err(), "{text}");
-        }
-    }
-}
+/// Time until a change goes back by itself: 1 s to 24 h.
+pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;

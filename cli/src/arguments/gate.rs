@@ -1,6 +1,7 @@
 //! The commands of gates, and of what is bound there.
 
 use clap::{Args, Subcommand};
+use millrace_config::Budget;
 
 /// Arguments of `gate`.
 #[derive(Debug, Args)]
@@ -58,12 +59,12 @@ pub struct Bind {
     /// What becomes of packets that the instance fails at, and while it pauses after that.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
-    /// Microseconds that a call may take in all before it counts as a fault, 1 to 1000000. Default 1000.
-    #[arg(long)]
-    pub budget: Option<u32>,
-    /// The same for each packet of a call, if that is less. A call always has 50.
-    #[arg(long)]
-    pub packet_budget: Option<u32>,
+    /// Time that a call may take in all before it counts as a fault, 1us to 1s. Default 1ms.
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<Budget>,
+    /// The same for each packet of a call, if that is less. A call always has 50us.
+    #[arg(long, value_name = "TIME")]
+    pub packet_budget: Option<Budget>,
 }
 
 /// Arguments of `unbind`.
@@ -71,10 +72,13 @@ pub struct Bind {
 pub struct Unbind {
     /// The instance.
     pub instance: String,
-    /// The gate.
+    /// The gate. Without it, any.
     #[arg(long)]
-    pub gate: String,
-    /// The filter that it was bound with.
+    pub gate: Option<String>,
+    /// The filter that it was bound with. Without it, any.
+    #[arg(long, requires = "gate")]
+    pub filter: Option<String>,
+    /// Undo all bindings that match; without it, several are listed and none is undone.
     #[arg(long)]
-    pub filter: String,
+    pub all: bool,
 }

@@ -11,7 +11,7 @@ pub struct Run {
     #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
     pub ports: Vec<String>,
     /// A configuration file.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["ports", "last_good"])]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
     #[arg(long, conflicts_with = "ports")]
@@ -105,6 +105,19 @@ pub struct Check {
     /// Print the JSON Schema of configurations instead.
     #[arg(long)]
     pub schema: bool,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Devices to make ports of. Default: those that are up and belong to no bridge, bond or VRF.
+    pub devices: Vec<String>,
+    /// The file to write; standard output without it.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite the file.
+    #[arg(long, requires = "output")]
+    pub force: bool,
 }
 
 /// Arguments of `doctor`.

@@ -15,7 +15,7 @@ pub struct Scheduler {
 pub enum SchedulerAction {
     /// Add a node to the scheduler of a port; the first one makes it.
     #[command(
-        after_help = "Kinds that hold packets, and their settings:\n  fifo         threshold=BYTES manage=tail-drop|red|codel\n  flow-queues  the same for the queue of each flow; quantum=BYTES queues=NUMBER rate=RATE (of which flows may reserve parts)\n  fq-codel     queues=NUMBER quantum=BYTES limit=PACKETS\nWith manage=red: minimum maximum unit=bytes|packets probability weight gentle ecn. With codel and fq-codel: target and interval in microseconds, ecn.\n\nKinds that choose, and what is said of each node below them:\n  priority             level=NUMBER (0 goes first)\n  deficit-round-robin  quantum=BYTES in each round\n  hfsc                 real-time=CURVE link-sharing=CURVE upper-limit=CURVE\n  token-bucket         nothing; it has rate=RATE burst=BYTES itself\n\nA rate is written as 64kbit, 1.5mbit or 10gbit; a curve is a rate, or '1mbit 10ms 64kbit': the first rate for that time, then the second.\n\nExample:\n  millrace scheduler add wan top --kind priority\n  millrace scheduler add wan voice --kind fifo --under top level=0\n  millrace scheduler add wan rest --kind fq-codel --under top level=1\n  millrace scheduler set wan rate=10mbit"
+        after_help = "Kinds that hold packets, and their settings:\n  fifo         threshold=SIZE manage=tail-drop|red|codel\n  flow-queues  the same for the queue of each flow; quantum=SIZE queues=NUMBER rate=RATE (of which flows may reserve parts)\n  fq-codel     queues=NUMBER quantum=SIZE limit=PACKETS\nWith manage=red: minimum maximum unit=bytes|packets probability weight gentle ecn. With codel and fq-codel: target=TIME interval=TIME ecn.\n\nKinds that choose, and what is said of each node below them:\n  priority             level=NUMBER (0 goes first)\n  deficit-round-robin  quantum=SIZE in each round\n  hfsc                 real-time=CURVE link-sharing=CURVE upper-limit=CURVE\n  token-bucket         nothing; it has rate=RATE burst=SIZE itself\n\nA number without a unit is refused: a rate is 64kbit, 1.5mbit or 10gbit; a size 1538B or 64KiB; a time 5ms; a curve is a rate, or '1mbit 10ms 64kbit': the first rate for that time, then the second.\n\nExample:\n  millrace scheduler add wan top --kind priority\n  millrace scheduler add wan voice --kind fifo --under top level=0\n  millrace scheduler add wan rest --kind fq-codel --under top level=1\n  millrace scheduler set wan rate=10mbit"
     )]
     Add {
         /// The port.
@@ -35,7 +35,7 @@ pub enum SchedulerAction {
     /// Change rate, overhead, default, queues, host or host-weight of a port, or settings of a node. A setting without a value is taken
     /// away. With under=NODE a node goes to another place, with kind=KIND a leaf becomes another kind of leaf; leaves keep their packets.
     #[command(
-        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=65536\n  millrace scheduler set wan --node voice under=fair quantum=3000 level=\n  millrace scheduler set wan --node voice kind=fq-codel threshold="
+        after_help = "What the kernel itself sends by the port: host=queue (it waits like the rest, the default), host=filter (it passes\nall gates before), host=direct (it passes by).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=64KiB\n  millrace scheduler set wan --node voice under=fair quantum=3000B level=\n  millrace scheduler set wan --node voice kind=fq-codel threshold="
     )]
     Set {
         /// The port.
@@ -116,7 +116,7 @@ pub enum QueueAction {
     },
     /// Change settings of a queue, or of the queue of one flow in it. A setting without a value is taken away.
     #[command(
-        after_help = "Of a flow: quantum (bytes in each round), threshold (bytes), or rate, which is reserved for it.\n\nExample:\n  millrace queue set wan voice threshold=65536\n  millrace queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan' rate=64kbit"
+        after_help = "Of a flow: quantum (bytes in each round), threshold (bytes), or rate, which is reserved for it.\n\nExample:\n  millrace queue set wan voice threshold=64KiB\n  millrace queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan' rate=64kbit"
     )]
     Set {
         /// The port.

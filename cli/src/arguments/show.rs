@@ -1,13 +1,14 @@
 //! The commands that show what is, and what happens.
 
 use clap::{Args, ValueEnum};
+use millrace_config::Time;
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Seconds between two looks, 0.5 to 60.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    pub interval: f64,
+    /// Time between two looks, 500ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: Interval,
 }
 
 /// Arguments of `events`.
@@ -54,26 +55,34 @@ pub struct Rates {
 /// Arguments of `show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// What to show.
+    /// What to show, in the singular or plural.
     pub noun: Noun,
+    /// One of them, by its name.
+    pub name: Option<String>,
 }
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Noun {
     /// Ports with counters and rates.
+    #[value(alias = "port")]
     Ports,
     /// Processors, ports and switches, what each can do, and the tree that they are.
     Hardware,
     /// Routes, mirrored and our own.
+    #[value(alias = "route")]
     Routes,
     /// Neighbours of the ports.
+    #[value(alias = "neighbour")]
     Neighbours,
-    /// Plugin instances and what they are bound to.
+    /// Plugin instances, what they are bound to, and what they got.
+    #[value(alias = "instance")]
     Instances,
     /// Gates and what is bound there.
+    #[value(alias = "gate")]
     Gates,
     /// Plugins that instances can be made of.
+    #[value(alias = "plugin")]
     Plugins,
     /// Instances that a call of theirs has ended the router for.
     Quarantine,
@@ -84,7 +93,36 @@ pub enum Noun {
     /// The daemon itself.
     Status,
     /// Bindings of instances and of other actions.
+    #[value(alias = "binding")]
     Bindings,
+    /// Filters with their actions and counters.
+    #[value(alias = "filter")]
+    Filters,
+    /// Queues of the ports, and of flows in them.
+    #[value(alias = "queue")]
+    Queues,
+    /// Schedulers of the ports.
+    #[value(alias = "scheduler")]
+    Schedulers,
+    /// Flows that the router knows.
+    #[value(alias = "flow")]
+    Flows,
+    /// Tokens for remote access.
+    #[value(alias = "token")]
+    Tokens,
+    /// Where flows are placed.
+    #[value(alias = "place")]
+    Places,
+    /// Revisions of the configuration.
+    #[value(alias = "revisions")]
+    History,
+    /// What is configured for the whole router.
+    Router,
+    /// Classes of control-plane policing.
+    ControlPlane,
+    /// The latest events.
+    #[value(alias = "event")]
+    Events,
     /// What runs, as the text of a configuration.
     Configuration,
     /// What the interface has: paths and methods.
@@ -112,12 +150,49 @@ impl Noun {
             Self::Configuration => "/configuration",
             Self::Interface => "/",
             Self::Openapi => "/openapi.json",
+            Self::Filters => "/filters",
+            Self::Queues => "/queues",
+            Self::Schedulers => "/schedulers",
+            Self::Flows => "/flows",
+            Self::Tokens => "/tokens",
+            Self::Places => "/placements",
+            Self::History => "/revisions",
+            Self::Router => "/router",
+            Self::ControlPlane => "/control-plane",
+            Self::Events => "/events",
+        }
+    }
+
+    /// The command that lists it, where there is one; `show` is another name of it.
+    pub fn command(self) -> Option<&'static [&'static str]> {
+        Some(match self {
+            Self::Filters => &["filter", "list"],
+            Self::Queues => &["queue", "show"],
+            Self::Schedulers => &["scheduler", "show"],
+            Self::Flows => &["flow", "list"],
+            Self::Tokens => &["token", "list"],
+            Self::Places => &["place", "list"],
+            Self::History => &["history"],
+            Self::Router => &["router", "show"],
+            Self::ControlPlane => &["control-plane", "show"],
+            Self::Events => &["events"],
+            _ => return None,
+        })
+    }
+
+    /// The key of a row that names it; `None` where there is one thing only.
+    pub fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Ports | Self::Instances | Self::Gates | Self::Plugins => Some("name"),
+            Self::Quarantine => Some("instance"),
+            Self::Routes => Some("to"),
+            Self::Neighbours => Some("address"),
+            Self::Drops => Some("reason"),
+            Self::Bindings => Some("id"),
+            _ => None,
         }
     }
 }
 
-/// Seconds between two looks.
-pub(super) fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
-    seconds.ok_or_else(|| "seconds from 0.5 to 60 are right".to_owned())
-}
+/// Time between two looks: 500 ms to 60 s.
+pub type Interval = Time<500_000, 60_000_000>;

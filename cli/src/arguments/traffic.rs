@@ -78,7 +78,7 @@ each fragment once (at gates for copies, copies). Queued = sent + lost (dropped 
 Example:
   millrace filter list
   millrace filter list --gate route --json
-  millrace filter list --watch 2")]
+  millrace filter list --watch 2s")]
     List {
         /// Only those of one gate.
         #[arg(long)]
@@ -106,16 +106,14 @@ Example:
 /// Whether a list is looked at again and again.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Watch {
-    /// Print the list every so many seconds, 0.5 to 60 (1 if none are said), with what was counted in a second; in JSON, a line for
-    /// each list.
+    /// Print the list again after each TIME, 500ms to 60s (default 1s), with rates per second; in JSON, a line for each list.
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         num_args = 0..=1,
-        default_missing_value = "1",
-        value_parser = super::show::interval
+        default_missing_value = "1s"
     )]
-    pub watch: Option<f64>,
+    pub watch: Option<super::show::Interval>,
     /// End after so many lists.
     #[arg(long, value_name = "LISTS", requires = "watch")]
     pub count: Option<u64>,

@@ -62,8 +62,8 @@ gate = "audit"
 filter = "in lan proto tcp"
 priority = -3
 on-fault = "bypass"
-budget = 400
-packet-budget = 20
+budget = "400us"
+packet-budget = "20us"
 
 [[filter]]
 match = "in lan proto udp dport 53"

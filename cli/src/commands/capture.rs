@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::arguments::Capture;
@@ -9,12 +10,17 @@ use crate::client::Client;
 use crate::commands::remote::segment;
 use crate::output::{Failure, rows};
 
+/// First line on standard error.
+const SLOWER: &str = "capture: flows that it may match leave the driver while it runs, and TCP slows down; \
+    narrow it by --filter";
+
 /// What files of packets are.
 const PCAPNG: &str = "application/x-pcapng";
 
 /// Writes the frames at a place to a file or to standard output, until interrupted or `--count` is reached.
 pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     let (kind, name) = place(client, &capture.place)?;
+    eprintln!("{SLOWER}");
     let mut query = format!("/capture?{kind}={}&snap={}", segment(&name), capture.snap);
     if let Some(filter) = &capture.filter {
         query += &format!("&filter={}", segment(filter));
@@ -53,12 +59,17 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
     }
 }
 
+/// Makes or empties a file that its owner alone may read: a capture shows traffic.
+fn private(file: &Path) -> io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
 /// Writes what a resource says as pcapng to a file, or to standard output for `-`, until it ends or is interrupted.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
     let mut output: Box<dyn Write> = match file.as_os_str() == "-" {
         true => Box::new(io::stdout()),
-        false => Box::new(File::create(file).map_err(|error| failed(&error))?),
+        false => Box::new(private(file).map_err(|error| failed(&error))?),
     };
     client.stream(path, PCAPNG, |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
         Ok(()) => Ok(true),

@@ -42,6 +42,8 @@ const INSTANCES: &[Column] = &[
     ("plugin", "plugin"),
     ("settings", "settings"),
     ("health", "health"),
+    ("packets", "packets"),
+    ("packets/s", "packet_rate"),
     ("last fault", "last_fault"),
     ("counters", "counters"),
     ("bindings", "bindings"),
@@ -106,6 +108,6 @@ pub fn columns(noun: Noun) -> &'static [Column] {
         Noun::Drops => DROPS,
         Noun::Bindings => BINDINGS,
         Noun::Interface => INTERFACE,
-        Noun::Hardware | Noun::Summary | Noun::Status | Noun::Configuration | Noun::Openapi => &[],
+        _ => &[],
     }
 }

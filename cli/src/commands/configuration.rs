@@ -5,7 +5,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use hyper::Method;
 use millrace_controller::utc;
@@ -56,8 +55,8 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn seconds(confirm: Option<Duration>) -> Option<u64> {
-    confirm.map(|time| time.as_secs())
+fn seconds(confirm: Option<crate::arguments::ConfirmTime>) -> Option<u64> {
+    confirm.map(|time| time.duration().as_secs())
 }
 
 /// Applies a file.
@@ -299,7 +298,13 @@ impl Beside {
         let new = file.with_added_extension("new");
         let known = fs::metadata(&file).ok();
         let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
-        let mut made = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        let mut made = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&new)?;
         let beside = Self { file, new: Some(new) };
         made.write_all(text.as_bytes())?;
         if let Some(known) = &known {

@@ -1,6 +1,7 @@
 //! The command `doctor`: what this machine can do for a router, what is chosen, why, and what would make it faster.
 
 mod confinement;
+mod crashes;
 mod device;
 mod system;
 
@@ -30,6 +31,7 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     let mut report = runtime.block_on(examine(&doctor.devices))?;
     report.system.checks.push(confinement::possible());
     report.system.checks.extend(confinement::of_running(connection));
+    report.system.checks.push(crashes::kept(connection));
     if json {
         println!("{:#}", serde_json::to_value(&report).map_err(Failure::new)?);
     } else {
@@ -39,9 +41,20 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
 }
 
 async fn examine(wanted: &[String]) -> Result<Report, Failure> {
-    let (mirror, _changes) = Mirror::start(MirrorOptions::default()).await.map_err(Failure::new)?;
+    let mut system = SystemView::look();
+    let (mirror, _changes) = match Mirror::start(MirrorOptions::default()).await {
+        Ok(started) => started,
+        Err(error) => {
+            let text = format!("devices could not be looked at: {error}; run it as root");
+            system.checks.push(system::Check::new("devices", false, &text));
+            return Ok(Report { system, devices: Vec::new() });
+        }
+    };
+    if !nix::unistd::geteuid().is_root() {
+        let text = "not root: driver features, eBPF programs and nftables of devices could not be looked at; run it as root for these";
+        system.checks.push(system::Check::new("privileges", false, text));
+    }
     let state = mirror.state().clone();
-    let system = SystemView::look();
     let links = chosen(&state, wanted)?;
     let devices = links.into_iter().map(|link| look_at(&state, link, &system)).collect();
     Ok(Report { system, devices })
@@ -55,7 +68,7 @@ fn chosen<'a>(state: &'a HostState, wanted: &[String]) -> Result<Vec<&'a HostLin
     wanted.iter().map(|name| state.link_by_name(name).ok_or_else(|| unknown(state, name))).collect()
 }
 
-fn unknown(state: &HostState, name: &str) -> Failure {
+pub(super) fn unknown(state: &HostState, name: &str) -> Failure {
     let known: Vec<&str> = state.links().map(|link| link.name.as_str()).collect();
     let hint = match millrace_config::nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean {near:?}?"),

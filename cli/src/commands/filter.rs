@@ -37,6 +37,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             let value = client.send(Method::POST, "/filters", Some(&body))?;
             let [id, gate, action, filter] = ["id", "gate", "action", "match"].map(|key| plain(&value[key]));
             done(&value, &format!("filter {id} added at gate {gate}: {action} for {filter}"), json);
+            warn_shadowed(&value);
         }
         FilterAction::Remove { which, action, gate } => {
             let body = match action {
@@ -148,6 +149,17 @@ fn explain(value: &Value, json: bool) {
 fn named(filter: &Value) -> String {
     let [id, filter, action, priority] = ["id", "match", "action", "priority"].map(|key| plain(&filter[key]));
     format!("filter {id} ({action} for {filter}, priority {priority})")
+}
+
+/// Warns on standard error of a new filter or binding that never wins.
+pub(super) fn warn_shadowed(value: &Value) {
+    let by = rows(&value["shadowed_by"]);
+    if !by.is_empty() {
+        eprintln!(
+            "warning: it never wins: {}; give it a higher --priority, or remove what comes before it",
+            before(by)
+        );
+    }
 }
 
 /// What comes before a filter that never wins: one other, or several that match together whatever it matches.

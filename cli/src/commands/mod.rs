@@ -12,6 +12,7 @@ mod events;
 mod filter;
 mod flow;
 mod hardware;
+mod init;
 mod inspect;
 mod lab;
 mod lists;
@@ -49,6 +50,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Run(run) => run::run(&run, &arguments.connection.socket, json)?,
         Command::Check(check) => check::check(&check, json)?,
+        Command::Init(asked) => init::init(&asked, json)?,
         Command::Apply(apply) => configuration::apply(&remote()?, &apply, json)?,
         Command::Diff(diff) => return configuration::diff(&remote()?, &diff, json),
         Command::Confirm(confirm) => configuration::confirm(&remote()?, &confirm, json)?,
@@ -60,7 +62,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::CompilePlugin(compile) => return Ok(compile_plugin(&compile.order)),
         Command::Lab(lab) => return lab::lab(&lab, json),
-        Command::Show(show) => remote::show(&remote()?, show.noun, json)?,
+        Command::Show(show) => match show.noun.command() {
+            Some(words) => {
+                let command = crate::arguments::command(words.iter().copied().chain(show.name.as_deref()))?;
+                return run(Arguments { command, ..arguments });
+            }
+            None => remote::show_one(&remote()?, &show, json)?,
+        },
         Command::Plugin(plugin) => plugin::plugin(remote, &plugin.action, json)?,
         Command::Instance(instance) => remote::instance(&remote()?, &instance.action, json)?,
         Command::Gate(gate) => remote::gate(&remote()?, &gate.action, json)?,

@@ -3,15 +3,40 @@
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
+use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Show, Unbind};
 use crate::client::Client;
 use crate::commands::columns::columns;
 use crate::commands::hardware;
 use crate::output::{Column, Failure, lines, plain, rows, table};
 
+/// Shows a noun, or the one of a list that is named.
+pub fn show_one(client: &Client, show: &Show, json: bool) -> Result<(), Failure> {
+    let Some(name) = &show.name else { return self::show(client, show.noun, json) };
+    let Some(key) = show.noun.key() else {
+        return Err(Failure::usage(format!("there is only one of these: leave out {name:?}")));
+    };
+    let mut value = client.get(show.noun.path())?;
+    let known: Vec<String> = rows(&value).iter().map(|row| plain(&row[key])).collect();
+    if !known.contains(name) {
+        let hint = match millrace_config::nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {near:?}?"),
+            None if known.is_empty() => "there is none".to_owned(),
+            None => format!("there are {}", known.join(", ")),
+        };
+        return Err(Failure::new(format!("nothing is named {name:?} there: {hint}")));
+    }
+    value.as_array_mut().into_iter().for_each(|rows| rows.retain(|row| plain(&row[key]) == *name));
+    show_value(value, show.noun, json);
+    Ok(())
+}
+
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
-    let mut value = client.get(noun.path())?;
+    show_value(client.get(noun.path())?, noun, json);
+    Ok(())
+}
+
+fn show_value(mut value: Value, noun: Noun, json: bool) {
     match noun {
         Noun::Openapi => print(&value, &[], true),
         Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
@@ -30,7 +55,6 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
         }
         _ => show_rows(&mut value, noun, json),
     }
-    Ok(())
 }
 
 /// Where numbers of the status stand, and what they count.
@@ -232,15 +256,47 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::POST, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);
     done(&value, &format!("{} bound at {} to: {filter}", bind.instance, bind.gate), json);
+    super::filter::warn_shadowed(&value);
     Ok(())
 }
 
-/// Undoes a binding.
+/// Undoes a binding; with `--all`, all of an instance.
 pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failure> {
-    let body = json!({"instance": unbind.instance, "gate": unbind.gate, "filter": unbind.filter});
+    let Unbind { instance, gate, filter, all } = unbind;
+    if let (Some(gate), Some(filter)) = (gate, filter) {
+        return unbind_one(client, instance, gate, filter, json);
+    }
+    // An instance that there isn't is an error, and not an instance without bindings.
+    client.get(&format!("/instances/{}", segment(instance)))?;
+    let listed = client.get("/bindings")?;
+    let is_meant = |row: &&Value| {
+        row["instance"] == instance.as_str() && gate.as_ref().is_none_or(|gate| row["gate"] == gate.as_str())
+    };
+    let bound: Vec<&Value> = rows(&listed).iter().filter(is_meant).collect();
+    let at = gate.as_ref().map_or(String::new(), |gate| format!(" at gate {gate}"));
+    match bound.as_slice() {
+        [] => Err(Failure::new(format!("instance {instance:?} is not bound{at}: `millrace show bindings`"))),
+        several if several.len() > 1 && !all => {
+            let line =
+                |row: &&Value| format!("--gate {} --filter '{}'", plain(&row["gate"]), plain(&row["filter"]));
+            let lines: Vec<String> = several.iter().map(line).collect();
+            Err(Failure::usage(format!(
+                "instance {instance:?} has {} bindings{at}: add --all, or one of: {}",
+                several.len(),
+                lines.join("; ")
+            )))
+        }
+        bound => bound.iter().try_for_each(|row| {
+            unbind_one(client, instance, &plain(&row["gate"]), &plain(&row["filter"]), json)
+        }),
+    }
+}
+
+fn unbind_one(client: &Client, instance: &str, gate: &str, filter: &str, json: bool) -> Result<(), Failure> {
+    let body = json!({"instance": instance, "gate": gate, "filter": filter});
     let value = client.send(Method::DELETE, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);
-    done(&value, &format!("{} no longer bound at {} to: {filter}", unbind.instance, unbind.gate), json);
+    done(&value, &format!("{instance} no longer bound at {gate} to: {filter}"), json);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The command `replay`.
 
+use std::path::Path;
+
 use millrace_controller::replay::{self, Options};
 
 use crate::arguments::Replay;
@@ -8,8 +10,15 @@ use crate::output::{Failure, lines};
 
 /// Sends the frames of a file through a router under a virtual clock.
 pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
-    let config = check::read(&arguments.config)?;
-    let options = Options { input: &arguments.input, output: &arguments.output, at: arguments.at.as_deref() };
+    if let Some(capture) = &arguments.crash {
+        return replay_crash(capture, json);
+    }
+    let (Some(config), Some(input), Some(output)) = (&arguments.config, &arguments.input, &arguments.output)
+    else {
+        return Err(Failure::usage("name --in, --out and --config, or --crash"));
+    };
+    let config = check::read(config)?;
+    let options = Options { input, output, at: arguments.at.as_deref() };
     let summary = replay::replay(&config, &options).map_err(Failure::new)?;
     let value = serde_json::to_value(summary).map_err(Failure::new)?;
     if json {
@@ -18,4 +27,25 @@ pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
         print!("{}", lines(&value));
     }
     Ok(())
+}
+
+/// Replays the capture of a crash, and compares the panics.
+fn replay_crash(capture: &Path, json: bool) -> Result<(), Failure> {
+    let crash = replay::replay_crash(capture).map_err(Failure::new)?;
+    if json {
+        println!("{:#}", serde_json::to_value(&crash).map_err(Failure::new)?);
+    } else if crash.reproduced {
+        println!("reproduced: same panic at {}: {}", crash.location, crash.message);
+    }
+    if crash.reproduced {
+        return Ok(());
+    }
+    let instead = match (&crash.replayed_location, &crash.replayed_message) {
+        (Some(location), Some(message)) => format!("panics at {location}: {message}"),
+        _ => "does not panic".to_owned(),
+    };
+    Err(Failure::new(format!(
+        "not reproduced: the worker panicked at {}: {}; the replay of {} frames {instead}",
+        crash.location, crash.message, crash.frames
+    )))
 }

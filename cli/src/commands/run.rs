@@ -36,6 +36,8 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let Boot { config, source } = boot(arguments)?;
     let overrides = overrides(arguments);
+    // Threads for files and packets may not start programs; this one does it for them.
+    millrace_compiler::begin_launcher().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // One is there before memory can be short, and stays: work for it waits where the system gives no other.

@@ -196,14 +196,10 @@ fn path(port: &str, node: Option<&str>) -> String {
     }
 }
 
-/// Rates and curves are texts, also where they look like numbers.
+/// Makes the name of the default queue a text, also where it looks like a number.
 fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
-    for key in ["rate", "real-time", "link-sharing", "upper-limit", "default"] {
-        if let Some(value) = settings.get_mut(key)
-            && value.is_number()
-        {
-            *value = Value::String(value.to_string());
-        }
+    if let Some(name) = settings.get_mut("default").filter(|name| name.is_number()) {
+        *name = Value::String(name.to_string());
     }
     settings
 }

@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
     match action {
         TokenAction::Create { name, role, expires } => {
-            let seconds = expires.map(|time| time.as_secs());
+            let seconds = expires.map(|time| time.duration().as_secs());
             let body = json!({"name": name, "role": role.name(), "expires": seconds});
             let made = client.send(Method::POST, "/tokens", Some(&body))?;
             if json {

@@ -1,7 +1,7 @@
 //! Looking at a list again and again, with what happened in between: `filter list --watch`, `route list --watch`.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub const COLUMNS: [Column; 6] = [
     ("lost/s", "lost_rate"),
 ];
 
-/// Prints a list that `look` asks for; where it is watched, every so many seconds, with rates. `key` names its rows.
+/// Prints a list that `look` asks for; with `--watch` again after each interval, with rates. `key` names its rows.
 pub fn list(
     watch: &Watch,
     look: impl Fn() -> Result<Value, Failure>,
@@ -36,7 +36,7 @@ pub fn list(
     json: bool,
 ) -> Result<(), Failure> {
     let first = look()?;
-    let Some(seconds) = watch.watch else {
+    let Some(interval) = watch.watch else {
         super::remote::print(&first, columns, json);
         return Ok(());
     };
@@ -47,7 +47,7 @@ pub fn list(
     let mut before = Before::of(&first, key);
     let mut left = watch.count;
     while left != Some(0) {
-        std::thread::sleep(Duration::from_secs_f64(seconds));
+        std::thread::sleep(interval.duration());
         let mut value = look()?;
         let now = Before::of(&value, key);
         value.as_array_mut().into_iter().flatten().for_each(|row| before.add_rates(row, key, now.at));
@@ -99,6 +99,8 @@ impl Before {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn rates(before: &Value, now: Value, after: Duration) -> Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, Query, Request, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::{AuditEntry, ControlError, Outcome, Written};
@@ -14,15 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::extract::{Arguments, Noted};
 use crate::principal::Principal;
 use crate::problem::{Detail, Problem};
 use crate::server::Served;
 
-/// What is POSTed and changes nothing.
-const READING: [&str; 3] = ["/lookup", "/configuration/diff", "/configuration/save"];
-/// What changes nothing, and shows what is in packets: it is noted when it begins.
-const LOOKING: [&str; 3] = ["/capture", "/drops/packets", "/trace"];
 /// How long an answer waits for its line to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest request that is noted as it is, in bytes.
@@ -78,13 +75,13 @@ pub(crate) async fn note<C: Control>(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let looks_at_packets = LOOKING.contains(&request.uri().path());
-    if !looks_at_packets && !is_change(&request) {
+    let effect = served.documents.effect(request.method(), request.uri().path());
+    if !effect.is_audited(request.method().as_str()) {
         return next.run(request).await;
     }
     let noted = Noted::default();
     request.extensions_mut().insert(noted.clone());
-    let (operation, arguments) = match looks_at_packets {
+    let (operation, arguments) = match effect == Effect::Packets {
         true => (format!("{} {}", request.method(), request.uri().path()), arguments(request.uri())),
         false => (format!("{} {}", request.method(), request.uri()), None),
     };
@@ -96,14 +93,6 @@ pub(crate) async fn note<C: Control>(
         tracing::warn!("an answer goes before its line of the audit log: the disk takes that too slowly");
     }
     response
-}
-
-fn is_change(request: &Request) -> bool {
-    match *request.method() {
-        Method::GET | Method::HEAD | Method::OPTIONS => false,
-        Method::POST => !READING.contains(&request.uri().path()),
-        _ => true,
-    }
 }
 
 /// A change that was asked for. When the client goes before it is answered, that is noted.

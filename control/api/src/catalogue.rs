@@ -23,8 +23,9 @@ use serde::Serialize;
 
 use crate::body_budget::BodyBudget;
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::extract::Longest;
-use crate::operation::{JSON, Resource};
+use crate::operation::{JSON, Operation, Resource};
 use crate::problem::Problem;
 use crate::server::Served;
 use crate::{audit, body_budget, configuration, openapi, room};
@@ -61,14 +62,45 @@ pub(crate) struct ListView {
 pub(crate) struct Documents {
     /// The list of resources.
     list: Option<ListView>,
+    /// Method, path and effect of each operation.
+    effects: Vec<(&'static str, &'static str, Effect)>,
     /// The description of the interface, made when it is first asked for: that takes a while.
     openapi: OnceLock<Bytes>,
+}
+
+impl Documents {
+    /// The effect of a request with this method and path. Operations whose paths have names in them are read by GET alone.
+    pub fn effect(&self, method: &Method, path: &str) -> Effect {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);
+        match found {
+            Some((.., effect)) => *effect,
+            None if [Method::GET, Method::OPTIONS].contains(method) => Effect::Look,
+            None => Effect::Forwarding,
+        }
+    }
+}
+
+/// The table of all operations for `docs/roles.md`: the role that each needs, the worst that it can cause, and whether it is audited.
+pub(crate) fn table<C: Control>() -> String {
+    let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
+    for resource in catalogue::<C>() {
+        for Operation { method, role, effect, .. } in &resource.operations {
+            let audited = if effect.is_audited(method) { "each request" } else { "refusals" };
+            rows += &format!("| `{method} {}` | {role} | {} | {audited} |\n", resource.path, effect.words());
+        }
+    }
+    rows
 }
 
 /// The service that answers requests.
 pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
     let all = catalogue::<C>();
-    let documents = Documents { list: Some(list_of(&all)), openapi: OnceLock::new() };
+    let effects = all.iter().flat_map(|resource| {
+        resource.operations.iter().map(|operation| (operation.method, resource.path, operation.effect))
+    });
+    let effects = effects.collect();
+    let documents = Documents { list: Some(list_of(&all)), effects, openapi: OnceLock::new() };
     let served = Served { documents: Arc::new(documents), ..served };
     let paths: Vec<&'static str> = all.iter().map(|resource| resource.path).collect();
     let router = all.into_iter().fold(axum::Router::new(), |router, resource| {

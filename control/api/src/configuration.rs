@@ -57,11 +57,12 @@ pub(crate) struct Compared {
 
 pub(crate) async fn difference<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Body(compared): Body<Compared>,
 ) -> Answer<impl Serialize> {
     let origin = compared.origin.as_deref().unwrap_or("configuration");
     let text = compared.text.as_deref().map(|text| (text, origin));
-    Ok(Json(served.control.difference(text).await?))
+    Ok(Json(served.control.difference(text, principal.least()).await?))
 }
 
 pub(crate) async fn save<C: Control>(
@@ -77,7 +78,8 @@ pub(crate) async fn keep<C: Control>(
     Extension(principal): Extension<Principal>,
     Body(order): Body<Keep>,
 ) -> Result<Led<impl Serialize>, Problem> {
-    let kept = served.control.keep(order, principal.who).await?;
+    let role = principal.least();
+    let kept = served.control.keep(order, principal.who, role).await?;
     Ok(Led(Some(kept.number), kept))
 }
 

@@ -13,8 +13,8 @@ use millrace_controller::view::{
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery, Keep,
     NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
-    PageQuery, Revision, RollBack, RouteQuery, Router, RouterSettings, Save, SchedulerNode, Tokens, Trace,
-    TraceRequest, Upgrade, Who, Written,
+    PageQuery, Revision, Role, RollBack, RouteQuery, Router, RouterSettings, Save, SchedulerNode, Tokens,
+    Trace, TraceRequest, Upgrade, Who, Written,
 };
 use serde_json::{Map, Value};
 
@@ -147,9 +147,10 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn difference(
         &self,
         text: Option<(&str, &str)>,
+        role: Role,
     ) -> impl Future<Output = Controlled<DifferenceView>> + Send;
     fn save_into(&self, order: Save) -> impl Future<Output = Controlled<String>> + Send;
-    fn keep(&self, order: Keep, who: Who) -> impl Future<Output = Controlled<Revision>> + Send;
+    fn keep(&self, order: Keep, who: Who, role: Role) -> impl Future<Output = Controlled<Revision>> + Send;
     fn confirm(&self, revision: Option<u64>) -> impl Future<Output = Controlled<u64>> + Send;
     fn roll_back(
         &self,
@@ -500,9 +501,9 @@ impl Control for Router {
         Router::apply(self, order, who).await
     }
 
-    async fn difference(&self, text: Option<(&str, &str)>) -> Controlled<DifferenceView> {
+    async fn difference(&self, text: Option<(&str, &str)>, role: Role) -> Controlled<DifferenceView> {
         match text {
-            Some((text, origin)) => Router::difference(self, text, origin).await,
+            Some((text, origin)) => Router::difference(self, text, origin, role).await,
             None => Router::difference_from_base(self).await,
         }
     }
@@ -511,8 +512,8 @@ impl Control for Router {
         Router::save_into(self, order).await
     }
 
-    async fn keep(&self, order: Keep, who: Who) -> Controlled<Revision> {
-        Router::keep(self, order, who).await
+    async fn keep(&self, order: Keep, who: Who, role: Role) -> Controlled<Revision> {
+        Router::keep(self, order, who, role).await
     }
 
     async fn confirm(&self, revision: Option<u64>) -> Controlled<u64> {

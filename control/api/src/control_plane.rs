@@ -8,6 +8,7 @@ use millrace_controller::view::ControlPlaneView;
 use serde_json::{Map, Value};
 
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::extract::Body;
 use crate::naming::{Settings, refused};
 use crate::operation::{Operation, Resource};
@@ -29,6 +30,7 @@ pub(crate) fn resource<C: Control>() -> Resource<C> {
                 Admin,
                 "changes how much gets there, as the table control-plane of a configuration says it; null is the default again",
             )
+            .effect(Effect::Protection)
             .body::<Settings<Map<String, Value>>>(),
             patch(change::<C>),
         )

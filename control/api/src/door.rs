@@ -2,9 +2,10 @@
 //!
 //! What an operation needs is said in the catalogue alone. What is not in there is told only to those who may look at something.
 
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -12,12 +13,13 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use millrace_controller::{Holder, Outcome, Role, Tokens};
+use tokio::sync::Notify;
 
 use crate::catalogue::catalogue;
 use crate::control::Control;
 use crate::hop::Hop;
 use crate::limits::{Key, Limits};
-use crate::places::StrangersPlace;
+use crate::places::{KnownPlace, StrangersPlace};
 use crate::principal::Principal;
 use crate::problem::Problem;
 
@@ -32,6 +34,8 @@ pub(crate) enum Caller {
         pid: Option<i32>,
         /// Who that is, once somebody asked.
         known: OnceLock<Principal>,
+        /// Place of the connection.
+        place: Standing<Option<u32>>,
     },
     /// Somebody elsewhere.
     Remote {
@@ -39,9 +43,59 @@ pub(crate) enum Caller {
         address: SocketAddr,
         /// By which token they asked last.
         holder: Mutex<Option<Holder>>,
-        /// The place that they take among those of their address, until they have shown a token that holds.
-        stranger: Mutex<Option<StrangersPlace>>,
+        /// Place of the connection.
+        place: Standing<IpAddr>,
     },
+}
+
+/// The place that a connection has.
+#[derive(Debug)]
+pub(crate) struct Standing<S: Clone + Eq + Hash>(Mutex<Stands<S>>);
+
+#[derive(Debug)]
+enum Stands<S: Clone + Eq + Hash> {
+    /// Among strangers: the caller has shown nothing yet.
+    Stranger(StrangersPlace<S>),
+    /// Among known callers.
+    Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
+    /// Among those reserved for root and the router's own user.
+    Reserved,
+}
+
+impl<S: Clone + Eq + Hash> Standing<S> {
+    /// A stranger's.
+    pub fn stranger(place: StrangersPlace<S>) -> Self {
+        Self(Mutex::new(Stands::Stranger(place)))
+    }
+
+    /// Of root or the router's own user.
+    pub fn reserved() -> Self {
+        Self(Mutex::new(Stands::Reserved))
+    }
+
+    /// Exchanges a stranger's place for that of a known caller.
+    ///
+    /// # Errors
+    /// 503 where no such place is left.
+    fn know(&self, caller: &str) -> Result<(), Problem> {
+        let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
+        let known = stranger.know(caller).ok_or_else(|| {
+            let detail =
+                format!("all connections for {caller} are taken: close one, or try again in a second");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1).closing()
+        })?;
+        *stands = Stands::Known(known);
+        Ok(())
+    }
+
+    /// What displaces a stranger; `None` for a known caller.
+    fn displaced(&self) -> Option<Arc<Notify>> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Stands::Stranger(stranger) => Some(stranger.displaced()),
+            Stands::Known(_) | Stands::Reserved => None,
+        }
+    }
 }
 
 impl Caller {
@@ -53,9 +107,28 @@ impl Caller {
         }
     }
 
-    /// Somebody at an address, who has a place there until they show a token.
-    pub fn remote(address: SocketAddr, place: StrangersPlace) -> Self {
-        Self::Remote { address, holder: Mutex::default(), stranger: Mutex::new(Some(place)) }
+    /// Somebody at an address, who is a stranger until they show a token.
+    pub fn remote(address: SocketAddr, place: StrangersPlace<IpAddr>) -> Self {
+        Self::Remote { address, holder: Mutex::default(), place: Standing::stranger(place) }
+    }
+
+    /// Ready when the caller is still a stranger after `patience`, or is displaced by another one.
+    pub async fn remains_stranger(&self, patience: Duration) {
+        let Some(displaced) = self.displaced() else { return std::future::pending().await };
+        tokio::select! {
+            () = tokio::time::sleep(patience) => {}
+            () = displaced.notified() => {}
+        }
+        if self.displaced().is_none() {
+            std::future::pending().await
+        }
+    }
+
+    fn displaced(&self) -> Option<Arc<Notify>> {
+        match self {
+            Self::Local { place, .. } => place.displaced(),
+            Self::Remote { place, .. } => place.displaced(),
+        }
     }
 }
 
@@ -101,17 +174,21 @@ impl Door {
     /// Who asks, if they may.
     async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
         let principal = match caller {
-            Caller::Local { uid, pid, known } => {
+            Caller::Local { uid, pid, known, place } => {
                 if let Err(problem) = self.limits.request(Key::User(*uid), Instant::now()) {
                     let who = known.get().cloned().unwrap_or_else(|| Principal::user(*uid, *pid));
                     self.refused(Key::User(*uid), &who, head, &problem).await;
                     return Err(problem);
                 }
-                self.local(*uid, *pid, known).await?
+                let principal = self.local(*uid, *pid, known).await?;
+                if principal.role.is_some() {
+                    place.know(&principal.who.name)?;
+                }
+                principal
             }
-            Caller::Remote { address, holder, stranger } => {
+            Caller::Remote { address, holder, place } => {
                 let found = self.remote(address.ip(), head).await?;
-                stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
+                place.know(found.name())?;
                 let principal = Principal::token(found.name(), found.role(), address.ip());
                 let key = Key::Token(found.name().to_owned());
                 if let Err(problem) = self.limits.request(key.clone(), Instant::now()) {
@@ -218,8 +295,6 @@ fn forbidden(principal: &Principal, needed: Role) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -235,7 +310,12 @@ mod tests {
         let (hop, mut asked) = Hop::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
         let door = Door { hop, tokens, limits };
-        let caller = Arc::new(Caller::Local { uid: Some(7), pid: Some(1), known: OnceLock::new() });
+        let caller = Arc::new(Caller::Local {
+            uid: Some(7),
+            pid: Some(1),
+            known: OnceLock::new(),
+            place: Standing::reserved(),
+        });
         let mut refused = 0;
         while refused < 100 {
             let mut request = Request::new(axum::body::Body::empty());

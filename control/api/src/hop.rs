@@ -3,15 +3,20 @@
 //! Requests and answers go over whole; a request's body, and an answer that goes on, piece by piece. All that an answer is made of
 //! runs at control.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{Extensions, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use millrace_controller::AuditEntry;
+use millrace_controller::{AuditEntry, EventKind, Events};
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::elsewhere::Elsewhere;
@@ -92,22 +97,40 @@ fn ending() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router ends")
 }
 
-/// Carries out a request at control. When its client goes, it is given up.
+/// Carries out a request at control. When its client goes, it is given up. A handler that panics is a status of 500 and an event; all
+/// other requests go on.
 pub(crate) async fn carry_out(
     resources: TowerToHyperService<axum::Router>,
+    events: Events,
     request: Request,
     mut reply: oneshot::Sender<Response>,
 ) {
+    let operation = format!("{} {}", request.method(), request.uri().path());
     let answered = tokio::select! {
-        answered = resources.call(request) => answered,
+        answered = AssertUnwindSafe(resources.call(request)).catch_unwind() => answered,
         () = reply.closed() => return,
     };
     let response = match answered {
-        Ok(response) => response,
-        Err(never) => match never {},
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(panic) => panicked(&operation, &*panic, &events).into_response(),
     };
     // Who has gone needs no answer.
     let _ = reply.send(piecemeal(response));
+}
+
+/// Notes that a handler panicked, and returns the answer to its client.
+fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Problem {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    tracing::error!(operation, "the handler of a request panicked: {message}");
+    let details = json!({"operation": operation, "message": message});
+    let text = format!("the handler of {operation} panicked: {message}");
+    events.note(EventKind::HandlerPanicked, operation, text, details);
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        format!("the handler of {operation} panicked: a fault of the router"),
+    )
 }
 
 /// The same answer, of which what goes on is made at control, and taken over piece by piece.

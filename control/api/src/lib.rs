@@ -21,6 +21,7 @@ mod control;
 mod control_plane;
 mod door;
 mod drops;
+mod effect;
 mod elsewhere;
 mod error;
 mod events;
@@ -67,4 +68,9 @@ pub use server::{Entrances, Server, start};
 /// The description of the interface, as a router serves it at `/openapi.json`.
 pub fn description() -> serde_json::Value {
     openapi::document(&catalogue::catalogue::<millrace_controller::Router>())
+}
+
+/// The table of operations in `docs/roles.md`.
+pub fn roles() -> String {
+    catalogue::table::<millrace_controller::Router>()
 }

@@ -7,6 +7,7 @@ use axum::routing::MethodRouter;
 use millrace_controller::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::effect::Effect;
 use crate::extract::{Longest, refuse_arguments, refuse_body};
 use crate::server::Served;
 use crate::tag::{refuse_condition, spare};
@@ -21,6 +22,8 @@ pub(crate) struct Operation {
     pub method: &'static str,
     /// Who may do it: whoever has this role, or a higher one.
     pub role: Role,
+    /// The worst that a caller can cause with it.
+    pub effect: Effect,
     /// What it does, in a sentence.
     pub summary: &'static str,
     /// The arguments behind the `?`.
@@ -62,6 +65,7 @@ impl Operation {
         Self {
             method,
             role,
+            effect: if method == "GET" { Effect::Look } else { Effect::Forwarding },
             summary,
             arguments: None,
             body: None,
@@ -104,6 +108,11 @@ impl Operation {
     /// Removes something.
     pub fn delete<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("DELETE", 200, role, summary)
+    }
+
+    /// With an effect. Without this, a GET only looks, and other methods change forwarding.
+    pub fn effect(self, effect: Effect) -> Self {
+        Self { effect, ..self }
     }
 
     /// With arguments behind the `?`; without this, none are taken.

@@ -1,71 +1,147 @@
-//! Room for clients that come from elsewhere, so that no address keeps others out.
+//! Places for connections, so that callers who have shown nothing keep no known caller out.
 //!
-//! Who has shown a token that holds takes one of all places. Until then a connection counts for its address too, which has an eighth of
-//! the places, so that connections that never show one leave room for those of others. What is beyond waits, and is turned away
-//! when that takes too long.
+//! A connection begins as a *stranger*: it has a place for a few seconds, until its caller shows who they are. Strangers never wait.
+//! Where all their places are taken, the newcomer displaces the oldest stranger of the source that has most of them. So a source that
+//! opens many connections displaces its own. A *known* caller, who has a role, gives the stranger's place back and takes one that is
+//! reserved for known callers.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::network;
 use crate::shares::Shares;
 
-/// Clients that are answered at one time.
-const ALL: usize = 512;
-/// Of these, those of an address (of IPv6: of a network of 64 bits) that have shown no token that holds.
-const STRANGERS: usize = ALL / 8;
-/// Clients that wait for a place at one time, beside those that have one.
-const WAITING: usize = 512;
-/// How long one waits for a place.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Numbers of places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Strangers in all.
+    pub strangers: usize,
+    /// Strangers of one source.
+    pub each_source: usize,
+    /// Known callers in all.
+    pub known: usize,
+    /// Connections of one known caller.
+    pub each_caller: usize,
+}
 
-/// Room for clients. Clones are the same.
+/// Places for connections from sources `S`. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
-    all: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
-    addresses: Shares<IpAddr>,
+pub(crate) struct Places<S> {
+    strangers: Arc<Mutex<Strangers<S>>>,
+    known: Arc<Semaphore>,
+    callers: Shares<String>,
 }
 
-/// A place among all, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct Place {
-    _all: OwnedSemaphorePermit,
+struct Strangers<S> {
+    sizes: Sizes,
+    /// Number of the next one; lower numbers are older.
+    next: u64,
+    /// Sources, and what displaces them.
+    all: HashMap<u64, (S, Arc<Notify>)>,
+    /// Strangers of each source.
+    of: HashMap<S, usize>,
 }
 
-/// A place among those of an address, kept until a token was shown.
+/// A stranger's place, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct StrangersPlace {
+pub(crate) struct StrangersPlace<S: Clone + Eq + Hash> {
+    places: Places<S>,
+    number: u64,
+    displaced: Arc<Notify>,
+}
+
+/// A known caller's place, as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct KnownPlace {
+    _own: OwnedSemaphorePermit,
     _one: OwnedSemaphorePermit,
 }
 
-impl Default for Places {
-    fn default() -> Self {
-        let places = |most| Arc::new(Semaphore::new(most));
-        let addresses = Shares::new(STRANGERS, ALL + WAITING);
-        Self { all: places(ALL), waiting: places(WAITING), addresses }
+impl<S: Clone + Eq + Hash> Places<S> {
+    /// As many places.
+    pub fn new(sizes: Sizes) -> Self {
+        let strangers = Strangers { sizes, next: 0, all: HashMap::new(), of: HashMap::new() };
+        Self {
+            strangers: Arc::new(Mutex::new(strangers)),
+            known: Arc::new(Semaphore::new(sizes.known)),
+            callers: Shares::new(sizes.each_caller, sizes.known),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Strangers<S>> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a stranger, at once.
+    pub fn enter(&self, source: S) -> StrangersPlace<S> {
+        let displaced = Arc::new(Notify::new());
+        let number = self.lock().add(source, displaced.clone());
+        StrangersPlace { places: self.clone(), number, displaced }
+    }
+
+    /// A place for a known caller; `None` where all are taken, or all of this caller's.
+    pub fn know(&self, caller: &str) -> Option<KnownPlace> {
+        let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
+        let one = self.known.clone().try_acquire_owned().ok()?;
+        Some(KnownPlace { _own: own, _one: one })
     }
 }
 
-impl Places {
-    /// A place for who comes from an address; `None` where there was none in time, or too many wait.
-    pub async fn enter(&self, from: IpAddr) -> Option<(Place, StrangersPlace)> {
-        let address = self.addresses.of(network(from));
-        if let Ok(one) = address.clone().try_acquire_owned()
-            && let Ok(all) = self.all.clone().try_acquire_owned()
+impl<S: Clone + Eq + Hash> StrangersPlace<S> {
+    /// What tells that a newcomer displaces this stranger.
+    pub fn displaced(&self) -> Arc<Notify> {
+        self.displaced.clone()
+    }
+
+    /// A place for the same connection, whose caller is known now.
+    pub fn know(&self, caller: &str) -> Option<KnownPlace> {
+        self.places.know(caller)
+    }
+}
+
+impl<S: Clone + Eq + Hash> Drop for StrangersPlace<S> {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.number);
+    }
+}
+
+impl<S: Clone + Eq + Hash> Strangers<S> {
+    fn add(&mut self, source: S, displaced: Arc<Notify>) -> u64 {
+        if self.of.get(&source).is_some_and(|own| *own >= self.sizes.each_source) {
+            self.displace(&source);
+        } else if self.all.len() >= self.sizes.strangers
+            && let Some(most) = self.of.iter().max_by_key(|(_, count)| **count).map(|(most, _)| most.clone())
         {
-            return Some((Place { _all: all }, StrangersPlace { _one: one }));
+            self.displace(&most);
         }
-        let _waits = self.waiting.try_acquire().ok()?;
-        let entered = async {
-            let one = address.acquire_owned().await.ok()?;
-            let all = self.all.clone().acquire_owned().await.ok()?;
-            Some((Place { _all: all }, StrangersPlace { _one: one }))
-        };
-        tokio::time::timeout(PATIENCE, entered).await.ok()?
+        let number = self.next;
+        self.next += 1;
+        *self.of.entry(source.clone()).or_default() += 1;
+        self.all.insert(number, (source, displaced));
+        number
+    }
+
+    /// Displaces the oldest stranger of a source.
+    fn displace(&mut self, source: &S) {
+        let own = self.all.iter().filter(|(_, (other, _))| other == source);
+        let Some(oldest) = own.map(|(number, _)| *number).min() else { return };
+        if let Some(displaced) = self.remove(oldest) {
+            displaced.notify_one();
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Notify>> {
+        let (source, displaced) = self.all.remove(&number)?;
+        if let Some(count) = self.of.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(&source);
+            }
+        }
+        Some(displaced)
     }
 }
 
@@ -73,58 +149,58 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn address(number: u8) -> IpAddr {
-        [10, 0, 0, number].into()
+    const SIZES: Sizes = Sizes { strangers: 8, each_source: 4, known: 6, each_caller: 2 };
+
+    fn is_displaced(place: &StrangersPlace<u32>) -> bool {
+        !place.places.lock().all.contains_key(&place.number)
     }
 
-    /// Takes places for an address until one would have to wait.
-    async fn fill(places: &Places, from: IpAddr) -> Vec<(Place, StrangersPlace)> {
-        let mut taken = Vec::new();
-        while let Ok(place) = tokio::time::timeout(Duration::from_millis(20), places.enter(from)).await {
-            taken.push(place.expect("a place"));
-        }
-        taken
+    #[test]
+    fn a_source_with_many_strangers_displaces_its_own_oldest() {
+        let places = Places::new(SIZES);
+        let held: Vec<_> = (0..10).map(|_| places.enter(1)).collect();
+        let displaced: Vec<bool> = held.iter().map(is_displaced).collect();
+        assert_eq!(displaced, [[true; 6].as_slice(), &[false; 4]].concat());
+        assert!(!is_displaced(&places.enter(2)), "another source has a place");
     }
 
-    #[tokio::test]
-    async fn who_shows_no_token_leaves_room_for_other_addresses() {
-        let places = Places::default();
-        let held = fill(&places, address(1)).await;
-        assert_eq!(held.len(), STRANGERS);
-        assert_eq!(fill(&places, address(2)).await.len(), STRANGERS);
-        // A network of 64 bits is one address.
-        let held6 = fill(&places, "fd00::1".parse().unwrap()).await;
-        assert_eq!(held6.len(), STRANGERS);
-        assert_eq!(fill(&places, "fd00::2".parse().unwrap()).await.len(), 0);
-        drop(held);
-        assert_eq!(fill(&places, address(1)).await.len(), STRANGERS);
-    }
-
-    #[tokio::test]
-    async fn who_has_shown_a_token_counts_for_no_address() {
-        let places = Places::default();
-        let mut known = Vec::new();
-        while known.len() < ALL {
-            let shown = fill(&places, address(1)).await;
-            assert!(!shown.is_empty());
-            known.extend(shown.into_iter().map(|(place, _)| place));
-        }
-        // Now all places are taken; who waits gets the next.
-        let waiting = tokio::spawn({
-            let places = places.clone();
-            async move { places.enter(address(9)).await.is_some() }
-        });
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        drop(known.pop());
-        assert!(waiting.await.unwrap());
+    #[test]
+    fn a_newcomer_displaces_a_stranger_of_the_source_with_most() {
+        let places = Places::new(SIZES);
+        let mut held: Vec<_> =
+            [1, 1, 1, 2, 2, 3, 4, 5].into_iter().map(|source| places.enter(source)).collect();
+        held.push(places.enter(6));
+        let displaced: Vec<bool> = held.iter().map(is_displaced).collect();
+        assert_eq!(displaced, [true, false, false, false, false, false, false, false, false]);
+        assert_eq!(places.lock().all.len(), SIZES.strangers);
     }
 
     #[tokio::test]
-    async fn places_of_addresses_are_forgotten() {
-        let places = Places::default();
-        for number in 0..10_000_u32 {
-            assert!(places.enter(IpAddr::V4(number.into())).await.is_some());
-        }
-        assert!(places.addresses.remembered() <= 2 * (ALL + WAITING));
+    async fn a_displaced_stranger_is_told() {
+        let places = Places::new(SIZES);
+        let first = places.enter(1);
+        let _others: Vec<_> = (0..4).map(|_| places.enter(1)).collect();
+        first.displaced().notified().await;
+    }
+
+    #[test]
+    fn strangers_leave_the_places_of_known_callers_alone() {
+        let places = Places::new(SIZES);
+        let _held: Vec<_> = (0..100).map(|source| places.enter(source)).collect();
+        let known: Vec<_> =
+            ["a", "a", "b", "b", "c", "c"].map(|name| places.know(name)).into_iter().collect();
+        assert!(known.iter().all(Option::is_some));
+        assert!(places.know("d").is_none(), "all places are taken");
+        drop(known);
+        let own: Vec<_> = (0..3).map(|_| places.know("a")).collect();
+        assert_eq!(own.iter().flatten().count(), SIZES.each_caller, "one caller has no more");
+    }
+
+    #[test]
+    fn places_that_are_given_back_are_forgotten() {
+        let places = Places::new(SIZES);
+        (0..10_000).for_each(|source| drop(places.enter(source)));
+        let strangers = places.lock();
+        assert!(strangers.all.is_empty() && strangers.of.is_empty());
     }
 }

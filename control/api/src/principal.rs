@@ -35,6 +35,11 @@ impl Principal {
         Self { who, role: Some(role), pid: None, from: Some(from) }
     }
 
+    /// The role, or the least one where there is none.
+    pub fn least(&self) -> Role {
+        self.role.unwrap_or(Role::Viewer)
+    }
+
     /// A line of the audit log about an operation of theirs, without what was asked for, and when.
     pub fn entry(&self, operation: String, outcome: Outcome) -> AuditEntry {
         AuditEntry {

@@ -27,6 +27,8 @@ pub(crate) struct Problem {
     needs: Option<Role>,
     /// By what one may be let in (RFC 9110, 11.6.1).
     challenge: Option<String>,
+    /// Whether the connection ends with the answer; it does where the caller is refused.
+    closes: bool,
 }
 
 /// An entry of a list that is wrong, or something in a configuration.
@@ -80,6 +82,7 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
         ControlError::NotFound(_) => StatusCode::NOT_FOUND,
         ControlError::Conflict(_) => StatusCode::CONFLICT,
+        ControlError::NeedsAdmin(_) => StatusCode::FORBIDDEN,
         ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
         ControlError::System(_) | ControlError::Silent(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ControlError::NoRoom(_) => StatusCode::INSUFFICIENT_STORAGE,
@@ -99,8 +102,8 @@ impl WrongEntry {
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let (errors, current, retry, needs, challenge) = Default::default();
-        Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge }
+        let (errors, current, retry, needs, challenge, closes) = Default::default();
+        Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge, closes }
     }
 
     /// With what is there, where something else was expected, and its tag.
@@ -121,6 +124,11 @@ impl Problem {
     /// With what one may be let in by.
     pub fn with_challenge(self, challenge: String) -> Self {
         Self { challenge: Some(challenge), ..self }
+    }
+
+    /// With the end of the connection.
+    pub fn closing(self) -> Self {
+        Self { closes: true, ..self }
     }
 
     /// The same in other words.
@@ -183,8 +191,8 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
-        if self.status == StatusCode::UNAUTHORIZED {
-            // Who shows no token that holds keeps no place.
+        if self.closes || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status) {
+            // A caller who is refused keeps no connection.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {

@@ -176,7 +176,7 @@ fn take<C: Control>(
     match message {
         Message::Carry(request, reply) => {
             let request: Request = *request;
-            tokio::spawn(carry_out(resources.clone(), request, reply));
+            tokio::spawn(carry_out(resources.clone(), control.events().clone(), request, reply));
         }
         // Who is refused needn't wait for that to be written.
         Message::Note(entry) => drop(control.note(*entry)),

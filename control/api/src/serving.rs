@@ -1,41 +1,49 @@
 //! The threads that speak with clients. Each has the sockets of one kind, and no privileges: what it is asked for is carried out by
 //! control.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::pin;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Extension;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millrace_confine::{Calls, confine_thread};
 use millrace_controller::Tokens;
 use nix::sys::socket::{setsockopt, sockopt};
+use nix::unistd::geteuid;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::ApiError;
-use crate::door::Caller;
-use crate::limits::Patient;
-use crate::places::Places;
+use crate::door::{Caller, Standing};
+use crate::limits::{Patient, network};
+use crate::places::{Places, Sizes};
 
 /// How long a client may take to send a request's head, or keep a connection without a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may take until both ends have agreed on keys.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take until its caller is known, the handshake of TLS included.
+const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request's head at most; a longer one gets 431.
+const MOST_HEAD: usize = 16 << 10;
+/// How long, and how much, is read of a client that still sends when it was answered, so that it reads the answer.
+const LINGER: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
 /// How long answers that are under way may take when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
-/// Clients at the Unix socket at one time; others wait in the socket's queue.
-const LOCAL: usize = 256;
-/// Of these, those of users other than root; more are turned away.
-const USERS: usize = 192;
+/// Connections of root and of the router's own user at the Unix socket; more wait.
+const RESERVED: usize = 256;
+/// Connections of other users there.
+const LOCAL: Sizes = Sizes { strangers: 64, each_source: 16, known: 192, each_caller: 64 };
+/// Connections over TCP.
+const REMOTE: Sizes = Sizes { strangers: 128, each_source: 32, known: 384, each_caller: 256 };
 /// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
 const REST: Duration = Duration::from_millis(100);
 /// How often it is looked whether the token of a connection still holds.
@@ -126,34 +134,34 @@ struct Doors(Vec<Door>);
 /// A socket by which clients come in.
 enum Door {
     Unix(UnixListener, LocalPlaces),
-    Tls(TcpListener, TlsAcceptor, Places),
+    Tls(TcpListener, TlsAcceptor, Places<IpAddr>),
 }
 
-/// Room for clients at the Unix socket.
+/// Places for clients at the Unix socket.
 #[derive(Clone)]
 struct LocalPlaces {
-    /// All of it.
-    all: Arc<Semaphore>,
-    /// That of users other than root: some is always left.
-    users: Arc<Semaphore>,
+    /// Of root and of the router's own user.
+    reserved: Arc<Semaphore>,
+    /// Of other users.
+    users: Places<Option<u32>>,
 }
 
 /// A client that has come in.
 enum Client {
-    Local(UnixStream, OwnedSemaphorePermit, Arc<Semaphore>),
-    Remote(TcpStream, SocketAddr, TlsAcceptor, Places),
+    Local(UnixStream, LocalPlaces),
+    Remote(TcpStream, SocketAddr, TlsAcceptor, Places<IpAddr>),
 }
 
 impl Doors {
     fn open(sockets: Sockets) -> io::Result<Self> {
         let all = match sockets {
             Sockets::Unix(listener) => {
-                let places = |most| Arc::new(Semaphore::new(most));
-                let places = LocalPlaces { all: places(LOCAL), users: places(USERS) };
+                let reserved = Arc::new(Semaphore::new(RESERVED));
+                let places = LocalPlaces { reserved, users: Places::new(LOCAL) };
                 vec![Door::Unix(UnixListener::from_std(listener)?, places)]
             }
             Sockets::Tls(listeners, config) => {
-                let (tls, places) = (TlsAcceptor::from(config), Places::default());
+                let (tls, places) = (TlsAcceptor::from(config), Places::new(REMOTE));
                 let door = |listener| {
                     TcpListener::from_std(listener).map(|one| Door::Tls(one, tls.clone(), places.clone()))
                 };
@@ -196,13 +204,10 @@ impl Door {
         }
     }
 
-    /// Takes in the next client; at the Unix socket once there is a place.
+    /// Takes in the next client.
     async fn accept(&self) -> io::Result<Client> {
         match self {
-            Self::Unix(listener, places) => {
-                let place = places.all.clone().acquire_owned().await.map_err(io::Error::other)?;
-                Ok(Client::Local(listener.accept().await?.0, place, places.users.clone()))
-            }
+            Self::Unix(listener, places) => Ok(Client::Local(listener.accept().await?.0, places.clone())),
             Self::Tls(listener, tls, places) => {
                 let (stream, address) = listener.accept().await?;
                 Ok(Client::Remote(stream, address, tls.clone(), places.clone()))
@@ -214,45 +219,46 @@ impl Door {
 impl Client {
     async fn serve(self, service: Service) {
         match self {
-            Self::Local(stream, _place, users) => serve_local(stream, users, service).await,
+            Self::Local(stream, places) => serve_local(stream, places, service).await,
             Self::Remote(stream, address, tls, places) => {
-                // Whoever comes beyond what its address may have is not heard before others go.
-                let Some((_place, stranger)) = places.enter(address.ip()).await else {
-                    return tracing::debug!("no place for {address}");
-                };
-                let caller = Caller::remote(address, stranger);
-                serve_remote(stream, address, tls, caller, service).await;
+                let caller = Caller::remote(address, places.enter(network(address.ip())));
+                serve_remote(stream, tls, caller, service).await;
             }
         }
     }
 }
 
-async fn serve_local(stream: UnixStream, users: Arc<Semaphore>, service: Service) {
+async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) {
     let credentials = stream.peer_cred().ok();
     let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
     let uid = credentials.map(|credentials| credentials.uid());
-    let place = (uid != Some(0)).then(|| users.try_acquire_owned());
-    if place.as_ref().is_some_and(Result::is_err) {
-        return;
+    let is_own = uid.is_some_and(|uid| uid == 0 || uid == geteuid().as_raw());
+    let _reserved = match is_own {
+        true => places.reserved.acquire_owned().await.ok(),
+        false => None,
+    };
+    let place = if is_own { Standing::reserved() } else { Standing::stranger(places.users.enter(uid)) };
+    let caller = Arc::new(Caller::Local { uid, pid, known: OnceLock::new(), place });
+    tokio::select! {
+        () = connection(stream, caller.clone(), service) => {}
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!(uid, "a client has shown no role"),
     }
-    let caller = Caller::Local { uid, pid, known: OnceLock::new() };
-    connection(stream, Arc::new(caller), service).await;
 }
 
-async fn serve_remote(
-    stream: TcpStream,
-    address: SocketAddr,
-    tls: TlsAcceptor,
-    caller: Caller,
-    service: Service,
-) {
+async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, service: Service) {
     // Answers are written whole.
     let _ = stream.set_nodelay(true);
     keep_alive(&stream);
-    match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => connection(stream, Arc::new(caller), service).await,
-        Ok(Err(error)) => tracing::debug!("no TLS with {address}: {error}"),
-        Err(_) => tracing::debug!("no TLS with {address} in time"),
+    let caller = Arc::new(caller);
+    let served = async {
+        match tls.accept(stream).await {
+            Ok(stream) => connection(stream, caller.clone(), service).await,
+            Err(error) => tracing::debug!("no TLS with a client: {error}"),
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!("a client has shown no token"),
     }
 }
 
@@ -267,21 +273,34 @@ fn keep_alive(stream: &TcpStream) {
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Caller>, service: Service) {
     let Service { door, tokens, mut ending } = service;
-    let app = TowerToHyperService::new(door.layer(Extension(caller.clone())));
+    let door = TowerToHyperService::new(door.layer(Extension(caller.clone())));
+    let app = service_fn(move |request| Box::pin(door.call(request)));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(Patient::new(stream)), app));
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(MOST_HEAD);
+    let mut connection = http.serve_connection(TokioIo::new(Patient::new(stream)), app);
     let result = tokio::select! {
-        result = connection.as_mut() => result,
+        result = poll_fn(|context| connection.poll_without_shutdown(context)) => result,
         () = locked_out(&caller, &tokens) => return,
         () = ended(&mut ending) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
     };
     if let Err(error) = result {
         tracing::debug!("a client's connection ended: {error}");
     }
+    linger(connection.into_parts().io.into_inner()).await;
+}
+
+/// Closes a connection so that its client reads the answer. A client that still sends would meet a reset otherwise.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let (patience, most) = LINGER;
+    let drained = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
+    };
+    // A client that sends on for longer meets the reset.
+    let _ = tokio::time::timeout(patience, drained).await;
 }
 
 /// Ready when the token of a connection holds no longer: what goes on by it ends.

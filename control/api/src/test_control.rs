@@ -19,7 +19,7 @@ use millrace_controller::view::{
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
     Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour,
-    Page, PageQuery, Revision, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode, Tokens,
+    Page, PageQuery, Revision, Role, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode, Tokens,
     TraceRequest, Upgrade, Who, Written, Wrong,
 };
 use serde_json::{Map, Value, json};
@@ -274,6 +274,8 @@ impl Control for TestControl {
             drops: Default::default(),
             slow_half: None,
             number: 0,
+            packets: 0,
+            packet_rate: 0.0,
             bindings: Vec::new(),
         };
         self.lock().push(instance.clone());
@@ -340,7 +342,7 @@ impl Control for TestControl {
         Ok(AppliedView { revision: Some(1), changes, confirm, origin, runs: Some(1) })
     }
 
-    async fn difference(&self, text: Option<(&str, &str)>) -> Controlled<DifferenceView> {
+    async fn difference(&self, text: Option<(&str, &str)>, _role: Role) -> Controlled<DifferenceView> {
         let origin = text.map_or("base", |(_, origin)| origin).to_owned();
         Ok(DifferenceView { origin, changes: Vec::new(), restart: Vec::new() })
     }
@@ -349,7 +351,7 @@ impl Control for TestControl {
         Ok(order.text.unwrap_or_default())
     }
 
-    async fn keep(&self, _order: Keep, _who: Who) -> Controlled<Revision> {
+    async fn keep(&self, _order: Keep, _who: Who, _role: Role) -> Controlled<Revision> {
         Err(ControlError::Conflict("revision 1 waits to be confirmed".into()))
     }
 
@@ -527,6 +529,7 @@ impl Control for TestControl {
     }
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {
+        assert_ne!(packet, "panic", "as asked for");
         Ok(LookupView { steps: Vec::new(), verdict: packet.into() })
     }
 

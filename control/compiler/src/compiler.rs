@@ -103,8 +103,12 @@ struct Inner {
 }
 
 impl Compiler {
-    /// A compiler for plugins of `sandbox`. A directory that can't be used is told in the log, and no code is kept then.
+    /// Returns a compiler for plugins of `sandbox`, and begins the launcher where it has not begun. The log names a directory
+    /// that can't be used; no code is kept then.
     pub fn new(sandbox: Sandbox, settings: CompilerSettings) -> Self {
+        if let Err(error) = crate::launcher::begin_launcher() {
+            tracing::warn!("plugins keep baseline code: {error}");
+        }
         let opened = settings.cache.as_deref().map(Cache::open).transpose();
         let told = |error: CacheError| tracing::warn!("compiled plugins are not kept: {error}");
         let cache = opened.map_err(told).ok().flatten();

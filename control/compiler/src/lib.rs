@@ -14,9 +14,11 @@ pub mod child;
 mod compiler;
 mod confine;
 mod error;
+mod launcher;
 mod process;
 
 pub use cache::{Cache, CacheError, Key};
 pub use compiler::{Compiler, CompilerSettings, Loaded, Source};
 pub use error::CompileError;
+pub use launcher::begin_launcher;
 pub use process::{ChildCommand, Limits};

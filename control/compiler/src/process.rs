@@ -125,16 +125,16 @@ impl Running {
     /// Nothing is set up between the two programs, so that the kernel needn't copy the tables of a process with much
     /// memory: the child does it to itself.
     fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
-        let child = Command::new(&command.program)
+        let mut program = Command::new(&command.program);
+        program
             .args(&command.arguments)
             .args(order.arguments())
             .env_clear()
             .env("GLIBC_TUNABLES", HUGE_PAGES)
             .stdin(module)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        Ok(Self { child })
+            .stderr(Stdio::piped());
+        Ok(Self { child: crate::launcher::spawn(program)? })
     }
 
     /// Reads what the process writes until it writes no more.

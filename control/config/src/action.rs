@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::nearest;
-use crate::scheduler::Bits;
+use crate::quantity::{Bits, Size};
 
 /// What a filter does. Names are not looked up yet.
 ///
 /// ```text
 /// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
-/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst BYTES]
+/// copy-to NAME [via ADDRESS][,NAME …] | copy INSTANCE | instance INSTANCE | queue NAME | police RATE [burst SIZE]
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
@@ -37,6 +37,9 @@ pub enum FilterAction {
     /// Those go on that come no faster than that; others are dropped.
     Police(Policing),
 }
+
+/// Size of a policer's token bucket: from a packet of 1,500 bytes with its link header to 64 MiB.
+type BurstSize = Size<1_514, { 1 << 26 }>;
 
 /// How fast the packets of a filter may come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,19 +67,15 @@ impl Policing {
             [rate] => (rate, None),
             [rate, "burst", burst] => (rate, Some(burst)),
             _ => {
-                return Err(format!("{text:?} is no rate: write `police RATE` or `police RATE burst BYTES`"));
+                return Err(format!("{text:?} is no rate: write `police RATE` or `police RATE burst SIZE`"));
             }
         };
         let rate: Bits = rate.parse()?;
         if !Self::RATES.contains(&rate.0) {
             return Err(format!("{rate} is out of range: a policer takes 1kbit to 1000gbit"));
         }
-        let wrong = |burst: &str| {
-            let (least, most) = (Self::BURSTS.start(), Self::BURSTS.end());
-            format!("{burst:?} behind `burst` is out of range: {least} to {most} bytes are right")
-        };
-        let known = |burst: &str| burst.parse().ok().filter(|bytes| Self::BURSTS.contains(bytes));
-        let burst = burst.map(|burst| known(burst).ok_or_else(|| wrong(burst))).transpose()?;
+        let burst = burst.map(str::parse::<BurstSize>).transpose()?;
+        let burst = burst.map(BurstSize::bytes_u32);
         Ok(Self { rate, burst: burst.unwrap_or_else(|| Self::usual_burst(rate)) })
     }
 }
@@ -102,7 +101,7 @@ const FORMS: [(&str, &str); 11] = [
     ("copy", " INSTANCE"),
     ("instance", " INSTANCE"),
     ("queue", " NAME"),
-    ("police", " RATE [burst BYTES]"),
+    ("police", " RATE [burst SIZE]"),
 ];
 
 impl FilterAction {
@@ -227,7 +226,9 @@ impl fmt::Display for FilterAction {
             Self::Copy(name) => write!(f, "copy {name}"),
             Self::Instance(name) => write!(f, "instance {name}"),
             Self::Queue(name) => write!(f, "queue {name}"),
-            Self::Police(Policing { rate, burst }) => write!(f, "police {rate} burst {burst}"),
+            Self::Police(Policing { rate, burst }) => {
+                write!(f, "police {rate} burst {}", BurstSize::clamped((*burst).into()))
+            }
         }
     }
 }
@@ -264,7 +265,7 @@ mod tests {
             ("queue voice", FilterAction::Queue("voice".into())),
             ("instance stats1", FilterAction::Instance("stats1".into())),
             ("police 10mbit", FilterAction::Police(Policing { rate: Bits(10_000_000), burst: 62_500 })),
-            ("police 8kbit burst 3000", FilterAction::Police(Policing { rate: Bits(8_000), burst: 3_000 })),
+            ("police 8kbit burst 3000B", FilterAction::Police(Policing { rate: Bits(8_000), burst: 3_000 })),
         ];
         for (text, action) in cases {
             assert_eq!(text.parse(), Ok(action), "{text}");
@@ -287,11 +288,13 @@ mod tests {
             ("ports a,b,a", "port \"a\" is named twice"),
             ("copy", "it is written `copy INSTANCE`"),
             ("instance a b", "not the name of one instance"),
-            ("police", "it is written `police RATE [burst BYTES]`"),
+            ("police", "it is written `police RATE [burst SIZE]`"),
             ("police fast", "is no rate"),
             ("police 10bit", "a policer takes 1kbit to 1000gbit"),
-            ("police 10mbit 5", "write `police RATE` or `police RATE burst BYTES`"),
-            ("police 10mbit burst 64", "1514 to 67108864 bytes are right"),
+            ("police 10mbit 5", "write `police RATE` or `police RATE burst SIZE`"),
+            ("police 10mbit burst 64B", "1514B to 64MiB"),
+            ("police 10mbit burst 3000", "write \"3000B\""),
+            ("police 5", "write \"5mbit\""),
         ] {
             assert!(refused(text).contains(said), "{text}: {}", refused(text));
         }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::Size;
+
 /// The HTTP interface, beside its Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -29,22 +31,24 @@ pub struct Api {
     /// user, who may do everything.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Role>,
-    /// Bytes of the file of the audit log, 64 KiB to 1 TiB; then another one is begun. Default 8 MiB.
+    /// Size of the file of the audit log, 64 KiB to 1 TiB; then another one is begun. Default 8 MiB.
     #[serde(skip_serializing_if = "is_usual_size")]
-    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
-    pub audit_size: u64,
+    pub audit_size: AuditSize,
     /// Files of the audit log, the one that is written among them, 1 to 100; the oldest goes. Default 5.
     #[serde(skip_serializing_if = "is_usual_number")]
     #[schemars(range(min = 1, max = 100))]
     pub audit_files: u32,
 }
 
-/// Bytes of a file of the audit log where nothing is said.
-const AUDIT_SIZE: u64 = 8 << 20;
+/// Size of a file of the audit log.
+pub type AuditSize = Size<65_536, { 1 << 40 }>;
+
+/// Size of a file of the audit log where none is configured.
+const AUDIT_SIZE: AuditSize = Size::clamped(8 << 20);
 /// Files of it.
 const AUDIT_FILES: u32 = 5;
 
-fn is_usual_size(size: &u64) -> bool {
+fn is_usual_size(size: &AuditSize) -> bool {
     *size == AUDIT_SIZE
 }
 

@@ -236,11 +236,11 @@ impl Filter {
     }
 }
 
-type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u128>; 2]);
+type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u64>; 2]);
 
 /// All that a binding is.
 fn bind_key(bind: &Bind) -> BindKey<'_> {
-    let micros = |budget: crate::Budget| budget.duration().as_micros();
+    let micros = |budget: crate::Budget| budget.microseconds();
     let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
     let bypass = bind.on_fault == crate::OnFault::Bypass;
     (&bind.instance, &bind.gate, bind.filter.written(), bind.priority, bypass, budgets)

@@ -17,6 +17,7 @@ mod nodes;
 mod normal;
 mod origin;
 mod overhead;
+mod quantity;
 mod read;
 mod save;
 mod scheduler;
@@ -40,13 +41,15 @@ pub use nearest::nearest;
 pub use nodes::{Fate, Fates, Nodes, default_leaf};
 pub use origin::{Origin, Step};
 pub use overhead::Overhead;
+pub use quantity::{Bits, Length, QueueSize, Size, Time};
 pub use scheduler::{
-    Bits, CurveText, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
+    CurveText, DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Gate, GateTable, Impair, InputWeight, Instance,
-    Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
-    PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
+    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Forwarding, Gate, GateTable, Impair,
+    InputWeight, Instance, Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin,
+    Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
+    Watchdog,
 };
 pub use spelling::{in_file, in_json};
 pub use values::{Named, Text, VlanIds};

@@ -6,7 +6,7 @@ use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnDeath, OnFa
 use crate::values::{Named, Text};
 
 /// The budget of a call where none is said, in microseconds.
-const USUAL_BUDGET: u128 = 1000;
+const USUAL_BUDGET: u64 = 1000;
 
 impl Config {
     /// The same configuration in the form that is compared: addresses, prefixes and filters as the router writes them, what
@@ -65,7 +65,7 @@ impl Gate {
 impl Bind {
     fn normalized(mut self) -> Self {
         self.filter = Text::of(self.filter.value().clone());
-        self.budget = self.budget.filter(|budget| budget.duration().as_micros() != USUAL_BUDGET);
+        self.budget = self.budget.filter(|budget| budget.microseconds() != USUAL_BUDGET);
         self
     }
 }

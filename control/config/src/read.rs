@@ -100,7 +100,8 @@ impl LeftOut {
 pub(crate) fn rest(text: &str, found: &mut Found) -> Option<Rest> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        errors.iter().for_each(|error| found.note_toml(error, ""));
+        // Behind one missing brace or quote everything else looks wrong: the first error is the cause.
+        errors.iter().take(1).for_each(|error| found.note_toml(error, ""));
         return None;
     }
     let (mut mended, mut left_out) = (DeTable::new(), LeftOut::default());

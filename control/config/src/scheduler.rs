@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::flow::without_incoming;
 use crate::nearest;
 use crate::overhead::Overhead;
+use crate::quantity::{Bits, Length, QueueSize, Time};
 use crate::schema::{InputWeight, is_default};
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
@@ -17,7 +18,6 @@ use crate::schema::{InputWeight, is_default};
 pub struct Scheduler {
     /// How fast the port sends, on the wire: `"10mbit"`. Default: as fast as it can.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
     /// What the link adds to each packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES` or `none`.
     /// Default `ethernet`.
@@ -55,14 +55,13 @@ pub struct FlowQueue {
     pub flow: String,
     /// What is reserved for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
     /// Bytes in each round. Default: those of all others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quantum: Option<u32>,
+    pub quantum: Option<QueueSize>,
     /// Bytes above which what arrives is dropped. Default: those of all others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<u32>,
+    pub threshold: Option<QueueSize>,
 }
 
 /// A flow in the spelling that all are compared in.
@@ -110,29 +109,25 @@ pub struct SchedulerNode {
     pub level: Option<u32>,
     /// Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quantum: Option<u32>,
+    pub quantum: Option<QueueSize>,
     /// Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then the second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub real_time: Option<CurveText>,
     /// Under `hfsc`: how it shares what is left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub link_sharing: Option<CurveText>,
     /// Under `hfsc`: what it must not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub upper_limit: Option<CurveText>,
     /// Of a `token-bucket`: how fast it lets packets go. Of `flow-queues`: what it is served with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub rate: Option<Bits>,
     /// Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
+    pub burst: Option<QueueSize>,
     /// Of a queue: bytes above which what arrives is dropped. Default 262,144.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<u32>,
+    pub threshold: Option<QueueSize>,
     /// Of `flow-queues` and `fq-codel`: how many queues there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
@@ -147,11 +142,11 @@ pub struct SchedulerNode {
     pub unit: Option<LengthUnit>,
     /// Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub minimum: Option<u32>,
+    pub minimum: Option<Length>,
     /// Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default half the threshold,
     /// in packets that of packets of 1,000 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub maximum: Option<u32>,
+    pub maximum: Option<Length>,
     /// Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
@@ -162,17 +157,20 @@ pub struct SchedulerNode {
     /// true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gentle: Option<bool>,
-    /// Of `codel` and `fq-codel`: microseconds that packets may wait. Default 5,000.
+    /// Of `codel` and `fq-codel`: time that packets may wait: `"5ms"`. Default 5 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<u64>,
-    /// Of `codel` and `fq-codel`: microseconds that they may wait longer. Default 100,000.
+    pub target: Option<DelayTime>,
+    /// Of `codel` and `fq-codel`: time for which they may wait longer: `"100ms"`. Default 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<u64>,
+    pub interval: Option<DelayTime>,
     /// Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders understand it.
     /// Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
 }
+
+/// Time that packets wait: an hour at most.
+pub type DelayTime = Time<0, 3_600_000_000>;
 
 /// What a node of a scheduler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,59 +214,8 @@ pub enum LengthUnit {
     Packets,
 }
 
-/// Bits in a second, written as `64kbit`, `1.5mbit`, `10gbit` or a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Bits(pub u64);
-
-const SCALES: [(&str, u64); 4] = [("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000), ("bit", 1)];
-
-impl FromStr for Bits {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no rate: write \"64kbit\", \"1.5mbit\" or \"10gbit\"");
-        let lower = text.trim().to_ascii_lowercase();
-        let (number, scale) = SCALES
-            .iter()
-            .find_map(|(unit, scale)| lower.strip_suffix(unit).map(|number| (number, *scale)))
-            .unwrap_or((&lower, 1));
-        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-        let bits = number * scale as f64;
-        if !(1.0..=1e15).contains(&bits) {
-            return Err(format!(
-                "{text:?} is out of range: a rate is of 1 bit to 1,000,000 gigabits a second"
-            ));
-        }
-        Ok(Self(bits.round() as u64))
-    }
-}
-
-impl TryFrom<String> for Bits {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for Bits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |scale: &&(&str, u64)| self.0.is_multiple_of(scale.1);
-        let (unit, scale) = [SCALES[2], SCALES[1], SCALES[0]].iter().find(fits).copied().unwrap_or(SCALES[3]);
-        write!(f, "{}{unit}", self.0 / scale)
-    }
-}
-
-impl From<Bits> for String {
-    fn from(bits: Bits) -> Self {
-        bits.to_string()
-    }
-}
-
 /// A service curve: `RATE`, or `RATE TIME RATE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurveText {
     /// The first slope.
     pub first: Bits,
@@ -293,30 +240,14 @@ impl FromStr for CurveText {
     }
 }
 
-/// The first slope of a curve, which may be none: nothing is promised until its time is over.
+/// Reads the first slope of a curve. It may be 0: nothing is promised until its time is over.
 fn slope(text: &str) -> Result<Bits, String> {
-    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    if number.parse() == Ok(0.0) { Ok(Bits(0)) } else { text.parse() }
+    if millrace_units::read_rate(text) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
 }
 
-/// Microseconds that the first slope of a curve lasts at most.
-const LONGEST_SLOPE: u64 = 3_600_000_000;
-
+/// Reads how long the first slope of a curve lasts: an hour at most.
 fn micros(text: &str) -> Result<u64, String> {
-    let scales = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
-    let found = scales.iter().find_map(|(unit, scale)| {
-        text.strip_suffix(unit)?.parse::<u64>().ok().and_then(|number| number.checked_mul(*scale))
-    });
-    let found = found.filter(|micros| *micros <= LONGEST_SLOPE);
-    found.ok_or_else(|| format!("{text:?} is no time up to an hour: write \"500us\", \"10ms\" or \"1s\""))
-}
-
-impl TryFrom<String> for CurveText {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
+    Ok(text.parse::<Time<0, 3_600_000_000>>()?.microseconds())
 }
 
 impl fmt::Display for CurveText {
@@ -324,15 +255,8 @@ impl fmt::Display for CurveText {
         let Self { first, micros, then } = self;
         match micros {
             0 => write!(f, "{then}"),
-            micros if micros.is_multiple_of(1000) => write!(f, "{first} {}ms {then}", micros / 1000),
-            micros => write!(f, "{first} {micros}us {then}"),
+            micros => write!(f, "{first} {} {then}", millrace_units::write_time(*micros)),
         }
-    }
-}
-
-impl From<CurveText> for String {
-    fn from(curve: CurveText) -> Self {
-        curve.to_string()
     }
 }
 
@@ -393,26 +317,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_written_as_people_write_them() {
-        for (text, bits, shown) in [
-            ("64kbit", 64_000, "64kbit"),
-            ("1.5mbit", 1_500_000, "1500kbit"),
-            ("10Gbit", 10_000_000_000, "10gbit"),
-            ("999", 999, "999bit"),
-        ] {
-            let rate: Bits = text.parse().unwrap();
-            assert_eq!((rate.0, rate.to_string().as_str()), (bits, shown));
-            assert_eq!(shown.parse(), Ok(rate));
-        }
-        for wrong in ["", "fast", "1tbit", "mbit"] {
-            assert!(wrong.parse::<Bits>().unwrap_err().contains("is no rate"), "{wrong}");
-        }
-        for wrong in ["-1mbit", "0", "nan", "2000000gbit"] {
-            assert!(wrong.parse::<Bits>().unwrap_err().contains("out of range"), "{wrong}");
-        }
-    }
-
-    #[test]
     fn curves_have_one_slope_or_two() {
         let curve: CurveText = "1mbit 10ms 64kbit".parse().unwrap();
         assert_eq!((curve.first.0, curve.micros, curve.then.0), (1_000_000, 10_000, 64_000));
@@ -422,8 +326,13 @@ mod tests {
         assert!("0bit".parse::<CurveText>().is_err() && "1mbit 10ms 0bit".parse::<CurveText>().is_err());
         assert_eq!("2mbit".parse::<CurveText>().unwrap().to_string(), "2mbit");
         assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no curve"));
-        for wrong in ["soon", "3601s", "18446744073709551s"] {
-            assert!(format!("1mbit {wrong} 1mbit").parse::<CurveText>().unwrap_err().contains("is no time"));
+        for (wrong, why) in [
+            ("soon", "is no time"),
+            ("3601s", "out of range"),
+            ("18446744073709551s", "is no time"),
+            ("10", "\"10ms\""),
+        ] {
+            assert!(format!("1mbit {wrong} 1mbit").parse::<CurveText>().unwrap_err().contains(why));
         }
     }
 

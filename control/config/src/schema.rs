@@ -18,7 +18,7 @@ pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
 pub use port::{Device, Impair, InputWeight, Port, PortKind, ReversePath};
 pub use route::{Neighbour, Route, RouteKind};
-pub use router::{Boot, OnDeath, PollMode, Router};
+pub use router::{Boot, Forwarding, OnDeath, PollMode, Router};
 
 /// A router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -62,7 +62,7 @@ pub(crate) fn bind(verb: &str, bind: &Bind) -> String {
     }
     for (option, budget) in [("budget", bind.budget), ("packet-budget", bind.packet_budget)] {
         if let Some(budget) = budget {
-            words += &format!(" --{option} {}", budget.duration().as_micros());
+            words += &format!(" --{option} {budget}");
         }
     }
     words

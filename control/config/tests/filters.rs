@@ -41,17 +41,29 @@ fn the_table_of_a_default_gate_is_chosen_without_a_new_gate() {
 fn what_filters_need_of_the_router_has_defaults_and_bounds() {
     let config = Config::parse(PORTS, "f").unwrap();
     let router = &config.router;
-    assert_eq!((router.route_priority, router.flows_max, router.flow_idle), (0, 1_048_576, 30));
+    assert_eq!(
+        (router.route_priority, router.flows_max, router.flow_idle.microseconds()),
+        (0, 1_048_576, 30_000_000)
+    );
     assert!(config.port.iter().all(|port| port.reverse_path == ReversePath::Off));
-    let text = "[router]\nroute-priority = -5\nflows-max = 4096\nflow-idle = 5\n\
+    let text = "[router]\nroute-priority = -5\nflows-max = 4096\nflow-idle = \"5s\"\n\
         [[port]]\nname = \"a\"\ndevice = \"a\"\nreverse-path = \"strict\"\n";
     let config = Config::parse(text, "f").unwrap();
     let router = &config.router;
-    assert_eq!((router.route_priority, router.flows_max, router.flow_idle), (-5, 4096, 5));
+    assert_eq!(
+        (router.route_priority, router.flows_max, router.flow_idle.microseconds()),
+        (-5, 4096, 5_000_000)
+    );
     assert_eq!(config.port[0].reverse_path, ReversePath::Strict);
-    for key in ["flows-max = 1000", "flows-max = 16777217", "flow-idle = 0", "flow-idle = 86401"] {
-        let said = refused(&format!("[router]\n{key}\n"));
-        assert!(said.contains(key) && said.contains("it takes"), "{said}");
+    for (key, problem) in [
+        ("flows-max = 1000", "flows-max = 1000: it takes"),
+        ("flows-max = 16777217", "flows-max = 16777217: it takes"),
+        ("flow-idle = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
+        ("flow-idle = \"86401s\"", "\"86401s\" is out of range: 1s to 24h"),
+        ("flow-idle = 5", "\"5\" has no unit"),
+    ] {
+        let error = refused(&format!("[router]\n{key}\n"));
+        assert!(error.contains(problem), "{error}");
     }
 }
 

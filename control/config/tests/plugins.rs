@@ -15,13 +15,13 @@ fn refused(text: &str) -> String {
 fn the_watchdog_waits_a_second_or_as_it_is_told() {
     let watchdog = |text: &str| Config::parse(text, "f").unwrap().plugins.watchdog.duration();
     assert_eq!(watchdog(""), Duration::from_secs(1));
-    assert_eq!(watchdog("[plugins]\nwatchdog = 0\n"), Duration::ZERO);
-    assert_eq!(watchdog("[plugins]\nwatchdog = 60000\n"), Duration::from_secs(60));
-    for wrong in ["1", "99", "60001", "-1", "\"1 s\""] {
+    assert_eq!(watchdog("[plugins]\nwatchdog = \"0s\"\n"), Duration::ZERO);
+    assert_eq!(watchdog("[plugins]\nwatchdog = \"60s\"\n"), Duration::from_secs(60));
+    for wrong in ["1", "99", "0", "\"99ms\"", "\"61s\"", "\"-1s\""] {
         let error = refused(&format!("[plugins]\nwatchdog = {wrong}\n"));
         assert!(error.contains("f:2"), "{error}");
     }
-    assert!(refused("[plugins]\nwatchdog = 99\n").contains("100 to 60000 milliseconds, or 0"));
+    assert!(refused("[plugins]\nwatchdog = \"99ms\"\n").contains("100ms to 60s, or 0s"));
 }
 
 #[test]
@@ -38,15 +38,21 @@ fn a_plugin_is_a_file_by_its_whole_path() {
 
 #[test]
 fn limits_of_instances_have_ranges() {
-    let plugins = Config::parse("[plugins]\nslice = 100\nmemory = 16\nfaults = 3\nfault-window = 10\n", "f")
-        .unwrap()
-        .plugins;
-    assert_eq!((plugins.slice, plugins.memory, plugins.faults, plugins.fault_window), (100, 16, 3, 10));
+    let plugins = Config::parse(
+        "[plugins]\nslice = \"100us\"\nmemory = \"16MiB\"\nfaults = 3\nfault-window = \"10s\"\n",
+        "f",
+    )
+    .unwrap()
+    .plugins;
+    assert_eq!((plugins.slice.microseconds(), plugins.memory.bytes(), plugins.faults), (100, 16 << 20, 3));
+    assert_eq!(plugins.fault_window.duration(), Duration::from_secs(10));
     for (wrong, right) in [
-        ("slice = 9", "plugins.slice = 9: it takes 10 to 10000 microseconds"),
-        ("memory = 0", "plugins.memory = 0: it takes 1 to 1024 MiB"),
+        ("slice = 50", "\"50\" has no unit: write \"50ms\""),
+        ("slice = \"9us\"", "\"9us\" is out of range: 10us to 10ms"),
+        ("memory = 4", "\"4\" has no unit: write \"4B\", \"4KiB\" or \"4MiB\""),
+        ("memory = \"0B\"", "\"0B\" is out of range: 1MiB to 1GiB"),
         ("faults = 1001", "plugins.faults = 1001: it takes 1 to 1000"),
-        ("fault-window = 0", "plugins.fault-window = 0: it takes 1 to 86400 seconds"),
+        ("fault-window = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
     ] {
         let error = refused(&format!("[plugins]\n{wrong}\n"));
         assert!(error.contains(right), "{error}");

@@ -1,8 +1,10 @@
 //! Threads of a process with network privileges that have none, or fewer.
 
 use caps::{CapSet, Capability, CapsHashSet};
+use nix::sys::prctl;
 
 use crate::ConfineError;
+use crate::refused::Refused;
 
 /// What a process may do to files and to processes of its own: no device, no route and no program of the kernel is reached by it.
 const FILES: [Capability; 8] = [
@@ -22,24 +24,30 @@ const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 /// What is done where something is done apart.
 const APART: &str = "begin a thread with fewer privileges";
 
-/// What is left to a thread, of the capabilities that it has.
+/// Privileges that a thread keeps, of those that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
-    /// What it may do to files and to processes of its own.
+    /// Files, and processes of its own. It starts no programs.
     Files,
-    /// That, and what packet memory takes that the kernel shares.
+    /// As `Files`, and programs that it starts.
+    Programs,
+    /// As `Files`, packet memory that the kernel shares, and eBPF maps and programs that are open already.
     Memory,
 }
 
 impl Privileges {
-    /// Takes all other capabilities away from the calling thread, and from those that it starts. Without privileges nothing changes.
+    /// Takes all other capabilities away from the calling thread and from those that it starts, for good. Programs bring none
+    /// back (`no_new_privs`, bounding set), and system calls beyond the thread's work fail with `EPERM`.
     ///
     /// # Errors
     /// When the kernel refuses: the thread has what it had before, or less.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let failed = ConfineError::of("give up capabilities");
-        let memory: &[Capability] = if self == Self::Memory { &MEMORY } else { &[] };
-        let allowed: CapsHashSet = FILES.iter().chain(memory).copied().collect();
+        let allowed = self.allowed();
+        // A process that may not change its bounding set keeps it; `no_new_privs` holds all the same.
+        for other in caps::runtime::thread_all_supported().difference(&allowed) {
+            let _ = caps::drop(None, CapSet::Bounding, *other);
+        }
         for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
             let had = caps::read(None, set).map_err(&failed)?;
             let left: CapsHashSet = had.intersection(&allowed).copied().collect();
@@ -47,7 +55,15 @@ impl Privileges {
                 caps::set(None, set, &left).map_err(&failed)?;
             }
         }
-        Ok(())
+        prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
+        let refused =
+            Refused { may_start_programs: self == Self::Programs, may_use_maps: self == Self::Memory };
+        refused.refuse_to_thread()
+    }
+
+    fn allowed(self) -> CapsHashSet {
+        let memory: &[Capability] = if self == Self::Memory { &MEMORY } else { &[] };
+        FILES.iter().chain(memory).copied().collect()
     }
 
     /// Does something on a thread of its own that has these alone, so that threads that it begins have no more.
@@ -75,17 +91,61 @@ mod tests {
     #[test]
     fn a_thread_and_those_that_it_starts_keep_what_is_left_to_them_and_others_keep_theirs() {
         let before = permitted();
-        for left in [Privileges::Files, Privileges::Memory] {
-            let allowed: CapsHashSet = match left {
-                Privileges::Files => FILES.into_iter().collect(),
-                Privileges::Memory => FILES.into_iter().chain(MEMORY).collect(),
-            };
+        for left in [Privileges::Files, Privileges::Programs, Privileges::Memory] {
+            let allowed = left.allowed();
             let (own, started) = left.apart(|| (permitted(), std::thread::spawn(permitted).join())).unwrap();
             // Without privileges all of these are empty.
             let expected: CapsHashSet = before.intersection(&allowed).copied().collect();
             assert_eq!((&own, &started.unwrap()), (&expected, &expected), "{left:?}");
         }
         assert_eq!(permitted(), before);
+    }
+
+    /// The error of a system call whose arguments are all zero but the first.
+    #[allow(unsafe_code)]
+    fn call(number: libc::c_long, first: usize) -> i32 {
+        // SAFETY: with null pointers and a size of zero each of these calls fails before it reads or changes memory.
+        match unsafe { libc::syscall(number, first, 0, 0, 0, 0, 0) } {
+            -1 => nix::errno::Errno::last_raw(),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn a_thread_starts_no_program_and_reaches_no_other_process_file_system_or_kernel() {
+        let run = || std::process::Command::new("/bin/true").status().map(|status| status.success());
+        let has_bounds = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).unwrap();
+        for left in [Privileges::Files, Privileges::Memory, Privileges::Programs] {
+            left.apart(|| {
+                assert_eq!(run().is_ok(), left == Privileges::Programs, "{left:?}: a program");
+                for (name, number) in [
+                    // What asks for a trace of itself would get it.
+                    ("ptrace", libc::SYS_ptrace),
+                    ("mount", libc::SYS_mount),
+                    ("process_vm_writev", libc::SYS_process_vm_writev),
+                    ("kexec_load", libc::SYS_kexec_load),
+                    ("finit_module", libc::SYS_finit_module),
+                    ("unshare", libc::SYS_unshare),
+                    ("setns", libc::SYS_setns),
+                    ("bpf", libc::SYS_bpf),
+                ] {
+                    assert_eq!(call(number, 0), libc::EPERM, "{left:?}: {name}");
+                }
+                // An element of a map that is not open: the kernel's own error for a worker, ours for others.
+                let element = call(libc::SYS_bpf, 1);
+                assert_eq!(element != libc::EPERM, left == Privileges::Memory, "{left:?}: {element}");
+                assert_eq!(call(libc::SYS_bpf, 5), libc::EPERM, "{left:?}: a program for the kernel");
+                let own = nix::unistd::gettid().as_raw();
+                let seen = crate::look(own).unwrap();
+                assert!(seen.no_new_privileges && seen.is_filtered, "{left:?}: {seen:?}");
+                if has_bounds {
+                    let bounds = caps::read(None, CapSet::Bounding).unwrap();
+                    assert!(bounds.is_subset(&left.allowed()), "{left:?}: {bounds:?}");
+                }
+            })
+            .unwrap();
+        }
+        assert!(run().unwrap(), "other threads start programs as before");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn open(
         tracing::error!("{text}");
         events.note(EventKind::AuditFailed, &file, text, json!({"file": file, "lost": lost}));
     };
-    let limits = AuditLimits { bytes: settings.audit_size, files: settings.audit_files };
+    let limits = AuditLimits { bytes: settings.audit_size.bytes(), files: settings.audit_files };
     // The thread that writes needs files, and nothing else.
     let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
     let failed = |error: String| ControlError::system("write the audit log", error);

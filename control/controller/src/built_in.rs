@@ -20,6 +20,21 @@ pub fn built_in_plugins() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
+/// Returns the plugins by which tests provoke faults. A release build has none.
+#[cfg(not(debug_assertions))]
+pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
+    Vec::new()
+}
+
+/// Returns the plugins by which tests provoke faults, where the environment asks a debug build for them.
+#[cfg(debug_assertions)]
+pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
+    match std::env::var_os("MILLRACE_TEST_PLUGINS") {
+        Some(_) => vec![Arc::new(crate::panic_plugin::PanicPlugin)],
+        None => Vec::new(),
+    }
+}
+
 /// The manual page of a plugin that is part of the router.
 ///
 /// # Errors

@@ -211,6 +211,11 @@ impl KernelDevice {
         (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
     }
 
+    /// The same after a crash: with `on-death = "drop"` the programs stay, and drop what the router would forward.
+    pub fn leave(self) -> (Result<(), ControlError>, Claim) {
+        (self.programs.leave().map_err(|error| offload_error(&error)), self.claim)
+    }
+
     /// Says that the device takes VLAN tags out of frames before the program sees them, where a sub-interface needs them.
     pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
         let name = plan.config.device.as_deref().unwrap_or_default();

@@ -31,6 +31,9 @@ pub enum ControlError {
     /// A disk is full, or there is no memory: nothing was changed.
     #[error("{0}")]
     NoRoom(String),
+    /// Only an administrator may ask for this.
+    #[error("{0}")]
+    NeedsAdmin(String),
     /// Entries of a list can't be done, so none of them is.
     #[error(transparent)]
     List(Refused),

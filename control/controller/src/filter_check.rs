@@ -1,6 +1,6 @@
 //! What is odd about the filters of the gates: some never win, and of some it is hard to see which wins.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millrace_classify::{Analysis, Entry, FilterId, analyse};
 use millrace_plugin::BindingId;
@@ -70,11 +70,13 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
     let name = |id: &FilterId| by_id.get(id).and_then(|entry| named(entry.value, model));
     let at_route = model.plugins.gate(&gate).is_ok_and(|gate| gate.position == Position::Route);
     let below = |entry: &&Entry<BindingId>| at_route && is_below_routes(entry, model);
-    let shadowed = found.shadowed.iter().filter_map(|shadowed| {
-        let by = shadowed.by.iter().filter_map(name).collect();
-        Some(ShadowedView { filter: name(&shadowed.filter)?, by })
+    let shadowed = shadowed_bindings(entries, &found).into_iter().filter_map(|(binding, by)| {
+        let by = by.into_iter().filter_map(|by| named(by, model)).collect();
+        Some(ShadowedView { filter: named(binding, model)?, by })
     });
-    let ambiguous = found.ambiguous.iter().filter_map(|pair| {
+    let binding = |id: &FilterId| by_id.get(id).map(|entry| entry.value);
+    let others = found.ambiguous.iter().filter(|pair| binding(&pair.winner) != binding(&pair.loser));
+    let ambiguous = others.filter_map(|pair| {
         Some(AmbiguousView {
             winner: name(&pair.winner)?,
             loser: name(&pair.loser)?,
@@ -82,14 +84,44 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
         })
     });
     GateCheckView {
-        filters: entries.len(),
+        filters: entries.iter().map(|entry| entry.value).collect::<HashSet<_>>().len(),
         shadowed: shadowed.collect(),
-        undecided: found.undecided.iter().filter_map(name).collect(),
+        undecided: distinct(found.undecided.iter().filter_map(binding), model),
         ambiguous: ambiguous.collect(),
         ambiguous_pairs: found.ambiguous_pairs,
-        below_routes: entries.iter().filter(below).filter_map(|entry| named(entry.value, model)).collect(),
+        below_routes: distinct(entries.iter().filter(below).map(|entry| entry.value), model),
         gate,
     }
+}
+
+/// Returns the bindings that never win, each with those before it: all alternatives of such a binding are shadowed.
+fn shadowed_bindings(entries: &Entries, found: &Analysis) -> Vec<(BindingId, Vec<BindingId>)> {
+    let binding_of: HashMap<FilterId, BindingId> =
+        entries.iter().map(|entry| (entry.id, entry.value)).collect();
+    let mut left: HashMap<BindingId, usize> = HashMap::new();
+    entries.iter().for_each(|entry| *left.entry(entry.value).or_default() += 1);
+    let mut before: Vec<(BindingId, Vec<BindingId>)> = Vec::new();
+    for shadowed in &found.shadowed {
+        let Some(binding) = binding_of.get(&shadowed.filter).copied() else { continue };
+        left.entry(binding).and_modify(|left| *left -= 1);
+        let at = before.iter().position(|(known, _)| *known == binding).unwrap_or_else(|| {
+            before.push((binding, Vec::new()));
+            before.len() - 1
+        });
+        for by in shadowed.by.iter().filter_map(|id| binding_of.get(id).copied()) {
+            if by != binding && !before[at].1.contains(&by) {
+                before[at].1.push(by);
+            }
+        }
+    }
+    before.retain(|(binding, _)| left.get(binding) == Some(&0));
+    before
+}
+
+/// Returns each binding once, by name.
+fn distinct(bindings: impl Iterator<Item = BindingId>, model: &Model) -> Vec<NamedFilterView> {
+    let mut seen = HashSet::new();
+    bindings.filter(|binding| seen.insert(*binding)).filter_map(|binding| named(binding, model)).collect()
 }
 
 /// Whether a filter at a gate of position `route` loses against every route.
@@ -100,7 +132,7 @@ fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
 }
 
 /// A filter as it is spoken of; `None` when it is gone since.
-fn named(id: BindingId, model: &Model) -> Option<NamedFilterView> {
+pub(crate) fn named(id: BindingId, model: &Model) -> Option<NamedFilterView> {
     let bound = model.plugins.binding(id)?;
     let (filter, action) = (bound.filter.to_string(), show::action(&bound.action, model));
     Some(NamedFilterView { id: bound.number, filter, action, priority: bound.priority })

@@ -1,17 +1,18 @@
 //! Filters with their actions: added, removed, explained.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use millrace_classify::{Candidate, CompiledFilter, Filter, FilterTable, Outcome};
+use ipnet::IpNet;
+use millrace_classify::{Candidate, Filter, FilterExpression, FilterTable, Outcome, shadowed_by};
 use millrace_config::{FilterAction, Policing};
-use millrace_pipeline::GateTable;
+use millrace_pipeline::{CompiledFilters, GateTable};
 use millrace_plugin::{Action, BindingId, PluginChange, PluginControlError, Policer, Terms, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::ControlError;
+use crate::filter_check::named;
 use crate::lookup::parse_candidate;
 use crate::model::terms;
 use crate::model::{Model, PortPlan};
@@ -20,10 +21,12 @@ use crate::request::{NewBinding, NewFilter};
 use crate::router::{Inner, Router};
 use crate::said::Said;
 use crate::show::{self, Counts};
-use crate::view::{BindingView, CandidateView, GateExplanationView};
+use crate::view::{BindingView, CandidateView, GateExplanationView, NamedFilterView};
 
 /// Filters of a gate that don't match and are explained all the same; more would only be read by machines.
 const MISMATCHES: usize = 32;
+/// Filters of a gate that a new one is compared with.
+const MOST_COMPARED: usize = 4096;
 
 impl Model {
     /// Binds an action of a filter.
@@ -32,11 +35,11 @@ impl Model {
     /// Unknown names, a gate where the action can't be, a filter that is there: nothing has changed then.
     pub fn add_filter(
         &mut self,
-        filter: &Filter,
+        filter: &FilterExpression,
         action: &FilterAction,
         gate: Option<&str>,
         priority: i32,
-    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
+    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
         let Some(gate) = gate.or(action.default_gate()) else {
             let gates = self.plugins.gates().into_iter().map(|gate| gate.name).collect::<Vec<_>>().join(", ");
             return Err(ControlError::Invalid(format!(
@@ -50,7 +53,6 @@ impl Model {
                  position copy, such as tap"
             )));
         }
-        refuse_groups(filter)?;
         let compiled = self.compile(filter)?;
         let (written, action) = (action, self.action(action, filter)?);
         let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, priority);
@@ -76,18 +78,18 @@ impl Model {
         &mut self,
         instance: &str,
         gate: &str,
-        filter: Filter,
+        filter: FilterExpression,
         priority: i32,
         terms: Terms,
-    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
-        refuse_groups(&filter)?;
+    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
         let compiled = self.compile(&filter)?;
         Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, terms)?)
     }
 
     /// An action with its names looked up.
-    pub fn action(&self, action: &FilterAction, filter: &Filter) -> Result<Action, ControlError> {
-        let is_v6 = [filter.source(), filter.destination()].iter().flatten().any(|net| net.addr().is_ipv6());
+    pub fn action(&self, action: &FilterAction, filter: &FilterExpression) -> Result<Action, ControlError> {
+        let nets = |one: &Filter| [one.source(), one.destination()].into_iter().flatten();
+        let is_v6 = filter.alternatives().iter().flat_map(nets).any(|net| net.addr().is_ipv6());
         let ways = || {
             let way = |way: &millrace_config::WayOut| match way.via {
                 Some(via) if is_v6 && via.is_ipv4() => Err(ControlError::Invalid(format!(
@@ -182,7 +184,7 @@ impl Inner {
     /// Tells the worker of a new binding, and shows it once the worker has it.
     fn bound(
         &mut self,
-        (id, change): (BindingId, PluginChange<CompiledFilter>),
+        (id, change): (BindingId, PluginChange<CompiledFilters>),
     ) -> Result<BindingView, ControlError> {
         let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
         let moved = gate.is_some_and(|gate| self.has_moved(gate));
@@ -191,8 +193,28 @@ impl Inner {
         gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
         let bound = self.model.plugins.binding(id);
         bound
-            .map(|bound| show::binding(id, bound, &Counts::default(), &self.model))
+            .map(|bound| BindingView {
+                shadowed_by: self.shadowed_by(id, bound.gate),
+                ..show::binding(id, bound, &Counts::default(), &self.model)
+            })
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
+    }
+
+    /// Returns the filters that keep a binding from ever winning; `None` where a gate has too many filters to tell.
+    fn shadowed_by(&self, id: BindingId, gate: GateId) -> Option<Vec<NamedFilterView>> {
+        let filters = self.tables.table(gate)?.filters();
+        if filters.len() > MOST_COMPARED {
+            return None;
+        }
+        let entries: Vec<_> = filters.entries().collect();
+        let by = shadowed_by(entries.iter().copied(), |entry| entry.value == id).unwrap_or_default();
+        let mut bindings: Vec<BindingId> = Vec::new();
+        for entry in entries.iter().filter(|entry| by.contains(&entry.id)) {
+            if !bindings.contains(&entry.value) {
+                bindings.push(entry.value);
+            }
+        }
+        Some(bindings.into_iter().filter_map(|id| named(id, &self.model)).collect())
     }
 
     /// Whether the filters of a gate outgrew the kind of table that was asked for.
@@ -258,7 +280,7 @@ impl Router {
     /// # Errors
     /// No such instance, gate or port, a filter that is none, a binding that exists.
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(&new.filter)?;
+        let filter = parse_expression(&new.filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
@@ -270,7 +292,7 @@ impl Router {
     /// # Errors
     /// No such binding.
     pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(filter)?;
+        let filter = parse_expression(filter)?;
         let mut inner = self.to_change()?;
         let written = filter.to_string();
         let is_it = |one: &millrace_plugin::BindingDescription| {
@@ -388,21 +410,33 @@ impl Model {
         beaten: Option<&str>,
     ) -> (Vec<CandidateView>, usize) {
         let (mut views, mut mismatches) = (Vec::new(), 0);
-        for explained in filters.explain(candidate) {
+        let explained = filters.explain(candidate);
+        let is_mismatch = |outcome: &Outcome| matches!(outcome, Outcome::Mismatch(_));
+        let matched: HashSet<BindingId> =
+            explained.iter().filter(|one| !is_mismatch(&one.outcome)).map(|one| one.entry.value).collect();
+        let mut seen = HashSet::new();
+        for explained in explained {
             let (id, wins) = (explained.entry.value, winner == Some(explained.entry.value));
-            let mismatch = matches!(explained.outcome, Outcome::Mismatch(_));
+            let mismatch = is_mismatch(&explained.outcome);
+            // Of several alternatives one line tells: the first that matches, else the first.
+            if mismatch && matched.contains(&id) || !seen.insert(id) {
+                continue;
+            }
             mismatches += usize::from(mismatch);
             if mismatch && !wins && mismatches > MISMATCHES {
                 continue;
             }
+            let bound = self.plugins.binding(id);
             let outcome = match beaten {
                 Some(beaten) if wins => beaten.to_owned(),
                 _ if wins && mismatch => {
                     "chosen: it would refuse the packet by its ports, which can't be read".to_owned()
                 }
+                _ if mismatch && bound.is_some_and(|bound| bound.compiled.len() > 1) => {
+                    "no alternative matches".to_owned()
+                }
                 _ => explained.outcome.to_string(),
             };
-            let bound = self.plugins.binding(id);
             views.push(CandidateView {
                 id: bound.map_or(0, |bound| bound.number),
                 action: bound.map_or_else(String::new, |bound| show::action(&bound.action, self)),
@@ -414,23 +448,6 @@ impl Model {
         }
         (views, mismatches.saturating_sub(MISMATCHES))
     }
-}
-
-/// Refuses a filter for packets that no gate meets.
-fn refuse_groups(filter: &Filter) -> Result<(), ControlError> {
-    let Some(group) = filter.destination().filter(is_group) else { return Ok(()) };
-    Err(ControlError::Invalid(format!(
-        "\"dst {group}\" matches no packet: groups are not forwarded, and are the kernel's before any gate"
-    )))
-}
-
-/// Whether all addresses of a prefix are groups.
-fn is_group(net: &IpNet) -> bool {
-    let groups: [IpNet; 2] = [
-        Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4).into(),
-        Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8).into(),
-    ];
-    groups.iter().any(|group| group.contains(net))
 }
 
 /// A filter as it was asked for.
@@ -447,7 +464,12 @@ pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, Con
     })
 }
 
-/// A filter as people write it.
+/// Reads a filter expression.
+pub(crate) fn parse_expression(filter: &str) -> Result<FilterExpression, ControlError> {
+    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
+}
+
+/// Reads a filter of one alternative.
 pub(crate) fn parse_filter(filter: &str) -> Result<Filter, ControlError> {
     filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
 }

@@ -89,7 +89,7 @@ impl Router {
 
     fn select(&self, filter: Option<&str>) -> Result<CompiledFilter, ControlError> {
         let filter = filter.map_or_else(|| Ok(Filter::any()), parse_filter)?;
-        self.lock().model.compile(&filter)
+        self.lock().model.compile_one(&filter)
     }
 
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.

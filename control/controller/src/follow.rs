@@ -29,7 +29,7 @@ use crate::kernel_queueing::concerns_queueing;
 use crate::router::{Inner, Router};
 use crate::routes::from_kernel;
 use crate::show::KernelShare;
-use crate::start::complete;
+use crate::start::{complete, warn_of_forwarding};
 use crate::worker_handle::ended;
 use features::Features;
 use pace::Pace;
@@ -122,6 +122,9 @@ impl Router {
     /// Does what the workers ask for; what plugins ask for is noted.
     fn hear(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
+        if inner.workers.has_one_ended() {
+            return Err(ended());
+        }
         inner.hear()?;
         if !inner.requests.is_empty() {
             self.0.requested.notify_one();
@@ -136,7 +139,9 @@ impl Router {
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
         // The claims are kept until the worker has let go of the devices.
-        let (threads, result, _claims) = self.lock().end();
+        let panics = self.lock().take_panics();
+        let (threads, result, _claims) = self.lock().end(!panics.is_empty());
+        panics.into_iter().for_each(|panic| self.lock().capture_crash(panic));
         let join = || threads.into_iter().try_for_each(|thread| thread.join().map(drop));
         let joined = tokio::task::spawn_blocking(join);
         match tokio::time::timeout(Duration::from_secs(5), joined).await {
@@ -177,7 +182,12 @@ impl Inner {
         Ok(())
     }
 
-    fn end(&mut self) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
+    /// Ends what the router does to the kernel. After a crash the kernel gets the packets of ports that want that, and all routes stay:
+    /// the next start takes them over.
+    fn end(
+        &mut self,
+        crashed: bool,
+    ) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
         self.ending = true;
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
@@ -190,11 +200,11 @@ impl Inner {
         let devices: Vec<KernelDevice> = self.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
         for device in devices {
-            let (outcome, claim) = device.detach();
+            let (outcome, claim) = if crashed { device.leave() } else { device.detach() };
             note(outcome);
             claims.push(claim);
         }
-        if let Some(actions) = &mut self.actions {
+        if let Some(actions) = self.actions.as_mut().filter(|_| !crashed) {
             for route in std::mem::take(&mut self.installed).into_values() {
                 let removed = actions.remove_route(route.prefix, route.metric);
                 note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
@@ -281,6 +291,7 @@ impl Inner {
                 self.note_link(&plan.settings.name, plan.settings.up);
             }
             tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
+            warn_of_forwarding(&plan.settings);
             if let Some(device) = self.kernel.get_mut(&plan.id) {
                 device.take_over(plan.settings.mac)?;
             }

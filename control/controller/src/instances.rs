@@ -21,7 +21,12 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
-        Ok(show::instances(&snapshot, &counts, &inner, &slow))
+        let mut views = show::instances(&snapshot, &counts, &inner, &slow);
+        for view in &mut views {
+            let key = format!("instance {}", view.name);
+            view.packet_rate = inner.rates.read(&key, view.packets, snapshot.at);
+        }
+        Ok(views)
     }
 
     /// Creates an instance of a plugin.

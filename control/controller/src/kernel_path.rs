@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_offload::{InjectError, KernelHandback};
+use millrace_offload::KernelHandback;
 use millrace_pipeline::{Command, Handover, HostPath};
 
 use crate::ControlError;
@@ -14,14 +14,7 @@ struct KernelPath(HashMap<u32, KernelHandback>);
 impl HostPath for KernelPath {
     fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize {
         let Some(path) = self.0.get_mut(&ifindex) else { return 0 };
-        match path.hand_back_batch(ifindex, frames) {
-            Ok(taken) => taken,
-            // One frame that is too long refuses them all, so the others are given one by one.
-            Err(InjectError::TooLong { .. }) => {
-                frames.iter().filter(|frame| path.hand_back(ifindex, frame).is_ok()).count()
-            }
-            Err(_) => 0,
-        }
+        path.hand_back_batch(ifindex, frames).unwrap_or(0)
     }
 }
 

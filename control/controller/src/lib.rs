@@ -8,6 +8,7 @@ mod claim;
 mod configuration;
 mod control_plane;
 mod crash;
+mod crash_capture;
 mod device;
 mod driver_flows;
 mod driver_forms;
@@ -41,6 +42,8 @@ pub mod offline;
 mod overrides;
 mod packet_file;
 mod page;
+#[cfg(debug_assertions)]
+mod panic_plugin;
 mod placement;
 mod plan;
 mod plugin_requests;
@@ -73,6 +76,7 @@ pub mod view;
 mod wanted_routes;
 mod watchdog;
 mod worker_handle;
+mod worker_panic;
 mod workers;
 
 pub use millrace_config::{Role, SchedulerNode};
@@ -82,6 +86,7 @@ pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, 
 pub use built_in::manual_page;
 pub use capture::{Capture, CaptureAt, CaptureRequest};
 pub use configuration::{Apply, Keep, Pending, RollBack, Save, words};
+pub use crash_capture::{CrashView, crashes};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
 pub use last_drops::DropCursor;

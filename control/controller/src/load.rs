@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use millrace_compiler::{CompileError, Compiler};
 use millrace_config::SharedObjects;
-use millrace_plugin::Halves;
-use millrace_plugin::native::{NativePlugin, is_object};
-use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, WasmPlugin};
+use millrace_plugin::native::{self, DescribedPlugin, NativePlugin, is_object};
+use millrace_plugin::wasm::{self, LoadedPlugin, MOST_MODULE, WasmPlugin};
+use millrace_plugin::{Halves, Manifest};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::{
     Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
@@ -70,17 +70,23 @@ pub(crate) struct Admitted {
     pub trust: Arc<Trust>,
     /// Whether it may be a shared object.
     pub shared_objects: SharedObjects,
+    /// Whether the plugins run. In a plan a shared object is only described.
+    pub runs: bool,
 }
 
+/// Decides by a plugin's manifest and signer whether the plugin is loaded. It is asked before code of a shared object runs.
+pub(crate) type Admit<'a> = &'a dyn Fn(&Manifest, Origin) -> Result<(), ControlError>;
+
 /// Reads, checks and compiles the plugin of a file, or loads it as a shared object, as its first bytes say. Of what is not
-/// trusted nothing is parsed. `upgraded` is called when better code has been made for it, or could not be.
+/// trusted nothing is parsed, and of what `admit` refuses nothing runs. `upgraded` is called when better code has been made for it, or could not be.
 pub(crate) fn load(
     compiler: &Compiler,
     admitted: &Admitted,
     path: &str,
+    admit: Admit<'_>,
     upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
 ) -> Result<Loaded, ControlError> {
-    let loaded = load_by(admitted, path, |module| {
+    let loaded = load_by(admitted, path, admit, |module| {
         let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
@@ -134,11 +140,36 @@ fn slow_half(
 fn load_by(
     admitted: &Admitted,
     path: &str,
+    admit: Admit<'_>,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
-    file.load(admitted, compile).map_err(refused)
+    let examined = file.examine(admitted).map_err(refused)?;
+    admit(&examined.manifest, examined.origin)?;
+    file.load(admitted, examined, compile).map_err(refused)
+}
+
+/// Refuses a plugin by its manifest, before any of it runs: a name that is taken, or a version that goes back.
+pub(crate) fn admit_new(
+    model: &Model,
+    manifest: &Manifest,
+    origin: Origin,
+    new: &NewPlugin,
+) -> Result<(), ControlError> {
+    model.plugins.check_new(&manifest.name)?;
+    admit_version(model, manifest, origin, new)
+}
+
+/// Refuses a plugin whose version goes back by its manifest, before any of it runs.
+pub(crate) fn admit_version(
+    model: &Model,
+    manifest: &Manifest,
+    origin: Origin,
+    new: &NewPlugin,
+) -> Result<(), ControlError> {
+    let admitted = model.repository.admit(&manifest.name, &manifest.version, origin, new.allow_downgrade);
+    admitted.map(drop).map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
 }
 
 /// Whether a plugin that was loaded may be made known: its version must not go back, nor that of its slow half.
@@ -217,6 +248,12 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
     }
 }
 
+/// What is known of a plugin before any of it runs.
+struct Examined {
+    manifest: Manifest,
+    origin: Origin,
+}
+
 impl PluginFile {
     fn read(path: &Path) -> Result<Self, String> {
         let module = read(path, MOST_MODULE).map_err(|error| error.to_string())?;
@@ -229,29 +266,37 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Has the module compiled by `compile`, or the shared object loaded, if it is trusted.
+    /// Checks signature, policy and claims against the bytes. No code of the plugin runs.
+    fn examine(&self, admitted: &Admitted) -> Result<Examined, String> {
+        let checked = admitted.trust.check(&self.module, self.signature.as_deref());
+        let checked = checked.map_err(|problem| problem.to_string())?;
+        let manifest = match is_object(&self.module) {
+            true if admitted.shared_objects == SharedObjects::Refuse => return Err(REFUSED.to_owned()),
+            true => native::manifest(&self.module).map_err(|error| error.to_string())?,
+            false => wasm::inspect(&self.module).map_err(|error| error.to_string())?,
+        };
+        let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
+        Ok(Examined { manifest, origin })
+    }
+
+    /// Has the module compiled by `compile`, or the shared object loaded; in a plan the object is only described.
     fn load(
         &self,
         admitted: &Admitted,
+        examined: Examined,
         compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     ) -> Result<Loaded, String> {
-        let checked = admitted.trust.check(&self.module, self.signature.as_deref());
-        let checked = checked.map_err(|problem| problem.to_string())?;
-        if is_object(&self.module) {
-            if admitted.shared_objects == SharedObjects::Refuse {
-                return Err(REFUSED.to_owned());
+        let Examined { manifest, origin } = examined;
+        let plugin: Arc<dyn Plugin> = match (is_object(&self.module), admitted.runs) {
+            (false, _) => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
+            (true, false) => Arc::new(DescribedPlugin::new(&self.module).map_err(|error| error.to_string())?),
+            (true, true) => {
+                let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
+                tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
+                Arc::new(plugin)
             }
-            let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
-            let origin = checked.fits(plugin.manifest()).map_err(|problem| problem.to_string())?;
-            tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
-            let slow_half = plugin.manifest().slow_half.clone();
-            return Ok(Loaded { plugin: Arc::new(plugin), origin, slow_half, slow_origin: None });
-        }
-        let compiled = compile(&self.module)?;
-        let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
-        let slow_half = compiled.manifest().slow_half.clone();
-        let plugin = Arc::new(LoadedPlugin::new(compiled)?);
-        Ok(Loaded { plugin, origin, slow_half, slow_origin: None })
+        };
+        Ok(Loaded { plugin, origin, slow_half: manifest.slow_half, slow_origin: None })
     }
 }
 

@@ -1,7 +1,6 @@
 //! What loads plugins that are files, before there is a router and while there is one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_config::Config;
@@ -9,12 +8,26 @@ use millrace_confine::Privileges;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 
 use crate::ControlError;
-use crate::load::{Admitted, Loaded};
+use crate::load::{Admit, Admitted, Loaded};
 use crate::router::{Router, Shared};
 
 /// Loads plugins as a configuration says. Clones share what they have made.
 #[derive(Clone, Debug)]
-pub(crate) struct Loader(Arc<Mutex<State>>);
+pub(crate) struct Loader {
+    state: Arc<Mutex<State>>,
+    purpose: Purpose,
+}
+
+/// What plugins are loaded for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    /// To run.
+    Run,
+    /// To plan what a configuration says by itself.
+    Plan,
+    /// To plan what a router that runs would become: what runs says which plugins are admitted.
+    PlanChange(Admitted),
+}
 
 #[derive(Debug)]
 struct State {
@@ -46,22 +59,33 @@ impl Loader {
             Some(directory) => Some(directory.clone()),
             None => CompilerSettings::default_cache(),
         };
-        Self(Arc::new(Mutex::new(State {
+        let state = State {
             compiling: CompilerSettings { cache, ..CompilerSettings::default() },
             sandbox: SandboxSettings {
-                tick: Duration::from_micros(plugins.slice.into()),
+                tick: plugins.slice.duration(),
                 short_calls: plugins.short_calls,
-                memory: (plugins.memory as usize) << 20,
+                memory: plugins.memory.bytes_u32() as usize,
                 ..SandboxSettings::default()
             },
             compiler: None,
             early: Vec::new(),
             router: None,
-        })))
+        };
+        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run }
+    }
+
+    /// The same for a plan, which runs no shared object: `check`, and `run --dry-run`.
+    pub fn planning(&self) -> Self {
+        Self { purpose: Purpose::Plan, ..self.clone() }
+    }
+
+    /// The same for a plan of what a router becomes that admits these plugins, whatever the planned configuration says.
+    pub fn planning_change(&self, admitted: Admitted) -> Self {
+        Self { purpose: Purpose::PlanChange(admitted), ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What compiles plugins.
@@ -80,18 +104,24 @@ impl Loader {
         Ok(state.compiler.insert(compiler).clone())
     }
 
-    /// The plugin of a file, checked against its signature and compiled. This takes its time.
+    /// Loads the plugin of a file: checked against its signature, then by `admit`, and only then compiled or, to run, loaded as a
+    /// shared object. This takes its time.
     ///
     /// # Errors
-    /// A file that can't be read, that the configuration does not admit, or that is no plugin for this router.
-    pub fn load(&self, admitted: &Admitted, path: &str) -> Result<Loaded, ControlError> {
-        let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.0));
+    /// A file that can't be read, that is not admitted, or that is no plugin for this router.
+    pub fn load(&self, own: &Admitted, path: &str, admit: Admit<'_>) -> Result<Loaded, ControlError> {
+        let admitted = match &self.purpose {
+            Purpose::Run => own.clone(),
+            Purpose::Plan => Admitted { runs: false, ..own.clone() },
+            Purpose::PlanChange(running) => Admitted { runs: false, ..running.clone() },
+        };
+        let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.state));
         let upgraded = move |plugin: &WasmPlugin, result| {
             if let Some(state) = state.upgrade() {
-                Self(state).tell(Better { plugin: plugin.clone(), result });
+                Self { state, purpose: Purpose::Run }.tell(Better { plugin: plugin.clone(), result });
             }
         };
-        crate::load::load(&compiler, admitted, path, upgraded)
+        crate::load::load(&compiler, &admitted, path, admit, upgraded)
     }
 
     /// Gives better code to the router, now or when there is one.

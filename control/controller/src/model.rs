@@ -4,27 +4,27 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
-use millrace_classify::{CompiledFilter, Filter};
+use millrace_classify::{CompiledFilter, Filter, FilterExpression, UnknownPort};
 use millrace_config::{
     Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
 };
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
-    ClassLimits, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack,
-    TableKind, Tags,
+    ClassLimits, CompiledFilters, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings,
+    ReversePath, Stack, TableKind, Tags,
 };
-use millrace_plugin::{Limits, PluginChange, PluginControlError, PluginControlUnit, Terms};
-use millrace_plugin_abi::Home;
+use millrace_plugin::{Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit, Terms};
+use millrace_plugin_abi::{Home, Plugin};
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, InstanceId, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
-use crate::built_in::built_in_plugins;
+use crate::built_in::{built_in_plugins, test_plugins};
 use crate::control_plane::limits_of;
 use crate::crash::beginning;
 use crate::error::Unplannable;
@@ -38,10 +38,10 @@ use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
 /// The control side's plugin control unit.
-pub(crate) type Plugins = PluginControlUnit<Filter, CompiledFilter>;
+pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledFilters>;
 
 /// A binding as the control side keeps it.
-pub(crate) type Bound = millrace_plugin::Bound<Filter, CompiledFilter>;
+pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledFilters>;
 
 /// A port as it is planned.
 #[derive(Clone, Debug)]
@@ -99,8 +99,23 @@ impl Model {
         Self::remembering(config, Memory::open(None), &Loader::new(config))
     }
 
+    /// The same without running code of shared objects, for who only asks whether the configuration is right.
+    pub fn planned(config: &Config) -> Result<Self, ControlError> {
+        Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
+    }
+
     /// Plans the router of a configuration, with what is remembered of earlier times, and with the plugins of its files.
     pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
+        Self::with_plugins(config, memory, loader, built_in_plugins())
+    }
+
+    /// Plans the router of a configuration; these plugins are part of it.
+    pub fn with_plugins(
+        config: &Config,
+        memory: Memory,
+        loader: &Loader,
+        built_in: Vec<Arc<dyn Plugin>>,
+    ) -> Result<Self, ControlError> {
         let mut model = Self {
             ports: plan_ports(config)?,
             own_routes: OwnRoutes::default(),
@@ -147,7 +162,7 @@ impl Model {
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config, loader, &mut wrong)?;
+        model.add_plugins(config, loader, built_in, &mut wrong)?;
         wrong.refuse()?;
         Ok(model)
     }
@@ -209,7 +224,7 @@ impl Model {
 
     /// Which plugins are loaded that are files.
     pub fn admitted(&self) -> Admitted {
-        Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects }
+        Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects, runs: true }
     }
 
     /// The port of that name.
@@ -239,20 +254,30 @@ impl Model {
         found.ok_or_else(|| ControlError::unknown("instance", name, known()))
     }
 
-    /// A filter in the form that is matched.
-    pub fn compile(&self, filter: &Filter) -> Result<CompiledFilter, ControlError> {
-        let resolve = |name: &str| self.port(name).ok().map(|plan| plan.id);
-        filter.compile(resolve).map_err(|unknown| {
-            let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
-            let missing = ControlError::unknown("port", &unknown.name, known);
-            ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
-        })
+    /// Compiles the alternatives of a filter.
+    pub fn compile(&self, filter: &FilterExpression) -> Result<CompiledFilters, ControlError> {
+        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+    }
+
+    /// Compiles a filter of one alternative.
+    pub fn compile_one(&self, filter: &Filter) -> Result<CompiledFilter, ControlError> {
+        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+    }
+
+    fn port_id(&self, name: &str) -> Option<PortId> {
+        self.port(name).ok().map(|plan| plan.id)
+    }
+
+    fn unknown_port(&self, filter: &impl ToString, unknown: &UnknownPort) -> ControlError {
+        let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
+        let missing = ControlError::unknown("port", &unknown.name, known);
+        ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
     }
 
     /// The filter that a request may say, in the form that is matched; `None` where it says nothing.
     pub fn compile_said(&self, text: Option<&str>) -> Result<Option<CompiledFilter>, ControlError> {
         let said = text.filter(|text| !text.trim().is_empty());
-        said.map(|text| self.compile(&parse_filter(text)?)).transpose()
+        said.map(|text| self.compile_one(&parse_filter(text)?)).transpose()
     }
 
     /// Plans a route. Returns whether it is for the kernel to keep.
@@ -324,9 +349,10 @@ impl Model {
 
     fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
         let path = plugin.file.display().to_string();
-        let loaded = loader.load(&self.admitted(), &path)?;
-        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
         let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+        let admit = |manifest: &Manifest, origin| crate::load::admit_new(self, manifest, origin, &new);
+        let loaded = loader.load(&self.admitted(), &new.path, &admit)?;
+        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
         crate::load::enter(self, loaded, &new)?;
         crate::load::log(&new.path, Ok((name, version)));
         Ok(())
@@ -338,7 +364,7 @@ impl Model {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledFilter>>, ControlError> {
+    ) -> Result<Vec<PluginChange<CompiledFilters>>, ControlError> {
         Ok(self.create_instance_as(plugin, name, settings)?)
     }
 
@@ -348,7 +374,7 @@ impl Model {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledFilter>>, PluginControlError> {
+    ) -> Result<Vec<PluginChange<CompiledFilters>>, PluginControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
             let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
             let create = || self.plugins.create_instance(plugin, name, settings);
@@ -367,9 +393,10 @@ impl Model {
         &mut self,
         config: &Config,
         loader: &Loader,
+        built_in: Vec<Arc<dyn Plugin>>,
         wrong: &mut Unplannable,
     ) -> Result<(), ControlError> {
-        for plugin in built_in_plugins() {
+        for plugin in built_in.into_iter().chain(test_plugins()) {
             self.plugins.add_plugin(plugin)?;
         }
         // Whether they may be loaded may be what is wrong.
@@ -567,7 +594,7 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
         flows_max: router.flows_max,
         new_flows: router.new_flows,
         plugin_weight: router.plugin_weight,
-        flow_idle: Duration::from_secs(router.flow_idle.into()),
+        flow_idle: router.flow_idle.duration(),
         instances,
         control_plane: ClassLimits::default(),
     }
@@ -576,9 +603,9 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
 /// What instances are granted.
 fn limits(plugins: &millrace_config::Plugins) -> Limits {
     Limits {
-        slice: Duration::from_micros(plugins.slice.into()),
+        slice: plugins.slice.duration(),
         faults: plugins.faults,
-        fault_window: Duration::from_secs(plugins.fault_window.into()),
+        fault_window: plugins.fault_window.duration(),
     }
 }
 

@@ -39,7 +39,7 @@ impl Model {
             if let Some(to) = to {
                 let number = self.schedulers.known(to).unwrap_or_default();
                 let there_already =
-                    self.plugins.find_binding(&Action::Queue(number), bound.gate, &bound.filter);
+                    self.plugins.find_any_binding(&Action::Queue(number), bound.gate, &bound.filter);
                 let other = there_already.and_then(|id| self.plugins.binding(id));
                 let wins = other.is_none_or(|other| other.priority < bound.priority);
                 if wins && there.insert((bound.gate, &bound.filter)) {

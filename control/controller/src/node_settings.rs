@@ -1,7 +1,9 @@
 //! What the settings of a scheduler's node mean. A setting that its kind, or the kind of the node above, takes no notice of
 //! is refused.
 
-use millrace_config::{Bits, CurveText, LengthUnit, Manage, SchedulerKind, SchedulerNode};
+use millrace_config::{
+    Bits, CurveText, DelayTime, Length, LengthUnit, Manage, QueueSize, SchedulerKind, SchedulerNode,
+};
 use millrace_schedule::{
     Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, NodeKind, QueueSettings, Rate,
     RedSettings, RedUnit, Share,
@@ -24,7 +26,7 @@ pub(crate) fn share(node: &SchedulerNode, above: Option<SchedulerKind>) -> Resul
     Ok(match above {
         Some(SchedulerKind::Priority) => Share::Level(node.level.ok_or_else(|| needed("a level"))?),
         Some(SchedulerKind::DeficitRoundRobin) => {
-            Share::Quantum(node.quantum.ok_or_else(|| needed("a quantum"))?)
+            Share::Quantum(node.quantum.ok_or_else(|| needed("a quantum"))?.bytes_u32())
         }
         Some(SchedulerKind::Hfsc) => {
             let curves = [node.real_time, node.link_sharing, node.upper_limit].map(|text| text.map(curve));
@@ -50,13 +52,13 @@ pub(crate) fn kind(
 ) -> Result<NodeKind, ControlError> {
     refuse_what_means_nothing(node, above)?;
     Ok(match node.kind {
-        SchedulerKind::Fifo => NodeKind::Fifo(queue(node, port)),
+        SchedulerKind::Fifo => NodeKind::Fifo(queue(node, port)?),
         SchedulerKind::FlowQueues => {
             let usual = FlowQueuesSettings::default();
             NodeKind::FlowQueues(FlowQueuesSettings {
                 queues: node.queues.unwrap_or(usual.queues),
                 quantum: own_quantum(node, above).unwrap_or(usual.quantum),
-                queue: queue(node, port),
+                queue: queue(node, port)?,
                 capacity: node.rate.map(|Bits(bits)| Rate(bits)),
                 ..usual
             })
@@ -78,18 +80,21 @@ pub(crate) fn kind(
             let rate = node.rate.ok_or_else(|| {
                 ControlError::Invalid(format!("node {:?}: a token-bucket needs a rate", node.name))
             })?;
-            NodeKind::TokenBucket { rate: Rate(rate.0), burst: node.burst.unwrap_or(BURST) }
+            NodeKind::TokenBucket {
+                rate: Rate(rate.0),
+                burst: node.burst.map_or(BURST, QueueSize::bytes_u32),
+            }
         }
     })
 }
 
 /// The quantum of a node's flows, where it isn't its own under a round robin.
 fn own_quantum(node: &SchedulerNode, above: Option<SchedulerKind>) -> Option<u32> {
-    node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin))
+    node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin)).map(QueueSize::bytes_u32)
 }
 
-fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
-    let threshold = node.threshold.unwrap_or(QueueSettings::default().threshold);
+fn queue(node: &SchedulerNode, port: Option<Bits>) -> Result<QueueSettings, ControlError> {
+    let threshold = node.threshold.map_or(QueueSettings::default().threshold, QueueSize::bytes_u32);
     let aqm = match node.manage {
         None | Some(Manage::TailDrop) => Aqm::TailDrop,
         Some(Manage::Codel) => Aqm::Codel(codel(node)),
@@ -99,8 +104,8 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
                 None | Some(LengthUnit::Bytes) => (RedUnit::Bytes, threshold / 2),
                 Some(LengthUnit::Packets) => (RedUnit::Packets, threshold / 2 / usual.mean_packet),
             };
-            let maximum = node.maximum.unwrap_or(half.max(1));
-            let minimum = node.minimum.unwrap_or(maximum / 4);
+            let maximum = length(node, "maximum", node.maximum, unit)?.unwrap_or(half.max(1));
+            let minimum = length(node, "minimum", node.minimum, unit)?.unwrap_or(maximum / 4);
             Aqm::Red(RedSettings {
                 unit,
                 minimum,
@@ -115,16 +120,41 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> QueueSettings {
             })
         }
     };
-    QueueSettings { threshold, aqm }
+    Ok(QueueSettings { threshold, aqm })
+}
+
+/// Returns an average queue length in the unit of `red`.
+fn length(
+    node: &SchedulerNode,
+    key: &str,
+    length: Option<Length>,
+    unit: RedUnit,
+) -> Result<Option<u32>, ControlError> {
+    let refused = |hint: String| Err(ControlError::Invalid(format!("node {:?}: {key}: {hint}", node.name)));
+    match (length, unit) {
+        (None, _) => Ok(None),
+        (Some(Length::Bytes(size)), RedUnit::Bytes) => Ok(Some(size.bytes_u32())),
+        (Some(Length::Packets(packets)), RedUnit::Packets) => Ok(Some(packets)),
+        (Some(Length::Packets(number)), RedUnit::Bytes) => {
+            refused(format!("{number} has no unit: write \"{number}B\", or say unit = \"packets\""))
+        }
+        (Some(Length::Bytes(size)), RedUnit::Packets) => {
+            refused(format!("\"{size}\" is a size: with unit = \"packets\" write a number"))
+        }
+    }
 }
 
 fn codel(node: &SchedulerNode) -> CodelSettings {
     let usual = CodelSettings::default();
     CodelSettings {
-        target: node.target.map_or(usual.target, |micros| micros.saturating_mul(1000)),
-        interval: node.interval.map_or(usual.interval, |micros| micros.saturating_mul(1000)),
+        target: node.target.map_or(usual.target, nanoseconds),
+        interval: node.interval.map_or(usual.interval, nanoseconds),
         ecn: node.ecn.unwrap_or(true),
     }
+}
+
+fn nanoseconds(time: DelayTime) -> u64 {
+    time.microseconds().saturating_mul(1000)
 }
 
 fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<(), ControlError> {
@@ -184,7 +214,7 @@ mod tests {
     #[test]
     fn all_of_red_can_be_set_and_ages_by_the_rate_of_the_port() {
         let usual = RedSettings::default();
-        let all = r#", "minimum": 9, "maximum": 99, "probability": 0.5, "weight": 0.25, "gentle": false, "ecn": false"#;
+        let all = r#", "minimum": "9B", "maximum": "99B", "probability": 0.5, "weight": 0.25, "gentle": false, "ecn": false"#;
         let expected = RedSettings {
             minimum: 9,
             maximum: 99,
@@ -199,5 +229,7 @@ mod tests {
         assert_eq!(red("", None), RedSettings { minimum: 32_768, maximum: 131_072, ..usual });
         let in_packets = RedSettings { unit: RedUnit::Packets, minimum: 32, maximum: 131, ..usual };
         assert_eq!(red(r#", "unit": "packets""#, None), in_packets);
+        let counted = RedSettings { minimum: 3, maximum: 30, ..in_packets };
+        assert_eq!(red(r#", "unit": "packets", "minimum": 3, "maximum": 30"#, None), counted);
     }
 }

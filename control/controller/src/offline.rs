@@ -6,24 +6,30 @@
 mod workers;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::{CompiledFilter, Filter};
+use millrace_classify::Filter;
 use millrace_config::Config;
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
-    FlowScan, GateTables, MOST_TRACED, Piece, PortCount, ReversePath, Snapshot, TraceOrder, TraceSource,
-    capture, trace,
+    CapturePlace, CaptureSource, Command, CompiledFilters, DriverCache, DriverFlowCounts, DriverPort,
+    FlowCounts, FlowReport, FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourKnowledge, Piece,
+    PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
-use millrace_port::{Memory, MemoryHandle};
+use millrace_plugin_abi::Plugin;
+use millrace_port::MemoryHandle;
+use millrace_repository::Memory;
 use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::built_in::built_in_plugins;
+use crate::crash_capture::{CrashReport, RouteState};
 use crate::feed::{links, own_routes, plugin_commands, start_commands};
+use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
@@ -62,7 +68,21 @@ impl OfflineRouter {
     /// # Errors
     /// What is wrong with the configuration.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
-        let model = Model::new(config)?;
+        Self::of(config, Model::new(config)?)
+    }
+
+    /// A router of the configuration in `text`, with these plugins beside those that are part of every router.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, and where.
+    pub fn with_plugins(text: &str, plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, ControlError> {
+        let config = Config::parse(text, "configuration")?;
+        let built_in = built_in_plugins().into_iter().chain(plugins).collect();
+        let model = Model::with_plugins(&config, Memory::open(None), &Loader::new(&config), built_in)?;
+        Self::of(&config, model)
+    }
+
+    fn of(config: &Config, model: Model) -> Result<Self, ControlError> {
         let route_table = RouteTable::new()?;
         let mut router = Self {
             workers: OfflineWorkers::new(config, &route_table)?,
@@ -103,7 +123,7 @@ impl OfflineRouter {
 
     fn add_device(&mut self, plan: &PortPlan) {
         // Tagged frames are longer than what the port's own MTU says.
-        let (memory, handle) = Memory::new(plan.settings.mac, u16::MAX);
+        let (memory, handle) = millrace_port::Memory::new(plan.settings.mac, u16::MAX);
         self.workers.add_device(plan.settings.device, Box::new(memory));
         self.ports.push((plan.clone(), handle));
     }
@@ -343,6 +363,26 @@ impl OfflineRouter {
         self.change(port, |plan| plan.settings.input_weight = weight);
     }
 
+    /// Sets ports, routes and neighbours as a router had them when a worker panicked.
+    pub(crate) fn restore(&mut self, report: &CrashReport) -> Result<(), ControlError> {
+        for port in &report.ports {
+            self.change(&port.name, |plan| port.put_into(&mut plan.settings));
+        }
+        let route = |state: &RouteState| Some((state.to, Some(state.route(|port| self.port_id(port))?)));
+        let routes: Vec<_> = report.routes.iter().filter_map(route).collect();
+        self.route_table.change(routes, &mut self.workers)?;
+        for neighbour in &report.neighbours {
+            let (Some(port), Ok(mac)) = (self.port_id(&neighbour.port), neighbour.mac.parse()) else {
+                continue;
+            };
+            let state = NeighbourKnowledge::Known(mac);
+            let change = NeighbourChange { port, address: neighbour.address, state };
+            self.workers.tell(|| Command::SetNeighbours(vec![change]));
+        }
+        self.run();
+        Ok(())
+    }
+
     fn change(&mut self, port: &str, change: impl FnOnce(&mut PortPlan)) {
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
         change(plan);
@@ -372,7 +412,7 @@ impl OfflineRouter {
         Ok(())
     }
 
-    fn tell_plugins(&mut self, change: PluginChange<CompiledFilter>) -> Result<(), ControlError> {
+    fn tell_plugins(&mut self, change: PluginChange<CompiledFilters>) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
         self.workers.tell_each(commands);
@@ -424,7 +464,7 @@ impl OfflineRouter {
 
     /// Flows that are known, as they are listed: a bounded number of them.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
-        let Ok(filter) = self.model.compile(&Filter::any()) else { return Vec::new() };
+        let Ok(filter) = self.model.compile_one(&Filter::any()) else { return Vec::new() };
         let scan = FlowScan { from: 0, records: u32::MAX, filter };
         let pages = self.workers.ask(|reply| Command::ScanFlows(scan, reply));
         pages.into_iter().flat_map(|page| page.flows).collect()

@@ -62,7 +62,7 @@ enum Concerned {
 impl Concerned {
     fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
         Ok(match what {
-            Placeable::Flows(filter) => Self::Flows(model.compile(filter)?),
+            Placeable::Flows(filter) => Self::Flows(model.compile_one(filter)?),
             Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
         })
     }
@@ -105,7 +105,7 @@ impl Router {
     /// Counts the flows that each of these concerns, of those the first, and all flows.
     async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
         let mut flows = Vec::new();
-        let everything = self.lock().model.compile(&Filter::any())?;
+        let everything = self.lock().model.compile_one(&Filter::any())?;
         let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
         self.scan(Command::ScanFlows, everything, |_, flow| flows.push(flow)).await?;
         let inner = self.lock();
@@ -209,7 +209,7 @@ impl Inner {
         let Self { model, workers, .. } = self;
         let placement = |placed: &Placed| match &placed.what {
             Placeable::Flows(filter) => {
-                Some(model.compile(filter).map(|flows| Placement { flows, level: placed.level }))
+                Some(model.compile_one(filter).map(|flows| Placement { flows, level: placed.level }))
             }
             Placeable::Instance(_) => None,
         };

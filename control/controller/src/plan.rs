@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use millrace_config::{Config, OnDeath, Step};
@@ -62,7 +63,7 @@ pub struct PortPlanView {
 /// # Errors
 /// What would keep it from starting, policies of the kernel left out: those are in the plan.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
-    let mut model = Model::new(config)?;
+    let mut model = Model::planned(config)?;
     look_at_files(config)?;
     let mut plan = Plan {
         ports: Vec::new(),
@@ -126,7 +127,10 @@ fn writable(file: &Path) -> Result<(), String> {
     let refused = |what: &Path, error: io::Error| {
         format!("{}: {error}; name a file that can be written", what.display())
     };
-    if file.exists() {
+    if let Ok(known) = file.symlink_metadata() {
+        if !known.is_file() && !known.file_type().is_char_device() {
+            return Err(format!("{} is no regular file; name a file that can be written", file.display()));
+        }
         return OpenOptions::new().write(true).open(file).map(drop).map_err(|error| refused(file, error));
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

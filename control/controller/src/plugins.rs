@@ -1,9 +1,10 @@
 //! The plugins that the router knows: loaded, and forgotten.
 
+use millrace_plugin::Manifest;
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
-use crate::load::Loaded;
+use crate::load::{Loaded, admit_new, admit_version};
 use crate::router::{Inner, Router};
 use crate::view::{PluginDetailView, PluginView};
 use crate::{ControlError, NewPlugin, show};
@@ -37,7 +38,7 @@ impl Router {
     pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
         // Nothing is compiled in vain; whether it may still be entered is asked when it is there.
         drop(self.to_change()?);
-        let loaded = self.read_plugin(&new.path).await;
+        let loaded = self.read_plugin(new, None).await;
         let entered = loaded.and_then(|loaded| self.to_change()?.enter_plugin(loaded, new));
         self.say_loaded(new, &entered);
         entered
@@ -53,14 +54,30 @@ impl Router {
         }
     }
 
-    /// The plugin of a file, checked against its signature and compiled.
-    pub(crate) async fn read_plugin(&self, path: &str) -> Result<Loaded, ControlError> {
-        let file = path.to_owned();
+    /// Loads the plugin of a file: a new one, or another version of the plugin of a name. Name, signer and version are checked before
+    /// code of it runs.
+    pub(crate) async fn read_plugin(
+        &self,
+        new: &NewPlugin,
+        version_of: Option<&str>,
+    ) -> Result<Loaded, ControlError> {
+        let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
         let (loader, admitted) = {
             let inner = self.lock();
             (inner.loader.clone(), inner.model.admitted())
         };
-        let loaded = tokio::task::spawn_blocking(move || loader.load(&admitted, &file)).await;
+        let admit = move |manifest: &Manifest, origin, new: &NewPlugin| match &name {
+            None => admit_new(&router.lock().model, manifest, origin, new),
+            Some(name) if *name != manifest.name => {
+                let found = &manifest.name;
+                let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
+                Err(ControlError::Invalid(problem))
+            }
+            Some(_) => admit_version(&router.lock().model, manifest, origin, new),
+        };
+        let work =
+            move || loader.load(&admitted, &new.path, &|manifest, origin| admit(manifest, origin, &new));
+        let loaded = tokio::task::spawn_blocking(work).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 

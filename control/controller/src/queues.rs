@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use millrace_classify::Filter;
-use millrace_config::{Bits, FlowQueue, SchedulerKind, one_flow};
+use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
 use millrace_schedule::Rate;
@@ -41,10 +41,10 @@ impl FormerFlows {
 struct FlowSettings {
     /// Bytes in each round; `null` for those of all others.
     #[serde(default, deserialize_with = "said")]
-    quantum: Option<Option<u32>>,
+    quantum: Option<Option<QueueSize>>,
     /// Bytes above which what arrives is dropped; `null` for those of all others.
     #[serde(default, deserialize_with = "said")]
-    threshold: Option<Option<u32>>,
+    threshold: Option<Option<QueueSize>>,
     /// What is reserved for it; `null` for nothing.
     #[serde(default, deserialize_with = "said")]
     rate: Option<Option<Bits>>,
@@ -74,7 +74,7 @@ impl FlowSettings {
         flow: &str,
     ) -> Result<Option<FlowQueue>, ControlError> {
         let Self { rate, quantum, threshold } = self;
-        if quantum == Some(Some(0)) {
+        if quantum.flatten().is_some_and(|quantum| quantum.bytes() == 0) {
             return Err(ControlError::Invalid(format!("queue of a flow: {NO_QUANTUM}")));
         }
         let (has_rate, has_quantum) = (rate.flatten().is_some(), quantum.flatten().is_some());
@@ -102,10 +102,11 @@ fn treatment(said: Option<&FlowQueue>) -> FlowTreatment {
     match said {
         None => FlowTreatment::Common,
         Some(FlowQueue { rate: Some(Bits(bits)), threshold, .. }) => {
-            FlowTreatment::Reserved(Rate(*bits), *threshold)
+            FlowTreatment::Reserved(Rate(*bits), threshold.map(QueueSize::bytes_u32))
         }
         Some(FlowQueue { quantum, threshold, .. }) => {
-            FlowTreatment::BestEffort(quantum.unwrap_or(0), *threshold)
+            let bytes = |size: &Option<QueueSize>| size.map(QueueSize::bytes_u32);
+            FlowTreatment::BestEffort(bytes(quantum).unwrap_or(0), bytes(threshold))
         }
     }
 }
@@ -172,7 +173,7 @@ impl Router {
             let inner = self.lock();
             inner.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
         };
-        let filter = self.lock().model.compile(&Filter::any())?;
+        let filter = self.lock().model.compile_one(&Filter::any())?;
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
         };
@@ -369,18 +370,22 @@ mod tests {
     fn a_flow_has_a_rate_or_a_quantum_and_a_threshold_beside() {
         let mut said = None;
         for (changes, rate, quantum, threshold) in [
-            (json!({"threshold": 9000}), None, None, Some(9000)),
+            (json!({"threshold": "9000B"}), None, None, Some(9000)),
             (json!({"rate": "1mbit"}), Some(1_000_000), None, Some(9000)),
-            (json!({"threshold": 5000}), Some(1_000_000), None, Some(5000)),
+            (json!({"threshold": "5000B"}), Some(1_000_000), None, Some(5000)),
             (json!({"quantum": null}), Some(1_000_000), None, Some(5000)),
-            (json!({"quantum": 3000}), None, Some(3000), Some(5000)),
+            (json!({"quantum": "3000B"}), None, Some(3000), Some(5000)),
             (json!({"rate": null}), None, Some(3000), Some(5000)),
             (json!({"rate": "2mbit", "threshold": null}), Some(2_000_000), None, None),
         ] {
             said = after(said.as_ref(), changes.clone()).unwrap();
             let now = said.clone().unwrap();
             assert_eq!(
-                (now.rate.map(|rate| rate.0), now.quantum, now.threshold),
+                (
+                    now.rate.map(|rate| rate.0),
+                    now.quantum.map(QueueSize::bytes),
+                    now.threshold.map(QueueSize::bytes)
+                ),
                 (rate, quantum, threshold),
                 "{changes}"
             );
@@ -389,8 +394,8 @@ mod tests {
         said = after(said.as_ref(), json!({"rate": null})).unwrap();
         assert_eq!((said.is_none(), treatment(said.as_ref())), (true, FlowTreatment::Common));
         for (wrong, why) in [
-            (json!({"rate": "1mbit", "quantum": 1}), "either a rate"),
-            (json!({"quantum": 0}), "its quantum is 0"),
+            (json!({"rate": "1mbit", "quantum": "1B"}), "either a rate"),
+            (json!({"quantum": "0B"}), "its quantum is 0"),
             (json!({"rate": "fast"}), "is no rate"),
             (json!({"weight": 3}), "weight"),
         ] {
@@ -407,7 +412,7 @@ mod tests {
                         [[port.scheduler.node]]\nname = \"flows\"\nkind = \"flow-queues\"\n";
             let config = millrace_config::Config::parse(text, "test").unwrap();
             let router = start(config, StartOptions::default()).await.unwrap();
-            for threshold in [Value::from(9000), Value::Null] {
+            for threshold in [Value::from("9000B"), Value::Null] {
                 let change = Map::from_iter([("threshold".to_owned(), threshold.clone())]);
                 router.set_queue("lan", "flows", Some(FLOW), &change).unwrap();
                 let flows = router.queue("lan", "flows").await.unwrap().flows;

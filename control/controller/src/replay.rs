@@ -8,9 +8,13 @@ use millrace_port::pcap::Recording;
 use millrace_telemetry::CaptureFile;
 use std::io::Write;
 
+use serde::Serialize;
+
 use crate::ControlError;
+use crate::crash_capture::CrashReport;
 use crate::offline::OfflineRouter;
 use crate::view::SummaryView;
+use crate::worker_panic::catch;
 
 /// What is replayed, and where to.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,64 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
     Ok(router.summary())
 }
 
+/// Times that a captured batch is replayed: the second time its flows are known.
+const PASSES: usize = 2;
+
+/// What came of the replay of a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Crash {
+    /// Whether the worker panicked at the same place.
+    pub reproduced: bool,
+    /// Frames that were replayed.
+    pub frames: usize,
+    /// Where the worker panicked when it ran: file, line and column.
+    pub location: String,
+    /// Its message then.
+    pub message: String,
+    /// Where the replay panicked; nothing where it did not.
+    pub replayed_location: Option<String>,
+    /// The message of the replay's panic.
+    pub replayed_message: Option<String>,
+}
+
+/// Replays the capture of a crash through a router with the report's configuration, ports, routes and neighbours.
+///
+/// # Errors
+/// What is wrong with the capture or its report.
+pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
+    let wrong = |problem: String| ControlError::Invalid(format!("{}: {problem}", frames.display()));
+    let report =
+        millrace_repository::report_of(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
+    let report: CrashReport =
+        serde_json::from_slice(&report).map_err(|error| wrong(format!("its report is broken: {error}")))?;
+    let recording = Recording::read(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
+    let config = Config::parse(&report.configuration, "the report's configuration")?;
+    let mut router = OfflineRouter::new(&config)?;
+    router.restore(&report)?;
+    let ports = router.ports();
+    let at = report.port.as_deref().filter(|name| ports.iter().any(|port| port == name));
+    let at = at.or(ports.first().map(String::as_str)).ok_or_else(|| wrong("there is no port".to_owned()))?;
+    let panicked = catch(|| {
+        for _ in 0..PASSES {
+            let batch = (0..recording.len()).filter_map(|index| recording.get(index));
+            batch.for_each(|(_, bytes)| router.inject(at, bytes));
+            router.advance(AFTER);
+        }
+    })
+    .err();
+    // A router whose worker panicked may be in any state.
+    std::mem::forget(router);
+    let CrashReport { location, message, .. } = report;
+    Ok(Crash {
+        reproduced: panicked.as_ref().is_some_and(|panic| panic.location == location),
+        frames: recording.len(),
+        location,
+        message,
+        replayed_location: panicked.as_ref().map(|panic| panic.location.clone()),
+        replayed_message: panicked.map(|panic| panic.message),
+    })
+}
+
 struct Output<'a> {
     file: std::io::BufWriter<std::fs::File>,
     path: &'a Path,
@@ -67,7 +129,7 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn create(path: &'a Path, ports: &[String]) -> Result<Self, ControlError> {
-        let file = std::fs::File::create(path).map_err(|error| failed(path, &error))?;
+        let file = millrace_port::pcap::create_recording(path).map_err(|error| failed(path, &error))?;
         let names: Vec<&str> = ports.iter().map(String::as_str).collect();
         let capture = CaptureFile::new(&names, 65_535).map_err(|error| failed(path, &error))?;
         Ok(Self { file: std::io::BufWriter::new(file), path, capture, ports: ports.to_vec() })

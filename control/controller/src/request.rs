@@ -44,9 +44,9 @@ pub struct NewBinding {
     /// What becomes of packets that the instance fails at.
     #[serde(default)]
     pub on_fault: OnFault,
-    /// Microseconds that a call may take in all.
+    /// Time that a call may take in all: `"1ms"`.
     pub budget: Option<Budget>,
-    /// Microseconds that a call may take for each of its packets.
+    /// Time that a call may take for each of its packets: `"20us"`.
     pub packet_budget: Option<Budget>,
 }
 

@@ -1,17 +1,18 @@
 //! The running router: its state, and what can be asked of it as a whole.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
-use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
 use millrace_packet::ClassCounts;
 use millrace_pipeline::thread::{self, Wake};
-use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
+use millrace_pipeline::{Command, CompiledFilters, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Plugin, Request};
 use millrace_port::Capabilities;
@@ -21,6 +22,7 @@ use millrace_units::{Instant, PortId};
 use tokio::sync::Notify;
 
 use crate::configuration::{Base, Waiting};
+use crate::crash_capture::crashes;
 use crate::device::KernelDevice;
 use crate::driver_forms::Forms;
 use crate::events::Events;
@@ -43,6 +45,7 @@ use crate::view::{
 };
 use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watchdog};
+use crate::worker_panic::WorkerPanic;
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, MemoryGuard};
 
@@ -98,6 +101,10 @@ pub(crate) struct Inner {
     pub mode: &'static str,
     pub workers: Workers,
     pub threads: Vec<JoinHandle<()>>,
+    /// Panics of workers, to be captured.
+    pub panics: Receiver<WorkerPanic>,
+    /// Where the router keeps its state, if anywhere.
+    pub state: Option<PathBuf>,
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Plain flows in the driver, or why there are none.
     pub flow_cache: Result<FlowCache, &'static str>,
@@ -206,7 +213,7 @@ impl Inner {
     }
 
     /// Tells the worker of changes of instances, gates and bindings.
-    pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilter>>) -> Result<(), ControlError> {
+    pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilters>>) -> Result<(), ControlError> {
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
         self.workers.tell_each(commands)
     }
@@ -365,6 +372,7 @@ impl Router {
             applying: inner.applying.map(|Progress { made, of }| ApplyingView { made, of }),
             pending: inner.waiting.as_ref().map(Waiting::pending),
             missing_routes: inner.wanted.view(),
+            crashes: inner.state.as_deref().map(crashes).filter(|crashes| !crashes.is_empty()),
             plugin_interface: PluginInterfaceView::default(),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
             mirror,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_classify::Filter;
+use millrace_classify::FilterExpression;
 use millrace_plugin::Action;
 use millrace_units::GateId;
 
@@ -11,7 +11,7 @@ use crate::{ControlError, show};
 
 /// Actions by gate, conditions and priority, with the numbers of their filters; those of a list that is tried have none yet.
 #[derive(Debug, Default)]
-pub(crate) struct Said(HashMap<(GateId, Filter, i32), (Option<u64>, Action)>);
+pub(crate) struct Said(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
 
 impl Said {
     /// What all filters say.
@@ -24,7 +24,7 @@ impl Said {
         Self::filtered(model, |other| other == filter.r#match.value())
     }
 
-    fn filtered(model: &Model, is_meant: impl Fn(&Filter) -> bool) -> Self {
+    fn filtered(model: &Model, is_meant: impl Fn(&FilterExpression) -> bool) -> Self {
         let bound = model.plugins.bindings_by_age().map(|(_, bound)| bound);
         let meant = bound.filter(|bound| is_meant(&bound.filter));
         let mut said = Self::default();

@@ -258,7 +258,7 @@ mod tests {
                 format!(
                     "{}, {}",
                     top.replace("priority", "deficit-round-robin"),
-                    one.replace("level = 0", "quantum = 9")
+                    one.replace("level = 0", "quantum = \"9B\"")
                 ),
                 &["Remove", "Apart", "Remove", "Add", "Move", "Set", "Default"],
             ),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_config::{Bits, Config, Nodes, Scheduler, SchedulerKind, SchedulerNode, Step};
+use millrace_config::{Bits, Config, Nodes, QueueSize, Scheduler, SchedulerKind, SchedulerNode, Step};
 use millrace_pipeline::ScheduleChange;
 use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, Rate, ScheduleError};
 use millrace_units::{BitRate, Instant, QueueId};
@@ -176,7 +176,9 @@ impl Schedulers {
                 Unplanned { part: Part::Flow(index), error }
             };
             find(scheduler, &said.queue).map_err(|error| at_flow(error.to_string()))?;
-            if said.quantum == Some(0) {
+            let (quantum, threshold) =
+                (said.quantum.map(QueueSize::bytes_u32), said.threshold.map(QueueSize::bytes_u32));
+            if quantum == Some(0) {
                 return Err(at_flow(NO_QUANTUM.to_owned()));
             }
             if let Some(other) = before.insert(said.of_queue(), &said.flow) {
@@ -191,7 +193,7 @@ impl Schedulers {
                 ));
             }
             let reserved = said.rate.map_or(Ok(()), |Bits(rate)| tree.reserve_flow(leaf, flow, Rate(rate)));
-            let done = reserved.and_then(|()| tree.set_flow(leaf, flow, said.quantum, Some(said.threshold)));
+            let done = reserved.and_then(|()| tree.set_flow(leaf, flow, quantum, Some(threshold)));
             done.map_err(|error| at_flow(self.refusal(error).to_string()))?;
         }
         Ok(())
@@ -335,19 +337,25 @@ mod tests {
             (format!("{hfsc}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
             // Quanta, levels and bursts out of range.
             (
-                format!("{fair}\n{}", under("quantum = 0")),
+                format!("{fair}\n{}", under("quantum = \"0B\"")),
                 &["f:9:3: ", "quantum is 0; it goes from 1 to 1073741824"],
             ),
             (format!("{fair}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
             (format!("{fair}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
-            ("{ name = \"a\", kind = \"flow-queues\", quantum = 0 }".into(), &["f:8:1: ", "quantum is 0"]),
             (
-                "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = 0 }".into(),
+                "{ name = \"a\", kind = \"flow-queues\", quantum = \"0B\" }".into(),
+                &["f:8:1: ", "quantum is 0"],
+            ),
+            (
+                "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = \"0B\" }".into(),
                 &["f:8:1: ", "burst is 0"],
             ),
             ("{ name = \"a\", kind = \"flow-queues\", queues = 9000 }".into(), &["f:8:1: ", "9000", "8192"]),
-            (leaf("x", "manage = \"red\", minimum = 9, maximum = 9"), &["f:8:3: ", "minimum 9 >= maximum 9"]),
-            (leaf("x", "threshold = 9, burst = 9"), &["f:8:3: ", "burst means nothing to a fifo"]),
+            (
+                leaf("x", "manage = \"red\", minimum = \"9B\", maximum = \"9B\""),
+                &["f:8:3: ", "minimum 9 >= maximum 9"],
+            ),
+            (leaf("x", "threshold = \"9B\", burst = \"9B\""), &["f:8:3: ", "burst means nothing to a fifo"]),
         ] {
             let error = refused(&nodes);
             for text in texts {

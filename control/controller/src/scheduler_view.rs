@@ -252,8 +252,8 @@ mod tests {
     const SHARED: &str = r#"
         node = [
             { name = "top", kind = "deficit-round-robin" },
-            { name = "a", kind = "fifo", under = "top", quantum = 3000 },
-            { name = "b", kind = "fifo", under = "top", quantum = 1000 },
+            { name = "a", kind = "fifo", under = "top", quantum = "3000B" },
+            { name = "b", kind = "fifo", under = "top", quantum = "1000B" },
         ]"#;
 
     #[test]

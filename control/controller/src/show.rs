@@ -297,6 +297,7 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         bytes: counts.bytes,
         drops: counts.drops,
         queues: queues(&counts.queues),
+        shadowed_by: None,
     }
 }
 
@@ -412,8 +413,15 @@ pub(crate) fn instances(
             suspensions: report.suspensions,
             drops: report.drops,
             counters: report.counters,
+            packets: 0,
+            packet_rate: 0.0,
             bindings: described(instance.bindings, counts, model),
         }
+    };
+    let view = |instance| {
+        let mut view = view(instance);
+        view.packets = view.bindings.iter().map(|binding| binding.packets).sum();
+        view
     };
     model.plugins.instances().into_iter().map(view).collect()
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use millrace_config::{Config, PollMode};
+use millrace_config::{Config, Forwarding, PollMode};
 use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
@@ -43,6 +43,7 @@ use crate::tokens::Tokens;
 use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
+use crate::worker_panic::{WorkerPanic, run_worker};
 use crate::workers::Workers;
 
 /// What is decided outside of the configuration.
@@ -119,6 +120,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     match result {
         Ok(()) => {
             router.lock().note_start();
+            router.lock().note_crashes();
             loader.serve(&router);
             Ok(router)
         }
@@ -138,6 +140,7 @@ async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, C
     let devices: Vec<u32> = links.iter().map(|claimed| claimed.link.ifindex).collect();
     check_policy(&devices, ignores_policy)?;
     complete(model, &mirror.state());
+    model.ports.iter().for_each(|plan| warn_of_forwarding(&plan.settings));
     Ok((mirror, changes, first, links))
 }
 
@@ -150,7 +153,7 @@ fn begun(
     (base, overrides, store): (Base, Overrides, Store),
 ) -> Result<Inner, ControlError> {
     let route_table = RouteTable::new()?;
-    let (workers, threads) = start_workers(config, &route_table, control_wake)?;
+    let (workers, threads, panics) = start_workers(config, &route_table, control_wake)?;
     let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
     let router = &config.router;
     Ok(Inner {
@@ -163,6 +166,8 @@ fn begun(
         model,
         workers,
         threads,
+        panics,
+        state: state_directory(config),
         kernel: HashMap::new(),
         forms: Default::default(),
         hosts: HashMap::new(),
@@ -230,7 +235,7 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
 /// What is wrong with what is left of a configuration without that in which something is, for
 /// [`Config::parse_further`](millrace_config::Config::parse_further).
 pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
-    Model::wrong_with_rest(rest, &Loader::new(rest))
+    Model::wrong_with_rest(rest, &Loader::new(rest).planning())
 }
 
 /// Checks a configuration as far as it can be without the machine it is for.
@@ -238,7 +243,7 @@ pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
 /// # Errors
 /// What is wrong with it.
 pub fn check(config: &Config) -> Result<(), ControlError> {
-    Model::new(config).map(|_| ())
+    Model::planned(config).map(|_| ())
 }
 
 pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
@@ -486,10 +491,11 @@ fn check_policy(devices: &[u32], ignore: bool) -> Result<(), ControlError> {
 /// Completes the settings of kernel ports by what the kernel says. Returns whether any changed.
 pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
     let mut changed = false;
+    let forwarding = model.router.forwarding;
     for plan in &mut model.ports {
         let Some(device) = plan.config.device.as_deref() else { continue };
         let settings = match (state.link_by_name(device), plan.is_kernel()) {
-            (Some(link), true) => kernel_settings(&plan.settings, link, state),
+            (Some(link), true) => kernel_settings(&plan.settings, link, state, forwarding),
             (Some(link), false) => PortSettings {
                 mac: plan
                     .config
@@ -508,17 +514,38 @@ pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
     changed
 }
 
-fn kernel_settings(old: &PortSettings, link: &HostLink, state: &HostState) -> PortSettings {
+fn kernel_settings(
+    old: &PortSettings,
+    link: &HostLink,
+    state: &HostState,
+    forwarding: Forwarding,
+) -> PortSettings {
+    let switches = state.forwarding();
+    let forwards = |family| match forwarding {
+        Forwarding::On => !switches.is_off_at_device(link.ifindex, family),
+        Forwarding::Kernel => switches.enabled(link.ifindex, family),
+    };
     let addresses = state.addresses().filter(|address| address.ifindex == link.ifindex && !address.tentative);
     PortSettings {
         stack: Stack::Kernel { ifindex: link.ifindex },
         mac: MacAddr(link.mac.unwrap_or_default()),
         mtu: mtu_of(link),
         up: link.usable(),
-        forwards4: state.forwarding().enabled(link.ifindex, Family::Ipv4),
-        forwards6: state.forwarding().enabled(link.ifindex, Family::Ipv6),
+        forwards4: forwards(Family::Ipv4),
+        forwards6: forwards(Family::Ipv6),
         addresses: addresses.map(|address| address.net()).collect(),
         ..old.clone()
+    }
+}
+
+/// Warns of a port that does not forward.
+pub(crate) fn warn_of_forwarding(settings: &PortSettings) {
+    let families = [("IPv4", settings.forwards4), ("IPv6", settings.forwards6)];
+    for (family, _) in families.into_iter().filter(|(_, forwards)| !forwards) {
+        tracing::warn!(
+            port = %settings.name,
+            "forwarding of {family} is off in the kernel: packets that come in here are dropped as forwarding_off"
+        );
     }
 }
 
@@ -530,12 +557,15 @@ fn mode_name(mode: PollMode) -> &'static str {
     }
 }
 
+/// The threads of the workers.
+type Threads = Vec<JoinHandle<()>>;
+
 /// Starts the threads of the workers.
 fn start_workers(
     config: &Config,
     route_table: &RouteTable,
     control_wake: &Wake,
-) -> Result<(Workers, Vec<JoinHandle<()>>), ControlError> {
+) -> Result<(Workers, Threads, Receiver<WorkerPanic>), ControlError> {
     let failed = |error| ControlError::system("make an event descriptor", error);
     let count = config.router.workers.max(1);
     let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
@@ -549,10 +579,12 @@ fn start_workers(
     // The same for all, so that they agree on whose a flow is, and which next hop it takes.
     let seed = std::hash::RandomState::new().build_hasher().finish();
     let (mut workers, mut threads) = (Vec::new(), Vec::new());
+    let (panic_sender, panics) = channel();
     for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
         let prefixes = route_table.reader();
         let making = Making { frames: config.router.frames, prefixes, seed, handover };
-        let started = start_worker(number, making, io_mode(config.router.mode), wake, control_wake.clone());
+        let wakes = (wake, control_wake.clone());
+        let started = start_worker(number, making, io_mode(config.router.mode), wakes, panic_sender.clone());
         let (worker, thread) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -563,7 +595,7 @@ fn start_workers(
         workers.push(worker);
         threads.push(thread);
     }
-    Ok((Workers::new(workers, seed), threads))
+    Ok((Workers::new(workers, seed), threads, panics))
 }
 
 /// Ends workers that have nothing to do yet.
@@ -586,8 +618,8 @@ fn start_worker(
     number: usize,
     making: Making,
     mode: IoMode,
-    wake: Wake,
-    control: Wake,
+    (wake, control): (Wake, Wake),
+    panics: Sender<WorkerPanic>,
 ) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
     let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
     let worker_wake = wake.clone();
@@ -599,7 +631,7 @@ fn start_worker(
     let body = move || match make() {
         Ok((mut worker, link)) => {
             if sender.send(Ok((link, gettid()))).is_ok() {
-                thread::run(&mut worker, mode, &worker_wake, &control);
+                run_worker(number, &mut worker, mode, (&worker_wake, &control), &panics);
             }
         }
         Err(error) => {
@@ -611,8 +643,9 @@ fn start_worker(
         .name(format!("worker-{number}"))
         .spawn(body)
         .map_err(|error| ControlError::system("start a worker's thread", error))?;
-    let (link, number) = receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
-    let seen = WorkerThread { pulse: link.pulse.clone(), thread: number };
+    let (link, thread_number) =
+        receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
+    let seen = WorkerThread { pulse: link.pulse.clone(), thread: thread_number };
     Ok((WorkerHandle::new(link, wake, seen), thread))
 }
 

@@ -47,13 +47,8 @@ impl Router {
 
     async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
         let before = self.to_change()?.model.plugins.plugin_named(name)?;
-        let loaded = self.read_plugin(&upgrade.path).await?;
-        let found = loaded.plugin.name();
-        if found != name {
-            let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", upgrade.path);
-            return Err(ControlError::Invalid(problem));
-        }
         let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+        let loaded = self.read_plugin(&new, Some(name)).await?;
         let admission = admit(&self.lock().model, &loaded, &new)?;
         let plugin = loaded.plugin;
         let shadow = match upgrade.shadow {

@@ -1,5 +1,6 @@
 //! Control's handle on a worker: commands with their answers.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl WorkerHandle {
 
     /// Whether the worker's thread has ended: nobody takes its commands any more.
     pub fn has_ended(&self) -> bool {
-        self.link.commands.is_abandoned()
+        self.link.ended.load(Ordering::SeqCst)
     }
 
     /// Tells the worker something. Waits while its ring of commands is full.
@@ -45,9 +46,14 @@ impl WorkerHandle {
             match self.link.commands.push(command) {
                 Ok(()) => {
                     self.wake.signal();
-                    return Ok(());
+                    // A worker that ended takes commands out of its ring once: this one may have come too late for that.
+                    fence(Ordering::SeqCst);
+                    return if self.has_ended() { Err(ended()) } else { Ok(()) };
                 }
                 Err(rtrb::PushError::Full(back)) => command = back,
+            }
+            if self.has_ended() {
+                return Err(ended());
             }
             self.wake.signal();
             std::thread::sleep(Duration::from_millis(1));
@@ -57,7 +63,8 @@ impl WorkerHandle {
 
     /// Asks the worker something.
     pub fn ask<T>(&mut self, question: impl FnOnce(ReplyTo<T>) -> Command) -> Result<T, ControlError> {
-        Self::finish(self.begin(question)?)
+        let answer = self.begin(question)?;
+        Self::finish(answer).map_err(|error| if self.has_ended() { ended() } else { error })
     }
 
     /// Asks the worker something; [`finish`](Self::finish) waits for the answer.

@@ -14,7 +14,7 @@ use crate::ControlError;
 use crate::route_table::TellRoutes;
 use crate::show::Counts;
 use crate::watchdog::WorkerThread;
-use crate::worker_handle::WorkerHandle;
+use crate::worker_handle::{WorkerHandle, ended};
 
 /// The workers of a router, one or more.
 #[derive(Debug)]
@@ -85,7 +85,12 @@ impl Workers {
     /// When one can't be told; all others are.
     pub fn stop(&mut self) -> Result<(), ControlError> {
         let there = self.workers.iter_mut().filter(|worker| !worker.has_ended());
-        there.map(|worker| worker.tell(Command::Stop)).fold(Ok(()), Result::and)
+        let stop = |worker: &mut WorkerHandle| match worker.tell(Command::Stop) {
+            // It may have ended before `tell` looks.
+            Err(_) if worker.has_ended() => Ok(()),
+            told => told,
+        };
+        there.map(stop).fold(Ok(()), Result::and)
     }
 
     /// Tells each worker its own.
@@ -113,7 +118,8 @@ impl Workers {
         let asked: Vec<_> = each
             .map(|(number, worker)| worker.begin(|reply| question(number, reply)))
             .collect::<Result<_, _>>()?;
-        asked.into_iter().map(WorkerHandle::finish).collect()
+        let answered: Result<Vec<T>, ControlError> = asked.into_iter().map(WorkerHandle::finish).collect();
+        answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
     }
 
     /// All that workers count, of all of them together.

@@ -2,7 +2,7 @@
 
 use millrace_config::Config;
 use millrace_controller::{
-    Apply, ControlError, Keep, NewFilter, RollBack, Router, Save, Source, StartOptions, Who, start,
+    Apply, ControlError, Keep, NewFilter, Role, RollBack, Router, Save, Source, StartOptions, Who, start,
 };
 
 /// Two ports, and a word on everything else.
@@ -80,7 +80,7 @@ async fn back(router: &Router) -> (Option<u64>, String) {
 
 /// Nothing is different from the text.
 async fn assert_runs(router: &Router, text: &str) {
-    let difference = router.difference(text, "text").await.unwrap();
+    let difference = router.difference(text, "text", Role::Admin).await.unwrap();
     assert!(difference.changes.is_empty() && difference.restart.is_empty(), "{difference:?}");
 }
 
@@ -112,7 +112,10 @@ fn others() -> Vec<String> {
             "plugin = \"port-filter\"\nname = \"pf\"\nsettings = { ports = \"80\" }",
             "plugin = \"null\"\nname = \"pf\"",
         ),
-        other("filter = \"in lan\"", "filter = \"in lan\"\npriority = 4\non-fault = \"bypass\"\nbudget = 77"),
+        other(
+            "filter = \"in lan\"",
+            "filter = \"in lan\"\npriority = 4\non-fault = \"bypass\"\nbudget = \"77us\"",
+        ),
         other("action = \"drop\"", "action = \"reject\"\npriority = 9"),
         other("via = \"10.2.0.254\"", "via = [\"10.2.0.253\", \"10.2.0.254\"]"),
         other("via = \"10.2.0.254\"", "kind = \"blackhole\""),
@@ -291,11 +294,11 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
         let text = save(&router, BASE, false).await.unwrap();
         let order =
             |text: &str| Keep { text: Some(text.into()), origin: Some("router.toml".into()), comment: None };
-        let refused = router.keep(order(BASE), Who::router()).await.unwrap_err().to_string();
+        let refused = router.keep(order(BASE), Who::router(), Role::Admin).await.unwrap_err().to_string();
         assert!(refused.contains("router.toml is not what runs"), "{refused}");
         for _ in 0..2 {
             // The same again is no other.
-            let kept = router.keep(order(&text), Who::router()).await.unwrap();
+            let kept = router.keep(order(&text), Who::router(), Role::Operator).await.unwrap();
             assert_eq!((kept.number, kept.comment.as_deref()), (2, Some("saved")));
             assert!(router.difference_from_base().await.unwrap().changes.is_empty());
         }
@@ -304,7 +307,7 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
         assert_eq!(runs.revision.number, 2);
         // Without a text it is what was saved last, with what has changed since.
         add_filter(&router, "dport 23");
-        let kept = router.keep(Keep::default(), Who::router()).await.unwrap();
+        let kept = router.keep(Keep::default(), Who::router(), Role::Operator).await.unwrap();
         assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));
         let kept = router.revision(3).unwrap().text;
         assert!(kept.contains("dport 22") && kept.contains("dport 23"), "{kept}");

@@ -91,6 +91,55 @@ fn filters_come_and_go_and_read_back() {
 }
 
 #[test]
+fn an_expression_is_one_filter_to_the_user() {
+    with_router(async |router| {
+        let text = "tcp port 80,443 or (udp and not dport 0-1023)";
+        let new = NewFilter { priority: 20, ..filter(text, "drop") };
+        let added = router.add_filter(&new).unwrap();
+        assert_eq!((&*added.filter, added.shadowed_by.as_deref().map(<[_]>::len)), (text, Some(0)));
+        let rows = router.bindings(&Default::default()).unwrap().rows;
+        assert_eq!(rows.iter().filter(|row| row.id == added.id).count(), 1);
+        let running = router.configuration().unwrap().text;
+        assert!(running.contains(&format!("match = \"{text}\"")), "{running}");
+        let explain = |packet: &str| {
+            let gates = router.explain_filters(packet).unwrap();
+            let gate = gates.into_iter().find(|gate| gate.gate == "route").unwrap();
+            let lines: Vec<_> =
+                gate.candidates.iter().map(|one| (one.id, one.chosen, one.outcome.clone())).collect();
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            lines[0].clone()
+        };
+        let packet = |rest: &str| format!("src 10.1.0.2 dst 10.2.0.2 {rest} in lan");
+        assert!(explain(&packet("proto tcp sport 443 dport 9")).1);
+        assert!(explain(&packet("proto udp sport 5 dport 5000")).1);
+        let (id, chosen, outcome) = explain(&packet("proto udp sport 5 dport 53"));
+        assert_eq!((id, chosen, &*outcome), (added.id, false, "no alternative matches"));
+        let again = router.add_filter(&new).unwrap_err().to_string();
+        assert!(again.contains("already bound"), "{again}");
+        assert_eq!(router.remove_filters(&[added.id]).unwrap().len(), 1);
+        assert_eq!(router.bindings(&Default::default()).unwrap().rows.len(), 1);
+    });
+}
+
+#[test]
+fn what_never_wins_is_told_with_what_shadows_it() {
+    with_router(async |router| {
+        let high = NewFilter { priority: 20, ..filter("proto udp", "drop") };
+        let first = router.add_filter(&high).unwrap();
+        assert_eq!(first.shadowed_by.map(|by| by.len()), Some(0));
+        let added = router.add_filter(&filter("udp dst port 53,123", "host")).unwrap();
+        let by: Vec<u64> = added.shadowed_by.unwrap().iter().map(|one| one.id).collect();
+        assert_eq!(by, [first.id]);
+        // One of two alternatives wins.
+        let added = router.add_filter(&filter("udp dst port 53 or tcp dst port 53", "host")).unwrap();
+        assert_eq!(added.shadowed_by.map(|by| by.len()), Some(0));
+        let checked = router.check_filters().await.unwrap();
+        let gate = checked.iter().find(|gate| gate.gate == "route").unwrap();
+        assert_eq!((gate.filters, gate.shadowed.len()), (3, 1));
+    });
+}
+
+#[test]
 fn what_is_refused_changes_nothing() {
     with_router(async |router| {
         router.add_filter(&filter("proto udp", "drop")).unwrap();

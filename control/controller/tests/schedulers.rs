@@ -163,13 +163,13 @@ fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
         _ => json!({}),
     };
     let own = match (kind, value % 4) {
-        ("token-bucket", _) => json!({"rate": format!("{value}mbit"), "burst": 4000}),
+        ("token-bucket", _) => json!({"rate": format!("{value}mbit"), "burst": "4000B"}),
         ("flow-queues", 0) => json!({"rate": format!("{value}mbit"), "queues": u32::from(value) * 4}),
         ("flow-queues", 1) => json!({"rate": null, "threshold": u32::from(value) * 100}),
         ("fifo" | "flow-queues", 2) => {
-            json!({"manage": "red", "minimum": 90, "maximum": u32::from(value) * 10})
+            json!({"manage": "red", "minimum": "90B", "maximum": format!("{}B", u32::from(value) * 10)})
         }
-        ("fifo", 3) => json!({"manage": "codel", "target": value, "interval": 50_000}),
+        ("fifo", 3) => json!({"manage": "codel", "target": format!("{value}us"), "interval": "50ms"}),
         ("fq-codel", 1) => json!({"limit": u32::from(value) * 40, "ecn": false}),
         _ => json!({}),
     };
@@ -260,7 +260,7 @@ proptest! {
                 let read = Config::parse(&text, "saved").map_err(|error| error.to_string());
                 let checked = read.and_then(|config| check(&config).map_err(|error| error.to_string()));
                 assert!(checked.is_ok(), "step {number}, {step:?}, {done:?}: {checked:?}\n{text}");
-                let difference = router.difference(&text, "saved").await.unwrap();
+                let difference = router.difference(&text, "saved", millrace_config::Role::Admin).await.unwrap();
                 assert!(difference.changes.is_empty(), "step {number}, {step:?}: {difference:?}\n{text}");
             }
         });
@@ -314,7 +314,7 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
     let places = |above_a: &str, above_b: &str| {
         format!(
             "rate = \"10mbit\"\nnode = [{{ name = \"top\", kind = \"deficit-round-robin\" }}, {{ name = \"one\", kind = \"token-bucket\", under = \"top\", \
-             rate = \"1mbit\", quantum = 1 }}, {{ name = \"other\", kind = \"token-bucket\", under = \"top\", rate = \"2mbit\", quantum = 2 }}, \
+             rate = \"1mbit\", quantum = \"1B\" }}, {{ name = \"other\", kind = \"token-bucket\", under = \"top\", rate = \"2mbit\", quantum = \"2B\" }}, \
              {{ name = \"a\", kind = \"fifo\", under = \"{above_a}\" }}, {{ name = \"b\", kind = \"fifo\", under = \"{above_b}\" }}]"
         )
     };
@@ -328,10 +328,10 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
         curves("10mbit", "7mbit", "2mbit"),
         curves("10mbit", "2mbit", "7mbit"),
         curves("4mbit", "1mbit", "3mbit"),
-        flows(8192, 4096, "5mbit", "rate = \"4mbit\"", "quantum = 3000"),
+        flows(8192, 4096, "5mbit", "rate = \"4mbit\"", "quantum = \"3000B\""),
         flows(100, 50, "5mbit", "rate = \"1kbit\"", "rate = \"4mbit\""),
-        flows(8, 4, "1mbit", "quantum = 9", "threshold = 9000"),
-        flows(8192, 4096, "5mbit", "threshold = 5", "rate = \"4mbit\""),
+        flows(8, 4, "1mbit", "quantum = \"9B\"", "threshold = \"9000B\""),
+        flows(8192, 4096, "5mbit", "threshold = \"5B\"", "rate = \"4mbit\""),
     ];
     with_router(async |router| {
         for before in &schedulers {
@@ -365,8 +365,11 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
                 vec![flow(1, "rate = \"4mbit\""), flow(2, "rate = \"4mbit\"")],
                 "4.00 Mb/s reserved by others + 4.00 Mb/s = 8.00 Mb/s, which must stay below the capacity of 5.00 Mb/s",
             ),
-            (vec![flow(1, "quantum = 1"), flow(2, "quantum = 1"), flow(3, "quantum = 1")], "all 2 for flows"),
-            (vec![flow(1, "quantum = 0")], "its quantum is 0"),
+            (
+                vec![flow(1, "quantum = \"1B\""), flow(2, "quantum = \"1B\""), flow(3, "quantum = \"1B\"")],
+                "all 2 for flows",
+            ),
+            (vec![flow(1, "quantum = \"0B\"")], "its quantum is 0"),
         ] {
             let text = format!("{leaf}\nflow = [{}]", flows.join(", "));
             let config = Config::parse(&format!("{PORTS}[port.scheduler]\n{text}"), "f").unwrap();
@@ -378,14 +381,15 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
         apply(&router, leaf).await.unwrap();
         let before = shown(&router);
         let set = |said: Value| router.set_queue("wan", "f", Some(FLOW), &object(said));
-        for said in [json!({"rate": "5mbit"}), json!({"quantum": 0}), json!({"quantum": 1, "rate": "1mbit"})]
+        for said in
+            [json!({"rate": "5mbit"}), json!({"quantum": "0B"}), json!({"quantum": "1B", "rate": "1mbit"})]
         {
             assert!(set(said).is_err());
         }
         assert!(router.set_queue("wan", "f", None, &object(json!({"rate": "7mbit"}))).is_err());
         assert_eq!((shown(&router), apply(&router, leaf).await), (before, Ok(vec![])));
         // What was said of a flow is forgotten with the configuration that says nothing of it.
-        set(json!({"quantum": 3000, "threshold": 9000})).unwrap();
+        set(json!({"quantum": "3000B", "threshold": "9000B"})).unwrap();
         let said = router.queue("wan", "f").await.unwrap().flows;
         assert_eq!(
             said.iter().map(|flow| (flow.quantum, flow.threshold)).collect::<Vec<_>>(),
@@ -436,7 +440,7 @@ fn a_leaf_goes_to_another_place_by_a_setting() {
             "wan",
             json!({"name": "fair", "kind": "deficit-round-robin", "under": "top", "level": 9}),
         );
-        let moved = json!({"under": "fair", "quantum": 3000, "level": null});
+        let moved = json!({"under": "fair", "quantum": "3000B", "level": null});
         router.set_scheduler_node("wan", "voice", &object(moved)).unwrap();
         // Other packets wait in the leaf in which they waited.
         let settings = router.scheduler_settings("wan").unwrap().unwrap();

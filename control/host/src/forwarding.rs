@@ -76,6 +76,17 @@ impl Forwarding {
     }
 }
 
+impl Forwarding {
+    /// Whether forwarding is switched off at this very device: the namespace forwards, the device does not.
+    ///
+    /// IPv6 has no such switch: `forwarding` of a device says there whether the kernel is a host on that link.
+    pub fn is_off_at_device(&self, ifindex: u32, family: Family) -> bool {
+        let namespace = self.all.get(&family).is_some_and(|all| all.forwarding);
+        let device = self.devices.get(&(ifindex, family));
+        family == Family::Ipv4 && namespace && device.is_some_and(|device| !device.forwarding)
+    }
+}
+
 /// A forwarding switch that is off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForwardingAdvice {
@@ -160,12 +171,17 @@ fn advice_for(device: &str, family: Family, all: bool) -> ForwardingAdvice {
         Family::Ipv4 => ("IPv4", "net.ipv4.ip_forward=1", format!("net.ipv4.conf.{device}.forwarding=1")),
         Family::Ipv6 => ("IPv6", "net.ipv6.conf.all.forwarding=1", String::new()),
     };
-    let (sysctl, place) = if family == Family::Ipv4 && all {
-        (device_sysctl, format!("packets that come in by {device}"))
+    let (sysctl, consequence) = if family == Family::Ipv4 && all {
+        let consequence = format!(
+            "forwarding of {name} is off at {device} alone, so neither the kernel nor Millrace forwards what comes in there"
+        );
+        (device_sysctl, consequence)
     } else {
-        (sysctl.to_owned(), "packets of this network namespace".to_owned())
+        let consequence = format!(
+            "the kernel does not forward {name} in this network namespace; Millrace does (unless [router] forwarding = \"kernel\"), \
+             so packets stop when it ends or dies, also with on-death = \"kernel\""
+        );
+        (sysctl.to_owned(), consequence)
     };
-    let consequence =
-        format!("the kernel would not forward {name} {place}, so it can't carry on when Millrace stops");
     ForwardingAdvice { sysctl, family, consequence }
 }

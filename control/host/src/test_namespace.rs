@@ -18,7 +18,7 @@ where
     };
     if let Some(why) = missing {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{why}");
-        eprintln!("skipped: {why}");
+        println!("skipped: {why}");
         return;
     }
     // Shown for a test that fails, with RUST_LOG=debug.

@@ -3,13 +3,13 @@
 //! Who writes is a handler of signals: it can neither allocate nor wait. So a line is made beforehand for each instance, but for two
 //! numbers, and the file is open. Nothing brings it to the disk: what is written outlives the process, and need not outlive the machine.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::notebook::{NotebookError, read_own};
+use crate::notebook::{NotebookError, private, read_own};
 use crate::{Held, Quarantine};
 
 const FILE: &str = "crashes";
@@ -63,7 +63,7 @@ pub struct Found {
 pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
     let path = directory.join(FILE);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    let opened = made.and_then(|()| OpenOptions::new().append(true).create(true).mode(0o600).open(&path));
+    let opened = made.and_then(|()| private().append(true).create(true).open(&path));
     opened.map_err(|error| NotebookError { path, error })
 }
 
@@ -86,7 +86,7 @@ impl Quarantine {
             self.put(held.clone()).map_err(|error| error.to_string())?;
         }
         if !text.is_empty() {
-            let emptied = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0));
+            let emptied = private().write(true).open(&path).and_then(|file| file.set_len(0));
             emptied.map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(found)

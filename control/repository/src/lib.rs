@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod claims;
+mod crash_captures;
 mod crashes;
 mod error;
 mod files;
@@ -23,6 +24,7 @@ mod trust;
 mod versions;
 
 pub use claims::{Claims, Version};
+pub use crash_captures::{CrashCaptures, MOST_CAPTURES, MOST_FRAME_BYTES, MOST_REPORT_BYTES, report_of};
 pub use crashes::{CrashLine, Found, crash_file};
 pub use error::{RepositoryError, Untrusted};
 pub use files::{

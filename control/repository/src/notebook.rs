@@ -118,11 +118,18 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
     }
 }
 
+/// Options for a file that its owner alone reads and writes; a symbolic link is not followed.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
+    options
+}
+
 /// The lock of a directory, which is made if it isn't there. It ends when it is dropped.
 fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(NotebookError::of(directory))?;
     let path = directory.join(LOCK);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = private().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(NotebookError::of(&path))?;
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| NotebookError::of(&path)(error.into()))
 }
@@ -141,7 +148,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
 /// What stands in a file that nobody else may write; `None` when it isn't there. The error is a sentence that names it.
 pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
-    let file = match File::open(path) {
+    let file = match private().read(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error.to_string())),
@@ -161,7 +168,7 @@ pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
 /// Puts a file with this text in the place of one, and all of it on the disk.
 fn write(directory: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut file = private().write(true).create(true).truncate(true).open(&new)?;
     file.write_all(text)?;
     file.sync_all()?;
     fs::rename(&new, path)?;

@@ -129,6 +129,7 @@ impl Place {
             .create(&self.directory)
             .map_err(|error| StoreError::File { path: self.directory.clone(), problem: error.to_string() })?;
         let mut options = OpenOptions::new();
+        options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(new);
         let backend = FileBackend::new(file.map_err(|error| self.failed(error))?);
         let made = backend.and_then(|backend| Database::builder().create_with_backend(backend));

@@ -70,6 +70,8 @@ macro_rules! kinds {
 kinds! {
     /// The router forwards. Subject: its version.
     RouterStarted "router-started" Information,
+    /// A worker panicked before this start, and a capture of its last batch is kept. Subject: the capture.
+    WorkerPanicked "worker-panicked" Error,
     /// A port can send and receive. Subject: the port.
     LinkUp "link-up" Information,
     /// A port can't send or receive any more: its device is down, or has no carrier. Subject: the port.
@@ -130,6 +132,8 @@ kinds! {
     ThresholdExceeded "threshold-exceeded" Warning,
     /// That is over. Subject: what.
     ThresholdCleared "threshold-cleared" Information,
+    /// The handler of a request panicked: its client got the status 500. Subject: method and path.
+    HandlerPanicked "handler-panicked" Error,
     /// Lines could not be written into the audit log, or came faster than its disk took them. Subject: its file.
     AuditFailed "audit-failed" Error,
 }

@@ -27,6 +27,8 @@ pub struct EventLog {
     kept: VecDeque<Event>,
     /// How many there ever were.
     newest: u64,
+    /// Time of the newest, in milliseconds.
+    latest: u64,
     /// What happened less than a second ago, by kind and subject.
     open: HashMap<(EventKind, String), Window>,
     /// What the clock on the wall is ahead of that by which seconds are counted, in milliseconds.
@@ -90,6 +92,7 @@ impl EventLog {
                 *more = Some((occurrence, now, earlier + 1));
             }
             None => {
+                self.add_gathered_of(&key.1);
                 self.open.insert(key, Window { began: now, more: None });
                 self.add(occurrence, now, 1);
             }
@@ -117,12 +120,23 @@ impl EventLog {
         is_something
     }
 
+    /// Logs what was gathered of a subject, so that it stands before the subject's next event.
+    fn add_gathered_of(&mut self, subject: &str) {
+        let of_subject = self.open.iter_mut().filter(|((_, own), _)| own == subject);
+        let mut due: Vec<_> = of_subject.filter_map(|(_, window)| window.more.take()).collect();
+        due.sort_by_key(|(_, at, _)| *at);
+        due.into_iter().for_each(|(occurrence, at, count)| self.add(occurrence, at, count));
+    }
+
     fn subjects(&self, kind: EventKind) -> usize {
         self.open.keys().filter(|(own, _)| *own == kind).count()
     }
 
     fn add(&mut self, occurrence: Occurrence, at: u64, count: u64) {
         let Occurrence { kind, subject, text, details } = occurrence;
+        // What was gathered is logged after its second: its time is not before that of the event above it.
+        let at = at.max(self.latest);
+        self.latest = at;
         self.newest += 1;
         if self.kept.len() == MOST_EVENTS {
             self.kept.pop_front();
@@ -212,9 +226,22 @@ mod tests {
         assert!(!log.note(fault("i1"), 1));
         assert!(log.note(fault("i2"), 2));
         assert!(log.note(occurrence(EventKind::InstanceQuarantined, "i1", "too often"), 3));
-        assert_eq!(all(&log), [(1, "i1", 1), (2, "i2", 1), (3, "i1", 1)]);
-        assert!(log.flush(1001));
-        assert_eq!(all(&log)[3], (4, "i1", 1));
+        assert_eq!(all(&log), [(1, "i1", 1), (2, "i2", 1), (3, "i1", 1), (4, "i1", 1)]);
+        assert_eq!(log.kept[2].kind, EventKind::PluginFault, "the fault comes before the quarantine");
+        assert!(!log.flush(1001));
+    }
+
+    #[test]
+    fn events_are_ordered_by_number_and_time() {
+        let mut log = EventLog::default();
+        for (subject, at) in [("i1", 0), ("i1", 200), ("i2", 500), ("i3", 900), ("i2", 950)] {
+            log.note(fault(subject), at);
+        }
+        log.flush(1100);
+        log.flush(2000);
+        let times: Vec<_> = log.kept.iter().map(|event| event.time.clone()).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(log.kept.iter().map(|event| event.count).sum::<u64>(), 5);
     }
 
     #[test]

@@ -68,6 +68,21 @@ mod tests {
     }
 
     #[test]
+    fn fault_39_a_counter_near_its_wrap_has_the_right_rate_and_never_a_negative_one() {
+        for (start, after, expected) in [
+            (u64::from(u32::MAX) - 9, u64::from(u32::MAX) + 11, 20.0),
+            (u64::MAX - 9, u64::MAX, 9.0),
+            (u64::MAX - 9, 10, 0.0),
+        ] {
+            let mut rate = Rate::since(Instant::from_millis(0));
+            rate.read("a", start, Instant::from_millis(1000));
+            assert_eq!(rate.read("a", after, Instant::from_millis(2000)), expected, "{start} to {after}");
+            let next = rate.read("a", after.wrapping_add(5), Instant::from_millis(3000));
+            assert!((0.0..=5.0).contains(&next), "{next} behind {after}");
+        }
+    }
+
+    #[test]
     fn a_counter_with_the_name_of_another_has_a_rate_of_its_own() {
         let mut rate = Rate::since(Instant::from_millis(1000));
         assert_eq!(rate.read("a", 9000, Instant::from_millis(2000)), 9000.0);

@@ -96,14 +96,17 @@ impl MapStatement {
     }
 }
 
-/// Reads a plugin, and compiles it, so that what is wrong with its code is known. A shared object is loaded, so its constructors
-/// run.
+/// Reads a plugin, and compiles it, so that what is wrong with its code is known. No code of a shared object runs.
 ///
 /// # Errors
 /// What is no plugin, with the words that loading it gives.
 pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
-    let compiled = module.compile()?;
-    let refused = module.load(&compiled).err().map(|error| match error {
+    let compiled = module.examine()?;
+    let refused = match is_object(module.bytes()) {
+        true => None,
+        false => module.load(&compiled).err(),
+    };
+    let refused = refused.map(|error| match error {
         WorkbenchError::Refused { problem, .. } => problem,
         other => other.to_string(),
     });

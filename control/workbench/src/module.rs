@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use millrace_plugin::Manifest;
-use millrace_plugin::native::{NativePlugin, is_object};
+use millrace_plugin::native::{DescribedPlugin, NativePlugin, is_object};
 use millrace_plugin::wasm::{LoadedPlugin, MOST_MODULE, Sandbox, SandboxSettings, WasmPlugin};
 use millrace_plugin_abi::Plugin;
 
@@ -36,6 +36,8 @@ pub(crate) struct Compiled {
 enum Code {
     Wasm(WasmPlugin),
     Native(NativePlugin),
+    /// A shared object of which no code runs.
+    Described(Box<DescribedPlugin>),
 }
 
 impl Compiled {
@@ -44,6 +46,7 @@ impl Compiled {
         match &self.code {
             Code::Wasm(plugin) => plugin.manifest(),
             Code::Native(plugin) => plugin.manifest(),
+            Code::Described(plugin) => plugin.manifest(),
         }
     }
 
@@ -51,7 +54,7 @@ impl Compiled {
     pub fn code(&self) -> Option<usize> {
         match &self.code {
             Code::Wasm(plugin) => plugin.artifact().ok().map(|artifact| artifact.len()),
-            Code::Native(_) => None,
+            Code::Native(_) | Code::Described(_) => None,
         }
     }
 }
@@ -87,6 +90,15 @@ impl Module {
     /// The file.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Checks and compiles it; of a shared object no code runs.
+    pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
+        if !is_object(&self.bytes) {
+            return self.compile();
+        }
+        let described = DescribedPlugin::new(&self.bytes).map_err(|error| self.refused(error.to_string()))?;
+        Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 
     /// Checks and compiles it, or loads it as a shared object.
@@ -125,6 +137,7 @@ impl Module {
                 Ok(Box::new(loaded))
             }
             Code::Native(plugin) => Ok(Box::new(plugin.clone())),
+            Code::Described(_) => Err(self.refused("it is only described".to_owned())),
         }
     }
 

@@ -25,6 +25,10 @@ pub struct Fragment {
     pub identification: u32,
     /// Whether it is the first.
     pub first: bool,
+    /// Where its data begin in the fragmented part, in octets.
+    pub offset: u16,
+    /// Of the first one, where in the fragmented part its transport header ends, in octets; 0 where that is of no matter.
+    pub headers_end: u16,
 }
 
 #[derive(Clone, Copy)]
@@ -35,6 +39,7 @@ struct Entry {
     key: FlowKey,
     tcp_flags: Option<u8>,
     identification: u32,
+    headers_end: u16,
     until: Instant,
 }
 
@@ -57,7 +62,8 @@ impl Default for FragmentTable {
 
 impl FragmentTable {
     /// Remembers a first fragment; `hash` is a keyed hash of its [`fragment_key`].
-    pub fn begin(&mut self, first: &Candidate, hash: u64, identification: u32, now: Instant) {
+    pub fn begin(&mut self, first: &Candidate, hash: u64, fragment: Fragment, now: Instant) {
+        let Fragment { identification, headers_end, .. } = fragment;
         let shared = fragment_key(&first.key);
         let set = &mut self.sets[place(hash, identification)];
         let is_same = |entry: &Entry| entry.shared == shared && entry.identification == identification;
@@ -65,22 +71,23 @@ impl FragmentTable {
         let oldest = || (0..WAYS).min_by_key(|way| set[*way].map_or(Instant::ZERO, |entry| entry.until));
         let way = own.or_else(oldest).unwrap_or(0);
         let (key, tcp_flags, until) = (first.key, first.tcp_flags, now + LIFETIME);
-        set[way] = Some(Entry { shared, key, tcp_flags, identification, until });
+        set[way] = Some(Entry { shared, key, tcp_flags, identification, headers_end, until });
     }
 
     /// Makes a fragment behind the first look like that to filters; it stays as it is when the first was not seen. Where
-    /// the packet has ports, they are known then.
-    pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) {
+    /// the packet has ports, they are known then. Returns where the headers of the first one end in the fragmented part, if it was seen.
+    pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) -> Option<u16> {
         let shared = fragment_key(&later.key);
         let set = &self.sets[place(hash, identification)];
         let found = set.iter().flatten().find(|entry| {
             entry.shared == shared && entry.identification == identification && entry.until > now
         });
-        let Some(entry) = found else { return };
+        let entry = found?;
         (later.key, later.tcp_flags) = (entry.key, entry.tcp_flags);
         if Protocol(entry.key.protocol).has_ports() {
             later.exceptions = Exceptions::from_bits(later.exceptions.bits() & !Exceptions::FRAGMENT.bits());
         }
+        Some(entry.headers_end)
     }
 }
 
@@ -113,6 +120,10 @@ mod tests {
         Candidate { tcp_flags: Some(2), dscp: 3, ..Candidate::plain(key) }
     }
 
+    fn first_of(identification: u32) -> Fragment {
+        Fragment { identification, first: true, offset: 0, headers_end: 28 }
+    }
+
     fn later(last: u8) -> Candidate {
         Candidate { tcp_flags: None, exceptions: Exceptions::FRAGMENT, ..first(last, (0, 0)) }
     }
@@ -125,7 +136,7 @@ mod tests {
     #[test]
     fn fragments_get_what_the_first_one_says_while_it_lasts() {
         let mut table = FragmentTable::default();
-        table.begin(&first(1, (5, 6)), 7, 99, Instant::ZERO);
+        table.begin(&first(1, (5, 6)), 7, first_of(99), Instant::ZERO);
         assert_eq!(followed(&table, later(1), 99, Instant::ZERO), first(1, (5, 6)));
         for (last, identification) in [(1, 98), (2, 99)] {
             assert_eq!(followed(&table, later(last), identification, Instant::ZERO), later(last));
@@ -139,8 +150,8 @@ mod tests {
         let packet =
             |protocol, ports| Candidate::plain(FlowKey::v6(address, address, protocol, ports, PortId(1)));
         let mut table = FragmentTable::default();
-        table.begin(&packet(17, (5, 6)), 7, 1, Instant::ZERO);
-        table.begin(&packet(58, (0, 0)), 7, 2, Instant::ZERO);
+        table.begin(&packet(17, (5, 6)), 7, first_of(1), Instant::ZERO);
+        table.begin(&packet(58, (0, 0)), 7, first_of(2), Instant::ZERO);
         let later = Candidate { exceptions: Exceptions::FRAGMENT, ..packet(60, (0, 0)) };
         assert_eq!(followed(&table, later, 1, Instant::ZERO), packet(17, (5, 6)));
         let echo = Candidate { exceptions: Exceptions::FRAGMENT, ..packet(58, (0, 0)) };
@@ -152,7 +163,7 @@ mod tests {
         let mut table = FragmentTable::default();
         let at = |millis: u64| Instant::ZERO + Duration::from_millis(millis);
         for last in 0..5 {
-            table.begin(&first(last, (1, 2)), 7, 1, at(last.into()));
+            table.begin(&first(last, (1, 2)), 7, first_of(1), at(last.into()));
         }
         let known = |last: u8| followed(&table, later(last), 1, at(6)) == first(last, (1, 2));
         assert_eq!((0..5).map(known).collect::<Vec<_>>(), [false, true, true, true, true]);

@@ -16,13 +16,13 @@ pub mod prefix_match;
 pub use candidate::Candidate;
 pub use change_log::{ChangeLog, Touch};
 pub use filter::{
-    CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, PortRange, Specificity, TcpFlagsMatch,
-    UnknownPort,
+    CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, FilterExpression, MOST_ALTERNATIVES,
+    PortRange, Specificity, TcpFlagsMatch, UnknownPort,
 };
 pub use filter_table::{
     Ambiguous, Analysis, BoundedTable, CuttingTree, DagConfig, DagTable, Entry, Explanation, FilterId,
     FilterTable, LinearOracle, Links, MemoryBound, Moved, Outcome, OverMemory, Rank, Shadowed, TupleSpace,
-    VaryingBits, analyse, explain_in_order, in_order,
+    VaryingBits, analyse, explain_in_order, in_order, shadowed_by,
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,

@@ -18,7 +18,7 @@ fn sets() -> Vec<FilterSet> {
     {
         match read(family, size) {
             Some(set) => sets.push(set),
-            None => println!("skipped: no file {family}_{size} of ClassBench"),
+            None => println!("generated sets only: no file {family}_{size} of ClassBench"),
         }
     }
     for (style, family) in Style::ALL.into_iter().flat_map(|style| [(style, Family::V4), (style, Family::V6)])

@@ -224,8 +224,10 @@ impl AdjacencyTable {
         let mut hand = self.hand.unwrap_or_default();
         let end = self.entries.len().min(hand + LOOKED_AT);
         while left > 0 && hand < end {
-            if std::mem::take(&mut self.entries[hand].used) {
-                tell(self.keys[hand]);
+            if let Some(entry) = self.entries.get_mut(hand)
+                && std::mem::take(&mut entry.used)
+            {
+                self.keys.get(hand).copied().into_iter().for_each(&mut tell);
                 left -= 1;
             }
             hand += 1;

@@ -7,6 +7,9 @@ use millrace_wire::tlv;
 /// Why a packet could not be fragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FragmentError {
+    /// The header is not whole, or the packet ends before its total length.
+    #[error("ipv4: the packet ends before its header or its total length does")]
+    Truncated,
     /// The packet must not be fragmented.
     #[error("ipv4: the packet has \"don't fragment\" set")]
     DontFragment,
@@ -28,7 +31,7 @@ pub enum FragmentError {
     NoMemory,
 }
 
-/// Cuts an IPv4 packet, whose network offset is set and whose header is sane, into fragments of at most `mtu` bytes,
+/// Cuts an IPv4 packet, whose network offset is set, into fragments of at most `mtu` bytes,
 /// and adds them to `out`. They begin at the network header, keep the packet's annotations and have headroom. A packet
 /// that fits becomes one fragment: itself, without link header and padding. The packet may be a chain, and may be a
 /// fragment itself.
@@ -61,32 +64,35 @@ impl Template {
     /// The whole header: for the first fragment.
     fn first(header: &[u8]) -> Self {
         let mut octets = [0; MAX_HEADER_LEN];
-        octets[..header.len()].copy_from_slice(header);
-        Self { octets, len: header.len() }
+        octets.iter_mut().zip(header).for_each(|(place, octet)| *place = *octet);
+        Self { octets, len: header.len().min(MAX_HEADER_LEN) }
     }
 
     /// The header with those options only that are copied into each fragment: for the others.
     fn later(header: &[u8]) -> Self {
-        let mut octets = [0; MAX_HEADER_LEN];
-        octets[..HEADER_LEN].copy_from_slice(&header[..HEADER_LEN]);
-        let mut len = HEADER_LEN;
         let options = ipv4::Packet::new_unchecked(header);
         let options = options.options().map_while(Result::ok);
-        for found in options.filter(|found| found.kind() != tlv::NO_OPERATION && option::is_copied(found)) {
-            octets[len..len + found.len()].copy_from_slice(found.octets);
-            len += found.len();
+        let kept = options.filter(|found| found.kind() != tlv::NO_OPERATION && option::is_copied(found));
+        let octets = header.iter().take(HEADER_LEN).chain(kept.flat_map(|found| found.octets));
+        let mut later = Self { octets: [0; MAX_HEADER_LEN], len: 0 };
+        for (place, octet) in later.octets.iter_mut().zip(octets) {
+            *place = *octet;
+            later.len += 1;
         }
         // What is missing to a whole word stays zero: the end of the options.
-        let len = len.next_multiple_of(4);
-        ipv4::Packet::new_unchecked(&mut octets[..]).set_header_len(len);
-        Self { octets, len }
+        later.len = later.len.next_multiple_of(4);
+        ipv4::Packet::new_unchecked(&mut later.octets[..]).set_header_len(later.len);
+        later
     }
 }
 
 fn cut(pool: &Pool, packet: &Packet, mtu: usize, out: &mut Vec<Packet>) -> Result<(), FragmentError> {
-    let header = ipv4::Packet::new_unchecked(packet.network());
+    let header = ipv4::Packet::new_checked(packet.network()).map_err(|_| FragmentError::Truncated)?;
     let (header_len, total) = (header.header_len(), usize::from(header.total_len()));
-    let payload = total - header_len;
+    let payload = total.checked_sub(header_len).ok_or(FragmentError::Truncated)?;
+    if total > packet.network_len() {
+        return Err(FragmentError::Truncated);
+    }
     if header.dont_fragment() && total > mtu {
         return Err(FragmentError::DontFragment);
     }
@@ -99,9 +105,9 @@ fn cut(pool: &Pool, packet: &Packet, mtu: usize, out: &mut Vec<Packet>) -> Resul
     let mut template = Template::first(header.header());
     let mut done = 0;
     loop {
-        let rest = payload - done;
+        let rest = payload.saturating_sub(done);
         let last = rest + template.len <= mtu;
-        let here = if last { rest } else { (mtu - template.len) & !7 };
+        let here = if last { rest } else { mtu.saturating_sub(template.len) & !7 };
         out.push(piece(pool, packet, &template, done, here, last).ok_or(FragmentError::NoMemory)?);
         done += here;
         if last {
@@ -123,10 +129,10 @@ fn piece(
     last: bool,
 ) -> Option<Packet> {
     let whole = ipv4::Packet::new_unchecked(packet.network());
-    let mut fragment = pool.packet_from(&template.octets[..template.len])?;
+    let mut fragment = pool.packet_from(template.octets.get(..template.len)?)?;
     let mut header = ipv4::Packet::new_unchecked(fragment.data_mut());
     header.set_total_len((template.len + count) as u16);
-    header.set_fragment_offset(whole.fragment_offset() + from as u16);
+    header.set_fragment_offset(whole.fragment_offset().wrapping_add(from as u16));
     header.set_more_fragments(!last || whole.more_fragments());
     header.fill_checksum();
     let start = packet.network_offset() + whole.header_len() + from;
@@ -143,11 +149,11 @@ fn piece(
 pub(crate) fn append_range(pool: &Pool, to: &mut Packet, from: &Packet, start: usize, count: usize) -> bool {
     let (mut skip, mut left) = (start, count);
     for frame in from.frames() {
-        let begin = skip.min(frame.len());
-        let here = left.min(frame.len() - begin);
-        skip -= begin;
-        left -= here;
-        if here > 0 && !to.append(pool, &frame[begin..begin + here]) {
+        let (skipped, rest) = frame.split_at_checked(skip).unwrap_or((frame, &[]));
+        let here = rest.get(..left).unwrap_or(rest);
+        skip -= skipped.len();
+        left -= here.len();
+        if !here.is_empty() && !to.append(pool, here) {
             return false;
         }
     }
@@ -299,6 +305,29 @@ mod tests {
         let mut out = Vec::new();
         fragment4(&pool, packet, 100, &mut out).unwrap();
         assert!(out.len() == 2 && out.iter().all(|fragment| fragment.hash == 77));
+    }
+
+    /// What a plugin leaves of a packet need not be whole.
+    #[test]
+    fn a_packet_that_ends_before_its_header_or_total_length_is_refused() {
+        let whole = ip4(Protocol::UDP, &[1; 40], &payload(1400));
+        let pool = Pool::new(64).unwrap();
+        let refusal = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            fragment4(&pool, pool.packet_from(bytes).unwrap(), 576, &mut out).err().map(|(error, _)| error)
+        };
+        assert_eq!(refusal(&whole), None);
+        for length in 0..whole.len() {
+            assert_eq!(refusal(&whole[..length]), Some(FragmentError::Truncated), "{length} bytes");
+        }
+        for words in 0..5 {
+            let mut lying = whole.clone();
+            lying[0] = 0x40 | words;
+            assert_eq!(refusal(&lying), Some(FragmentError::Truncated), "{words} words");
+        }
+        let mut lying = whole;
+        lying[2..4].copy_from_slice(&59_u16.to_be_bytes());
+        assert_eq!(refusal(&lying), Some(FragmentError::Truncated));
     }
 
     proptest! {

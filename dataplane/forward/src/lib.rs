@@ -1,14 +1,21 @@
 //! Where a packet goes and what it must look like there: routes, next hops, neighbours, TTL, fragments, ICMP errors.
 //!
-//! Everything here is pure: no clock is read (the moment is passed in), nothing is sent or received. Nothing panics
-//! on the bytes of a packet, provided that its network header passed `millrace_wire`'s sanity checks. Tables
+//! Everything here is pure: no clock is read (the moment is passed in), nothing is sent or received. Nothing panics on
+//! the bytes of a packet, whatever they are: only tables of the router's own are indexed, by numbers they gave. Tables
 //! belong to one worker, which changes them between two batches, but for the table of routes: control changes it while
 //! all workers look at it. There is no locking.
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod adjacency;
+#[expect(clippy::indexing_slicing, reason = "slots of routes, by numbers that the table of routes gave")]
 mod fib;
 mod fragment;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "slots of held packets, by links between them; packets are not read"
+)]
 mod hold;
 mod icmp_error;
 mod link_header;
@@ -19,8 +26,10 @@ mod rate_limit;
 mod redirect;
 mod resolver;
 mod retired;
+#[expect(clippy::indexing_slicing, reason = "nodes by their links, and words of 256 bits by an octet")]
 mod route_table;
 mod sanity;
+#[expect(clippy::indexing_slicing, reason = "nodes by their links, and entries by an octet's bit in a node")]
 mod shared_route_table;
 #[cfg(test)]
 mod test_packets;

@@ -19,23 +19,31 @@ impl LinkHeader {
     /// The header from `source` to `destination` with these tags, outer first; what follows it is `ether_type`.
     /// Tags beyond the second are left out.
     pub fn new(source: MacAddr, destination: MacAddr, tags: &[StackedTag], ether_type: EtherType) -> Self {
+        let next = ether_type.0;
+        let (words, tags) = match tags {
+            [] => ([next, 0, 0, 0, 0], 0),
+            [tag] => ([tag.tag_protocol.0, tag.control.0, next, 0, 0], 1),
+            [outer, inner, ..] => {
+                ([outer.tag_protocol.0, outer.control.0, inner.tag_protocol.0, inner.control.0, next], 2)
+            }
+        };
         let mut bytes = [0; MAX_LEN];
-        bytes[..6].copy_from_slice(&destination.0);
-        bytes[6..12].copy_from_slice(&source.0);
-        let mut at = 12;
-        for tag in tags.iter().take(2) {
-            bytes[at..at + 2].copy_from_slice(&tag.tag_protocol.0.to_be_bytes());
-            bytes[at + 2..at + TAG_LEN].copy_from_slice(&tag.control.0.to_be_bytes());
-            at += TAG_LEN;
+        if let Some((to, rest)) = bytes.split_first_chunk_mut()
+            && let Some((from, rest)) = rest.split_first_chunk_mut()
+        {
+            (*to, *from) = (destination.0, source.0);
+            for (place, word) in rest.as_chunks_mut().0.iter_mut().zip(words) {
+                *place = word.to_be_bytes();
+            }
         }
-        bytes[at..at + 2].copy_from_slice(&ether_type.0.to_be_bytes());
-        Self { bytes, len: (at + 2) as u8 }
+        let len = (ETHERNET_LEN + tags * TAG_LEN) as u8;
+        Self { bytes, len }
     }
 
     /// The header's bytes: 14, 18 or 22.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len.into()]
+        self.bytes.get(..self.len.into()).unwrap_or(&self.bytes)
     }
 
     /// Its length in bytes.
@@ -51,9 +59,13 @@ impl LinkHeader {
     #[must_use]
     pub fn apply(&self, packet: &mut Packet) -> bool {
         let old = packet.network_offset();
-        if old == ETHERNET_LEN && self.len() == ETHERNET_LEN {
+        if old == ETHERNET_LEN
+            && self.len() == ETHERNET_LEN
+            && let Some(front) = packet.data_mut().first_chunk_mut::<ETHERNET_LEN>()
+            && let Some(header) = self.bytes.first_chunk()
+        {
             // The usual case, without a copy of variable length.
-            packet.data_mut()[..ETHERNET_LEN].copy_from_slice(&self.bytes[..ETHERNET_LEN]);
+            *front = *header;
             return true;
         }
         self.replace(old, packet)
@@ -65,8 +77,8 @@ impl LinkHeader {
             return false;
         }
         packet.trim_front(old);
-        packet.prepend(new.len())[..new.len()].copy_from_slice(new);
-        true
+        let front = packet.prepend(new.len()).get_mut(..new.len());
+        front.map(|front| front.copy_from_slice(new)).is_some()
     }
 }
 

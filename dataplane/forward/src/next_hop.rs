@@ -105,7 +105,7 @@ impl NextHops {
             0 => Err(NextHopsError::None),
             1..=MAX_NEXT_HOPS => Ok(Self {
                 identities: hops.iter().map(NextHop::identity).collect(),
-                equal_weights: hops.iter().all(|hop| hop.weight == hops[0].weight),
+                equal_weights: hops.windows(2).all(|pair| matches!(pair, [a, b] if a.weight == b.weight)),
                 hops: hops.into(),
             }),
             count => Err(NextHopsError::TooMany(count)),
@@ -120,6 +120,10 @@ impl NextHops {
 
     /// The next hop of the flow with this hash. The same flow gets the same one as long as that is in the set.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a set has one hop or more, and a rendezvous chooses one of them"
+    )]
     pub fn select(&self, hash: u32) -> &NextHop {
         if self.hops.len() == 1 { &self.hops[0] } else { &self.hops[self.rendezvous(hash)] }
     }
@@ -139,8 +143,9 @@ impl NextHops {
             // The logarithm is monotone: without weights it can be left out, with the same choice.
             draws.enumerate().max_by_key(|(_, draw)| *draw)
         } else {
-            let score = |(at, draw): &(usize, u64)| weighted_score(*draw, self.hops[*at].weight);
-            draws.enumerate().max_by(|a, b| score(a).total_cmp(&score(b)))
+            let weighted = |(draw, hop): (u64, &NextHop)| weighted_score(draw, hop.weight);
+            let scores = draws.zip(&*self.hops).map(weighted).enumerate();
+            return scores.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at);
         };
         best.map_or(0, |(at, _)| at)
     }

@@ -76,7 +76,7 @@ impl ErrorLimiter {
     #[inline]
     #[must_use]
     pub fn take(&mut self, error: &IcmpError, now: Instant) -> bool {
-        let may = self.buckets[error.kind()].take(now);
+        let may = self.buckets.get_mut(error.kind()).is_some_and(|bucket| bucket.take(now));
         self.suppressed += u64::from(!may);
         may
     }

@@ -67,7 +67,7 @@ pub fn build_redirect6(
     let quoted = ipv6::Packet::new_checked(network).ok()?;
     let quote = quoted.total_len().min(network.len()).min(MAX_QUOTE6) / 8 * 8;
     let message =
-        ndp::Repr::Redirect { target, destination: quoted.dst(), target_link, quote: &network[..quote] };
+        ndp::Repr::Redirect { target, destination: quoted.dst(), target_link, quote: network.get(..quote)? };
     let length = message.buffer_len();
     let header = ipv6::Repr {
         src: source,
@@ -82,8 +82,8 @@ pub fn build_redirect6(
     header.emit(&mut ipv6::Packet::new_unchecked(&mut octets[..]));
     let pseudo = checksum::pseudo_header_v6(source, quoted.src(), Protocol::ICMPV6, length as u32);
     let end = ipv6::HEADER_LEN + length;
-    message.emit(&mut ndp::Packet::new_unchecked(&mut octets[ipv6::HEADER_LEN..end]), pseudo);
-    let mut packet = pool.packet_from(&octets[..end])?;
+    message.emit(&mut ndp::Packet::new_unchecked(octets.get_mut(ipv6::HEADER_LEN..end)?), pseudo);
+    let mut packet = pool.packet_from(octets.get(..end)?)?;
     packet.set_network(0);
     packet.set_transport(ipv6::HEADER_LEN);
     Some(packet)

@@ -5,18 +5,20 @@
 //! [`NeighbourTable`](crate::NeighbourTable) by the actions. After RFC 4861, 7.3: a neighbour is asked for at most
 //! once a second, three times; an answer holds for 30 seconds, then it is used on but probed at its next use.
 
+mod places;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use millrace_units::{Instant, PortId};
 use millrace_wire::MacAddr;
 
-use crate::{NeighbourKey, RateLimit, TokenBucket};
+use crate::{NeighbourKey, RateLimit};
+use places::Places;
 use state::{Entry, State};
 
 /// Neighbours for which time has passed that are looked after at once.
@@ -35,9 +37,10 @@ pub struct ResolverSettings {
     pub stale: Duration,
     /// How long a neighbour that did not answer is taken to be unreachable, default 1 second.
     pub failed: Duration,
-    /// Requests for new neighbours, over all ports; default 200 a second in bursts of 50.
+    /// Requests for new neighbours of each port; default 200 a second in bursts of 50.
     pub requests: RateLimit,
-    /// Neighbours that are remembered, default 8,192; a quarter may be unresolved.
+    /// Places for neighbours of all ports, default 8,192; a quarter may be unresolved, and an eighth may hold neighbours of one
+    /// port that only spoke to the router.
     pub capacity: usize,
     /// Least time between two defences of an own address, default 10 seconds (RFC 5227, 2.4).
     pub defend: Duration,
@@ -127,14 +130,9 @@ pub enum Heard {
 #[derive(Debug)]
 pub struct Resolver {
     settings: ResolverSettings,
-    entries: HashMap<NeighbourKey, Entry, FixedState>,
-    deadlines: BTreeSet<(Instant, NeighbourKey)>,
-    /// Neighbours in the order in which they were asked for; some may be resolved by now, or gone.
-    asked: VecDeque<NeighbourKey>,
-    unresolved: usize,
+    places: Places,
     /// Neighbours behind links that went down, to be forgotten.
     gone: Vec<NeighbourKey>,
-    requests: TokenBucket,
     /// The router's own addresses, with the last defence of each.
     own: HashMap<NeighbourKey, Option<Instant>, FixedState>,
 }
@@ -144,12 +142,8 @@ impl Resolver {
     pub fn new(settings: ResolverSettings, seed: u64) -> Self {
         Self {
             settings,
-            entries: HashMap::with_hasher(FixedState::with_seed(seed)),
-            deadlines: BTreeSet::new(),
-            asked: VecDeque::new(),
-            unresolved: 0,
+            places: Places::new(settings.requests, seed),
             gone: Vec::new(),
-            requests: TokenBucket::new(settings.requests),
             own: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
     }
@@ -171,13 +165,13 @@ impl Resolver {
 
     /// Sets a neighbour's station for good.
     pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr, actions: &mut Vec<Action>) {
-        self.put(key, Entry { state: State::Static(mac), deadline: Instant::FOREVER });
+        self.places.put(key, Entry { state: State::Static(mac), deadline: Instant::FOREVER, wanted: true });
         actions.push(Action::Resolved { key, mac });
     }
 
     /// A packet wants to go to this neighbour, and the table did not know it.
     pub fn solicit(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) -> Solicited {
-        if let Some(entry) = self.entries.get(&key) {
+        if let Some(entry) = self.places.get(key) {
             return match entry.state {
                 State::Incomplete { .. } => Solicited::Pending,
                 State::Failed => Solicited::Failed,
@@ -186,20 +180,20 @@ impl Resolver {
                 }
             };
         }
-        if !self.make_room(false, actions) || !self.requests.take(now) {
+        if !self.places.take_request(key.port, now) || !self.make_room(key.port, actions) {
             return Solicited::Limited;
         }
-        self.put(key, Entry { state: State::Incomplete { tries: 1 }, deadline: now + self.settings.retry });
+        let state = State::Incomplete { tries: 1 };
+        self.places.put(key, Entry { state, deadline: now + self.settings.retry, wanted: true });
         actions.push(Action::SendRequest { key, to: None });
         Solicited::Pending
     }
 
     /// The neighbour was used since the last scan of the table.
     pub fn used(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) {
-        if let Some(Entry { state: State::Stale(mac), .. }) = self.entries.get(&key) {
-            let mac = *mac;
+        if let Some(Entry { state: State::Stale(mac), wanted, .. }) = self.places.get(key) {
             let state = State::Probe { mac, tries: 1 };
-            self.put(key, Entry { state, deadline: now + self.settings.retry });
+            self.places.put(key, Entry { state, deadline: now + self.settings.retry, wanted });
             actions.push(Action::SendRequest { key, to: Some(mac) });
         }
     }
@@ -222,13 +216,16 @@ impl Resolver {
             self.conflict(key, mac, now, actions);
             return false;
         }
-        let known = self.entries.get(&key).map(|entry| entry.state);
+        let entry = self.places.get(key);
+        let known = entry.map(|entry| entry.state);
         let Some(next) = state::after_heard(known, mac, how) else { return false };
-        if known.is_none() && !self.make_room(true, actions) {
+        if known.is_none() && !self.has_room_for_stranger(key.port) {
             return false;
         }
+        let confirmed = matches!((known, next), (Some(State::Probe { .. }), State::Reachable(_)));
+        let wanted = confirmed || entry.is_some_and(|entry| entry.wanted);
         let deadline = now + self.lifetime(next);
-        self.put(key, Entry { state: next, deadline });
+        self.places.put(key, Entry { state: next, deadline, wanted });
         let believed = next.mac() == Some(mac);
         if believed && known.and_then(State::mac) != Some(mac) {
             actions.push(Action::Resolved { key, mac });
@@ -265,24 +262,21 @@ impl Resolver {
             self.forget(key, actions);
         }
         while left > 0
-            && let Some((deadline, key)) = self.deadlines.first().copied()
+            && let Some((deadline, key)) = self.places.first_deadline()
             && deadline <= now
+            && let Some(entry) = self.places.get(key)
         {
             left -= 1;
-            let Some(entry) = self.entries.get(&key) else {
-                self.deadlines.remove(&(deadline, key));
-                continue;
-            };
-            self.fall_due(key, entry.state, now, actions);
+            self.fall_due(key, entry, now, actions);
         }
     }
 
-    fn fall_due(&mut self, key: NeighbourKey, state: State, now: Instant, actions: &mut Vec<Action>) {
-        let next = match state::after_deadline(state, self.settings.tries) {
+    fn fall_due(&mut self, key: NeighbourKey, entry: Entry, now: Instant, actions: &mut Vec<Action>) {
+        let next = match state::after_deadline(entry.state, self.settings.tries) {
             Some(next) => next,
             None => return self.forget(key, actions),
         };
-        self.put(key, Entry { state: next, deadline: now + self.lifetime(next) });
+        self.places.put(key, Entry { state: next, deadline: now + self.lifetime(next), ..entry });
         match next {
             State::Incomplete { .. } => actions.push(Action::SendRequest { key, to: None }),
             State::Probe { mac, .. } => actions.push(Action::SendRequest { key, to: Some(mac) }),
@@ -296,14 +290,13 @@ impl Resolver {
         if !self.gone.is_empty() {
             return Some(Instant::ZERO);
         }
-        self.deadlines.first().map(|(deadline, _)| *deadline).filter(|deadline| *deadline != Instant::FOREVER)
+        let first = self.places.first_deadline().map(|(deadline, _)| deadline);
+        first.filter(|deadline| *deadline != Instant::FOREVER)
     }
 
     /// Forgets a neighbour, static or not.
     pub fn forget(&mut self, key: NeighbourKey, actions: &mut Vec<Action>) {
-        if let Some(entry) = self.entries.remove(&key) {
-            self.deadlines.remove(&(entry.deadline, key));
-            self.unresolved -= usize::from(entry.state.mac().is_none());
+        if self.places.remove(key) {
             actions.push(Action::Forgotten { key });
         }
     }
@@ -311,59 +304,42 @@ impl Resolver {
     /// Forgets the own addresses of a port, and with the next [polls](Self::poll) the neighbours that it learned there: the link went
     /// down.
     pub fn link_down(&mut self, port: PortId) {
-        let learned = |(key, entry): (&NeighbourKey, &Entry)| {
-            (key.port == port && !matches!(entry.state, State::Static(_))).then_some(*key)
+        let learned = |(key, entry): (NeighbourKey, Entry)| {
+            (key.port == port && !matches!(entry.state, State::Static(_))).then_some(key)
         };
-        self.gone.extend(self.entries.iter().filter_map(learned));
+        self.gone.extend(self.places.iter().filter_map(learned));
         self.own.retain(|key, _| key.port != port);
     }
 
     /// How many neighbours are remembered.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.places.len()
     }
 
     /// Whether none is remembered.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.places.len() == 0
     }
 
-    fn put(&mut self, key: NeighbourKey, entry: Entry) {
-        let resolved = entry.state.mac().is_some();
-        let old = self.entries.insert(key, entry);
-        if let Some(old) = old {
-            self.deadlines.remove(&(old.deadline, key));
-        }
-        self.deadlines.insert((entry.deadline, key));
-        let was_unresolved = old.is_some_and(|old| old.state.mac().is_none());
-        self.unresolved -= usize::from(was_unresolved);
-        self.unresolved += usize::from(!resolved);
-        if !resolved && !was_unresolved {
-            self.queue(key);
-        }
+    /// Whether a neighbour that nobody asked for may have a place: of those there are, none yields to it.
+    fn has_room_for_stranger(&self, port: PortId) -> bool {
+        let share = (self.settings.capacity / 8).max(1);
+        self.places.len() < self.settings.capacity && self.places.unconfirmed(port) < share
     }
 
-    fn queue(&mut self, key: NeighbourKey) {
-        if self.asked.len() > self.settings.capacity / 2 + 1 {
-            let entries = &self.entries;
-            self.asked.retain(|key| entries.get(key).is_some_and(|entry| entry.state.mac().is_none()));
-        }
-        self.asked.push_back(key);
-    }
-
-    /// Whether there is room for one more, after evicting the unresolved one that was asked for first if need be.
-    fn make_room(&mut self, resolved: bool, actions: &mut Vec<Action>) -> bool {
-        let full = self.entries.len() >= self.settings.capacity;
+    /// Makes room for a neighbour that a packet waits for; whether there is any.
+    fn make_room(&mut self, port: PortId, actions: &mut Vec<Action>) -> bool {
         let max_unresolved = (self.settings.capacity / 4).max(1);
-        if !full && (resolved || self.unresolved < max_unresolved) {
-            return true;
+        if self.places.unresolved() >= max_unresolved
+            && let Some(key) = self.places.unresolved_yields_to(port)
+        {
+            self.forget(key, actions);
         }
-        while let Some(key) = self.asked.pop_front() {
-            if self.entries.get(&key).is_some_and(|entry| entry.state.mac().is_none()) {
-                self.forget(key, actions);
-                return true;
-            }
+        if self.places.len() >= self.settings.capacity
+            && let Some(key) = self.places.yields_to(port)
+        {
+            self.forget(key, actions);
         }
-        false
+        self.places.len() < self.settings.capacity
     }
 }

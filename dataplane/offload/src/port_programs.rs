@@ -410,6 +410,18 @@ impl PortPrograms {
         })
     }
 
+    /// Detaches the programs of a router that has crashed; with [`OnDeath::Drop`] they stay attached.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn leave(mut self) -> Result<(), OffloadError> {
+        if self.on_death == OnDeath::Drop {
+            // Dropped without a release: what is attached without a link stays.
+            self.hold = None;
+        }
+        self.detach()
+    }
+
     pub(crate) fn object_mut(&mut self) -> &mut Ebpf {
         &mut self.object
     }

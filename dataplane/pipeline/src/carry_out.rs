@@ -165,7 +165,8 @@ impl Router {
         for change in changes {
             match &change {
                 PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
-                    self.classifier.changes.filter_changed(filter.filter);
+                    let changes = &mut self.classifier.changes;
+                    filter.filters.iter().for_each(|filter| changes.filter_changed(*filter));
                 }
                 PluginChange::Quarantine { .. } => self.instance_changed(),
                 PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}

@@ -29,6 +29,9 @@ use crate::work::{Fate, Work};
 const VARIANT: u32 = 1 << 31;
 /// After so many full batches in a row, more comes than the router bears: then new flows have a budget.
 const FULL_BATCHES: u32 = 4;
+/// Octets of the fragmented part of an IPv6 packet that hold headers at least, where the first fragment was not seen: TCP's flags are
+/// among them.
+const UNSEEN_HEADERS_END: u16 = 16;
 /// Records that are looked at for their age in a round, and steps of growth.
 const UPKEEP: usize = 64;
 /// The same when there is nothing else to do.
@@ -179,7 +182,8 @@ impl Router {
         parsed: &mut Parsed,
         now: Instant,
     ) -> Result<(), DropReason> {
-        let Some(Fragment { identification, first }) = parsed.fragment else { return Ok(()) };
+        let Some(fragment) = parsed.fragment else { return Ok(()) };
+        let Fragment { identification, first, offset, .. } = fragment;
         if parsed.overlaps_header && self.gates.is_bound() {
             // It could rewrite what filters have judged (RFC 1858, 3.2; RFC 3128).
             return Err(DropReason::Ip4Fragment);
@@ -191,9 +195,14 @@ impl Router {
         let hash = self.classifier.flows.hash(&fragment_key(&parsed.key));
         let mut candidate = parsed.candidate(packet);
         if first {
-            self.classifier.fragments.begin(&candidate, hash, identification, now);
+            self.classifier.fragments.begin(&candidate, hash, fragment, now);
         } else {
-            self.classifier.fragments.follow(&mut candidate, hash, identification, now);
+            let end = self.classifier.fragments.follow(&mut candidate, hash, identification, now);
+            let end = end.unwrap_or(if parsed.key.family() == Family::V6 { UNSEEN_HEADERS_END } else { 0 });
+            if offset < end && self.gates.is_bound() {
+                // The chain of the first one says where its headers are (RFC 5722; RFC 7112).
+                return Err(DropReason::Ip4Fragment);
+            }
             (parsed.key, parsed.varying.tcp_flags) = (candidate.key, candidate.tcp_flags);
             packet.exceptions = candidate.exceptions;
         }

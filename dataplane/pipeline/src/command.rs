@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use millrace_classify::CompiledFilter;
 use millrace_forward::Route;
-use millrace_packet::{Exceptions, FlowKey, Pool};
+use millrace_packet::{Exceptions, Family, FlowKey, Pool};
 use millrace_plugin::{
     BindingCountsPage, BindingId, Failure, LoadedForm, PluginChange, ShadowReport, Succession, Successor,
 };
@@ -16,6 +16,7 @@ use millrace_plugin_abi::{Instance, LogLevel, Message, Reply, Request};
 use millrace_port::{Port, PortError};
 use millrace_schedule::ScheduleError;
 use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueAccount, QueueId};
+use millrace_wire::Protocol;
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::capture::CaptureSink;
@@ -221,6 +222,22 @@ pub struct Question {
     pub exceptions: Exceptions,
     /// Its length from the network header on.
     pub length: u16,
+}
+
+impl Question {
+    /// Whether its IPv6 extension headers can't be read up to its transport header: the header where the walk ended stands for the
+    /// protocol.
+    pub fn hides_transport(&self) -> bool {
+        let is_extension = matches!(
+            Protocol(self.key.protocol),
+            Protocol::HOP_BY_HOP
+                | Protocol::ROUTING
+                | Protocol::FRAGMENT
+                | Protocol::AH
+                | Protocol::DESTINATION_OPTIONS
+        );
+        self.key.family() == Family::V6 && is_extension && self.exceptions.contains(Exceptions::CUT)
+    }
 }
 
 /// What a worker says of a device that it opened.

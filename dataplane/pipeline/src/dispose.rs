@@ -153,6 +153,7 @@ impl Router {
             }
             Err((FragmentError::NoMemory, packet)) => self.drop_packet(packet, DropReason::NoMemory),
             Err((FragmentError::TooLong, packet)) => self.drop_packet(packet, DropReason::Ip4Fragment),
+            Err((FragmentError::Truncated, packet)) => self.drop_packet(packet, DropReason::Ip4Truncated),
             Err((_, packet)) => self.drop_packet(packet, DropReason::TooBig),
         }
         self.fragments = fragments;
@@ -389,9 +390,10 @@ impl Router {
                 Solicited::Limited => return self.drop_packet(packet, DropReason::NeighbourQueueFull),
             }
         }
-        if let Some(evicted) = self.hold.hold(key, packet, now) {
+        while let Some(evicted) = self.hold.evict_for(key, &packet) {
             self.drop_packet(evicted, DropReason::NeighbourQueueFull);
         }
+        self.hold.hold(key, packet, now);
     }
 
     /// Notes what is known of a neighbour, and lets the packets that wait for it go.
@@ -406,7 +408,7 @@ impl Router {
         }
         let released: Vec<Packet> = self.hold.release(key).collect();
         match state {
-            NeighbourState::Reachable(_) => self.resumed.extend(released),
+            NeighbourState::Reachable(_) => self.waited.extend(released),
             _ => {
                 for packet in released {
                     self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -529,11 +531,11 @@ impl Router {
         }
         let packets = std::mem::take(&mut self.for_kernel);
         for group in packets.chunk_by(|a, b| a.port == b.port) {
-            let port = group[0].port;
+            let Some(port) = group.first().map(|packet| packet.port) else { continue };
             let taken = self.hand_back_group(port, group, &mut hand_back);
             self.totals.to_host += taken;
             self.totals.dropped += group.len() as u64 - taken;
-            for packet in &group[taken as usize..] {
+            for packet in group.iter().skip(taken as usize) {
                 self.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
             }
             if self.trace.is_some() {

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use millrace_classify::{Candidate, flow_hash};
 use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
+use millrace_packet::DropReason;
 use millrace_plugin::Action;
 use millrace_plugin_abi::Position;
-use millrace_units::{PortId, QueueId};
+use millrace_units::{NextHopIndex, PortId, QueueId};
 
 use crate::classify::comes_from_there;
 use crate::command::Question;
@@ -74,6 +75,10 @@ impl Tables<'_> {
         if let Some((worker, workers)) = self.worker {
             explanation.step("worker", format!("the flow is worker {worker}'s, of {workers}"));
         }
+        if question.hides_transport() && self.gates.refuses() {
+            let reason = DropReason::Ip6HeaderChain;
+            return explanation.end(format!("dropped: {}; {}", reason.name(), reason.meaning()));
+        }
         if let Some(verdict) = self.martian(question) {
             return explanation.end(verdict);
         }
@@ -82,6 +87,9 @@ impl Tables<'_> {
         }
         let destination = key.destination();
         let index = self.fib.lookup(destination);
+        if let Some(verdict) = self.forwarding_off(question, index) {
+            return explanation.end(verdict);
+        }
         let asked = self.explain_gates(question, index.map(|_| self.route_priority), &mut explanation);
         let (filter, queue) = match asked {
             Ok(found) => found,
@@ -227,6 +235,18 @@ impl Tables<'_> {
                 explanation.end(format!("held until {neighbour} is resolved, then sent by port {name}"))
             }
         }
+    }
+
+    /// Returns the verdict on a packet of a port where forwarding is off, unless it is for this host.
+    fn forwarding_off(&self, question: &Question, index: Option<NextHopIndex>) -> Option<String> {
+        let key = &question.key;
+        let entry = self.ports.get(key.port).filter(|entry| !entry.forwards(key.family()))?;
+        let is_for_host =
+            index.is_some_and(|index| matches!(self.fib.route(index), Route::Local | Route::Broadcast));
+        let family = if key.source().is_ipv4() { "IPv4" } else { "IPv6" };
+        let name = &entry.settings.name;
+        (!is_for_host)
+            .then(|| format!("dropped: forwarding_off: forwarding of {family} is off at port {name}"))
     }
 
     fn name(&self, port: PortId) -> String {

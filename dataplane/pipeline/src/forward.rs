@@ -54,7 +54,7 @@ impl Forwarder<'_> {
             && let Some(arrival) = self.ports.get(packet.port)
             && !arrival.forwards(key.family())
         {
-            return Decision::end(Fate::Host);
+            return Decision::end(self.not_forwarded(packet));
         }
         // A link-local address says nothing without its link, so who made the packet noted the port on it.
         if packet.port == ROUTER
@@ -85,6 +85,17 @@ impl Forwarder<'_> {
             return Decision::end(fate);
         }
         self.send_by(packet, key, hop)
+    }
+
+    /// Decides about a packet of a port where forwarding is off: what is for this host is the kernel's, all else is dropped.
+    #[cold]
+    fn not_forwarded(&self, packet: &Packet) -> Fate {
+        let index = packet.next_hop;
+        let is_route = index != NO_ROUTE && self.filter_routes.route(index).is_none();
+        match is_route.then(|| self.fib.route(index)) {
+            Some(route @ (Route::Local | Route::Broadcast)) => self.stays(packet, route),
+            _ => Fate::Drop(DropReason::ForwardingOff),
+        }
     }
 
     /// What becomes of a packet that leaves as the frame that it is: no filter sends it by another port.
@@ -179,7 +190,7 @@ fn exceptional(packet: &Packet, key: &FlowKey) -> Option<Fate> {
 fn too_big(packet: &Packet, key: &FlowKey, mtu: u16) -> Option<IcmpError> {
     const DONT_FRAGMENT: u8 = 0x40;
     match key.family() {
-        Family::V4 if packet.network()[6] & DONT_FRAGMENT == 0 => None,
+        Family::V4 if packet.network().get(6).is_some_and(|flags| flags & DONT_FRAGMENT == 0) => None,
         Family::V4 | Family::V6 => Some(IcmpError::TooBig { mtu: mtu.into() }),
     }
 }

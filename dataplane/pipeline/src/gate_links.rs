@@ -20,8 +20,9 @@ pub struct GateLinks {
 impl GateLinks {
     /// Links between the DAGs of two gates; `None` when one of them has another kind of table.
     pub(crate) fn new((previous, before): (GateId, &GateTable), after: &GateTable) -> Option<Self> {
-        let filters = before.dag()?.entries().map(|entry| (entry.value.0 as usize, &entry.filter));
-        let links = Links::new(after.dag()?, filters);
+        // A packet that met a binding of several filters may have matched any of them: it walks from the root.
+        let alone = before.dag()?.entries().filter(|entry| before.filters_of(entry.value) == 1);
+        let links = Links::new(after.dag()?, alone.map(|entry| (entry.value.0 as usize, &entry.filter)));
         Some(Self { previous, stamps: (before.stamp(), after.stamp()), links })
     }
 

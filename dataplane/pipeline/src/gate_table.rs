@@ -115,18 +115,19 @@ pub struct GateTable {
     /// Tells this state of this table from all others that have filters.
     stamp: u64,
     filters: Filters,
-    ids: HashMap<BindingId, FilterId>,
+    /// Most bindings have one filter.
+    ids: HashMap<BindingId, Vec<FilterId>>,
     touching: Touching,
     /// The filters that refuse packets by ports or flags, without the conditions on these.
     strict: TupleSpace<BindingId>,
-    strict_ids: HashMap<BindingId, (FilterId, i32)>,
+    strict_ids: HashMap<BindingId, (Vec<FilterId>, i32)>,
 }
 
 /// The filters with conditions on fields that vary inside a flow, without these: which flows they can touch.
 #[derive(Default)]
 struct Touching {
     flows: TupleSpace<()>,
-    ids: HashMap<BindingId, (FilterId, CompiledFilter)>,
+    ids: HashMap<BindingId, Vec<(FilterId, CompiledFilter)>>,
     /// The bits of [`Candidate::varying`] that the filters look at.
     bits: VaryingBits,
 }
@@ -135,14 +136,15 @@ impl Touching {
     fn insert(&mut self, binding: BindingId, filter: &CompiledFilter) {
         let Some(steady) = filter.without_varying() else { return };
         let id = self.flows.insert(steady, 0, ());
-        self.ids.insert(binding, (id, *filter));
+        self.ids.entry(binding).or_default().push((id, *filter));
         self.bits.add(filter);
     }
 
     fn remove(&mut self, binding: BindingId) {
-        let Some((id, filter)) = self.ids.remove(&binding) else { return };
-        self.flows.remove(id);
-        self.bits.remove(&filter);
+        for (id, filter) in self.ids.remove(&binding).into_iter().flatten() {
+            self.flows.remove(id);
+            self.bits.remove(&filter);
+        }
     }
 }
 
@@ -207,30 +209,49 @@ impl GateTable {
         moved.map(Moved::to_string)
     }
 
-    /// Adds a filter; `refuses` when its action drops or rejects.
+    /// Adds the filters of a binding; `refuses` when its action drops or rejects.
     pub(crate) fn insert(
         &mut self,
-        filter: CompiledFilter,
+        filters: &[CompiledFilter],
         priority: i32,
         binding: BindingId,
         refuses: bool,
     ) {
-        let id = self.filters.table_mut().insert(filter, priority, binding);
-        self.ids.insert(binding, id);
-        self.touching.insert(binding, &filter);
-        if refuses && let Some(any) = filter.without_transport() {
-            let id = self.strict.insert(any, priority, binding);
-            self.strict_ids.insert(binding, (id, priority));
+        for filter in filters {
+            let id = self.filters.table_mut().insert(*filter, priority, binding);
+            self.note(id, filter, priority, binding, refuses);
         }
     }
 
-    /// Removes a filter, if it is there.
+    /// Notes what else must be known of a filter that is in the table.
+    fn note(
+        &mut self,
+        id: FilterId,
+        filter: &CompiledFilter,
+        priority: i32,
+        binding: BindingId,
+        refuses: bool,
+    ) {
+        self.ids.entry(binding).or_default().push(id);
+        self.touching.insert(binding, filter);
+        if refuses && let Some(any) = filter.without_transport() {
+            let id = self.strict.insert(any, priority, binding);
+            self.strict_ids.entry(binding).or_insert((Vec::new(), priority)).0.push(id);
+        }
+    }
+
+    /// Number of filters that a binding has here.
+    pub(crate) fn filters_of(&self, binding: BindingId) -> usize {
+        self.ids.get(&binding).map_or(0, Vec::len)
+    }
+
+    /// Removes the filters of a binding, if there are some.
     pub(crate) fn remove(&mut self, binding: BindingId) {
-        if let Some(id) = self.ids.remove(&binding) {
+        for id in self.ids.remove(&binding).into_iter().flatten() {
             self.filters.table_mut().remove(id);
         }
         self.touching.remove(binding);
-        if let Some((id, _)) = self.strict_ids.remove(&binding) {
+        for id in self.strict_ids.remove(&binding).into_iter().flat_map(|(ids, _)| ids) {
             self.strict.remove(id);
         }
     }
@@ -334,12 +355,7 @@ impl GateTable {
         for entry in entries {
             let refuses = self.strict_ids.contains_key(&entry.value);
             copy.filters.table_mut().restore(Entry { ..*entry });
-            copy.ids.insert(entry.value, entry.id);
-            copy.touching.insert(entry.value, &entry.filter);
-            if refuses && let Some(any) = entry.filter.without_transport() {
-                let id = copy.strict.insert(any, entry.priority, entry.value);
-                copy.strict_ids.insert(entry.value, (id, entry.priority));
-            }
+            copy.note(entry.id, &entry.filter, entry.priority, entry.value, refuses);
         }
         copy
     }

@@ -24,6 +24,8 @@ use crate::work::{Fate, Work};
 pub struct Gates {
     plugins: WorkerPlugins<WorkerTable>,
     bound: bool,
+    /// Whether some filter drops or rejects packets.
+    refuses: bool,
     /// Whether some binding sends copies by ports.
     copying: bool,
     routes: FilterRoutes,
@@ -41,6 +43,7 @@ impl Default for Gates {
         Self {
             plugins: WorkerPlugins::new(),
             bound: false,
+            refuses: false,
             copying: false,
             routes: FilterRoutes::default(),
             groups: Groups::default(),
@@ -71,6 +74,13 @@ impl Gates {
         }
         drop(self.plugins.apply(change));
         self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
+        self.refuses = self.plugins.refuses();
+    }
+
+    /// Whether any filter at any gate drops or rejects packets.
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.refuses
     }
 
     /// Whether any filter stands at any gate.
@@ -177,7 +187,10 @@ impl Gates {
             }
             if position == Position::Queue {
                 // Until it was decided where they leave, none of them ended but by what is said here.
-                members.retain(|member| work.fates[usize::from(*member)].is_open());
+                // A packet that waits for its neighbour meets them before: so it keeps its place in its flow.
+                members.retain(|member| {
+                    matches!(work.fates[usize::from(*member)], Fate::Forward | Fate::Hold(_))
+                });
                 *has_changed = true;
             }
             let Work { packets, keys, states, verdicts, fates, .. } = work;

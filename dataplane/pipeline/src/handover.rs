@@ -322,7 +322,7 @@ impl Handover {
         header[12..16].copy_from_slice(&(packet.len() as u32).to_le_bytes());
         header[16..20].copy_from_slice(&packet.hash.to_le_bytes());
         header[20..22].copy_from_slice(&packet.queue.0.to_le_bytes());
-        let filters = &filters[..filters.len().min(FILTERS)];
+        let filters = filters.get(..FILTERS).unwrap_or(filters);
         header[22] = filters.len() as u8;
         header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
         header[28..30].copy_from_slice(&packet.trace.to_le_bytes());

@@ -2,7 +2,8 @@
 
 /// Gives the kernel frames as if its device had received them.
 pub trait HostPath {
-    /// Gives the kernel `frames` as received from the device `ifindex`; returns how many of the first it took.
+    /// Gives the kernel `frames` as received from the device `ifindex`; returns how many it took. A frame that it can't
+    /// take keeps no other back.
     fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize;
 }
 

@@ -128,7 +128,7 @@ mod tests {
         let (pool, mut router) = router();
         for number in 0..200 {
             let packet = pool.packet_from(&[0; 60]).unwrap();
-            assert!(router.hold.hold(key(number), packet, Instant::ZERO).is_none());
+            router.hold.hold(key(number), packet, Instant::ZERO);
         }
         let late = Instant::ZERO + Duration::from_secs(10);
         let mut left = Vec::new();

@@ -17,6 +17,8 @@ pub struct Parsed {
     pub varying: Varying,
     /// Which fragment of a packet it is, if it is one.
     pub fragment: Option<Fragment>,
+    /// Whether its IPv6 extension headers can't be read up to its transport header: any protocol may be behind them.
+    pub hides_transport: bool,
     /// Whether it is a fragment that would overlap the TCP header of the first (RFC 3128).
     pub overlaps_header: bool,
 }
@@ -85,9 +87,12 @@ fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let (protocol, dscp) = (header.protocol(), header.dscp());
     let (header_len, total_len) = (header.header_len(), usize::from(header.total_len()));
     let offset = usize::from(header.fragment_offset());
-    let fragment = header
-        .is_fragment()
-        .then(|| Fragment { identification: header.identification().into(), first: offset == 0 });
+    let fragment = header.is_fragment().then(|| Fragment {
+        identification: header.identification().into(),
+        first: offset == 0,
+        offset: offset as u16,
+        headers_end: 0,
+    });
     if offset + total_len - header_len > usize::from(u16::MAX) {
         return Err(DropReason::Ip4Fragment);
     }
@@ -104,7 +109,8 @@ fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
     packet.exceptions = exceptions.with(transport.exceptions);
     let key = FlowKey::v4(source, destination, protocol.0, transport.ports, packet.port);
     let varying = Varying { tcp_flags: transport.tcp_flags, dscp };
-    Ok(Parsed { key, varying, fragment, overlaps_header: overlaps_header(protocol, offset) })
+    let overlaps_header = overlaps_header(protocol, offset);
+    Ok(Parsed { key, varying, fragment, hides_transport: false, overlaps_header })
 }
 
 fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
@@ -125,7 +131,8 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     if walk.hop_by_hop.is_some() {
         exceptions = exceptions.with(Exceptions::OPTIONS);
     }
-    if matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop) {
+    let hides_transport = matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop);
+    if hides_transport {
         exceptions = exceptions.with(Exceptions::CUT);
     }
     trim(packet, total_len);
@@ -138,13 +145,23 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     packet.exceptions = exceptions.with(transport.exceptions);
     let key = FlowKey::v6(source, destination, walk.protocol.0, transport.ports, packet.port);
     let fragment = walk.fragment.filter(|(_, header)| !header.is_atomic()).map(|(_, header)| header);
-    let offset = fragment.map_or(0, |header| usize::from(header.offset));
+    // What follows the fragment header of the first one, up to the transport header's end, no other may overlap.
+    let headers_end = walk.fragment.map_or(0, |(at, _)| {
+        let headers = walk.offset - at - ipv6_ext::FRAGMENT_HEADER_LEN + shortest(walk.protocol);
+        headers.min(u16::MAX.into()) as u16
+    });
     Ok(Parsed {
         key,
         varying: Varying { tcp_flags: transport.tcp_flags, dscp },
-        fragment: fragment
-            .map(|header| Fragment { identification: header.identification, first: header.is_first() }),
-        overlaps_header: overlaps_header(walk.protocol, offset),
+        fragment: fragment.map(|header| Fragment {
+            identification: header.identification,
+            first: header.is_first(),
+            offset: header.offset,
+            headers_end,
+        }),
+        hides_transport,
+        // The first one says what its header is, if it was seen: the next header of another one may be anything.
+        overlaps_header: false,
     })
 }
 
@@ -163,6 +180,12 @@ fn trim(packet: &mut Packet, network_len: usize) {
     }
 }
 
+/// Octets of a transport header without options.
+#[inline]
+fn shortest(protocol: Protocol) -> usize {
+    if protocol == Protocol::TCP { 20 } else { 8 }
+}
+
 struct Transport {
     ports: (u16, u16),
     tcp_flags: Option<u8>,
@@ -179,12 +202,12 @@ fn transport(packet: &Packet, protocol: Protocol, later_fragment: bool) -> Trans
         return none;
     }
     let bytes = packet.transport();
-    let shortest = if protocol == Protocol::TCP { 20 } else { 8 };
-    if bytes.len() < shortest {
+    if bytes.len() < shortest(protocol) {
         return Transport { exceptions: Exceptions::CUT, ..none };
     }
-    let ports = (u16::from_be_bytes([bytes[0], bytes[1]]), u16::from_be_bytes([bytes[2], bytes[3]]));
-    let tcp_flags = (protocol == Protocol::TCP).then(|| bytes[13]);
+    let Some([a, b, c, d, ..]) = bytes.first_chunk::<8>() else { return none };
+    let ports = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
+    let tcp_flags = bytes.get(13).copied().filter(|_| protocol == Protocol::TCP);
     Transport { ports, tcp_flags, exceptions: Exceptions::NONE }
 }
 

@@ -333,23 +333,19 @@ fn ports_of(bytes: u64) -> u64 {
 /// The eight bytes at a place that is a constant.
 #[inline(always)]
 fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
+    u64::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())
 }
 
 /// The four bytes at a place that is a constant, the first one lowest.
 #[inline(always)]
 fn quarter<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
+    u32::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())
 }
 
 /// The two bytes at a place that is a constant, the first one lowest.
 #[inline(always)]
 fn half<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+    u16::from_le_bytes(bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -45,9 +45,9 @@ pub struct PortSettings {
     pub mtu: u16,
     /// Whether it carries traffic.
     pub up: bool,
-    /// Whether IPv4 packets that come in here may be forwarded; else they are the kernel's. True for ports without one.
+    /// Whether IPv4 packets that come in here may be forwarded. True for ports without a kernel device.
     pub forwards4: bool,
-    /// Whether IPv6 packets that come in here may be forwarded; else they are the kernel's. True for ports without one.
+    /// Whether IPv6 packets that come in here may be forwarded. True for ports without a kernel device.
     pub forwards6: bool,
     /// Whether a packet's source must be reached by the port.
     pub reverse_path: ReversePath,

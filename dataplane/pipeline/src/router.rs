@@ -7,11 +7,11 @@ use millrace_classify::FlowTableError;
 use millrace_forward::{
     AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourTable,
 };
-use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
+use millrace_packet::{Arrivals, BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_plugin::{Pulse, Released};
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
-use millrace_wire::EtherType;
+use millrace_wire::{EtherType, MacAddr};
 
 use crate::accounts::RouteAccounts;
 use crate::bare::{Bare, OwnAddresses};
@@ -86,6 +86,8 @@ pub struct Router {
     pub(crate) made: Vec<Packet>,
     /// Packets that waited for a neighbour, to be forwarded now.
     pub(crate) resumed: Vec<Packet>,
+    /// Packets that waited for a neighbour, which is known now. They have met all gates.
+    pub(crate) waited: Vec<Packet>,
     /// Packets that plugins have made.
     pub(crate) from_plugins: FromPlugins,
     /// Packets that plugins want classified anew.
@@ -104,6 +106,8 @@ pub struct Router {
     pub(crate) handover: Option<Box<Handover>>,
     /// The words of the filters that a packet counts for which is handed over. Kept for its memory.
     pub(crate) handed_filters: Vec<u64>,
+    /// The batch that the worker took up last, and the device that it came by; none for a batch of another worker.
+    pub(crate) arrivals: (Arrivals, Option<DeviceId>),
     pub(crate) spare: Work,
     /// Packets that plugins kept, and keep no longer.
     pub(crate) released: Vec<Released>,
@@ -115,8 +119,10 @@ impl Router {
     /// # Errors
     /// When the kernel maps no memory for the flow table.
     pub fn new(pool: Pool, prefixes: FibReader, seed: u64) -> Result<Self, FlowTableError> {
+        let hold = HoldQueue::new(HoldLimits::of_pool(pool.capacity()), seed);
         Ok(Self {
             classifier: Classifier::new(&Options::default(), seed)?,
+            arrivals: (Arrivals::new(pool.clone()), None),
             pool,
             seed,
             ports: PortTable::default(),
@@ -125,7 +131,7 @@ impl Router {
             bare: Bare::default(),
             neighbours: NeighbourTable::new(NEIGHBOURS, seed),
             adjacencies: AdjacencyTable::new(seed),
-            hold: HoldQueue::new(HoldLimits::default(), seed),
+            hold,
             own: OwnStack::new(seed),
             control_plane: ControlPlane::default(),
             gates: Gates::default(),
@@ -142,6 +148,7 @@ impl Router {
             events: VecDeque::new(),
             made: Vec::new(),
             resumed: Vec::new(),
+            waited: Vec::new(),
             from_plugins: FromPlugins::default(),
             again: Vec::new(),
             frames: Vec::new(),
@@ -160,6 +167,8 @@ impl Router {
     /// Takes a batch that `device` received through all stages. Every packet has left `work` when this returns.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         self.totals.received += work.packets.len() as u64;
+        self.arrivals.0.note(&work.packets);
+        self.arrivals.1 = Some(device);
         work.begin();
         // Who captures sees every packet on the general way.
         let tapped = self.is_tapped();
@@ -280,6 +289,9 @@ impl Router {
         now: Instant,
     ) -> Result<Parsed, DropReason> {
         let mut parsed = parse(packet, ether_type)?;
+        if parsed.hides_transport && self.gates.refuses() {
+            return Err(DropReason::Ip6HeaderChain);
+        }
         if parsed.fragment.is_some() {
             self.join_fragments(packet, &mut parsed, now)?;
         }
@@ -320,6 +332,9 @@ impl Router {
             }
         }
         self.run_gates(Position::Queue, from(Position::Queue), work, now);
+        if position == Position::Queue {
+            self.decide_late(work);
+        }
     }
 
     /// Makes the copies that filters want, and hands those at gates for copies to the instances there.
@@ -380,18 +395,42 @@ impl Router {
         }
     }
 
+    /// Decides what becomes of packets that an instance kept at a gate of `queue` while their neighbour was not known.
+    pub(crate) fn decide_late(&mut self, work: &mut Work) {
+        let Self { fib, gates, neighbours, ports, .. } = self;
+        let mut forwarder = Forwarder { fib, filter_routes: gates.routes(), neighbours, ports };
+        for index in 0..work.packets.len() {
+            let packet = &mut work.packets[index];
+            let is_decided = packet.is_framed || work.destinations[index] != MacAddr::ZERO;
+            if is_decided || !work.fates[index].is_open() {
+                continue;
+            }
+            let decision = forwarder.decide(packet, &work.keys[index]);
+            (work.fates[index], work.destinations[index]) = (decision.fate, decision.destination);
+        }
+    }
+
     /// Sends what the packets so far have led to: packets of the router's own, and those that waited for a neighbour.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             self.act(now);
             self.take_given();
-            let following = [&self.made, &self.resumed, &self.again];
+            let following = [&self.waited, &self.made, &self.resumed, &self.again];
             if following.iter().all(|packets| packets.is_empty()) && self.frames.is_empty() {
                 return;
             }
             self.send_frames(now);
             let mut work = std::mem::take(&mut self.spare);
             let alone = self.trace.is_some();
+            while fill(&mut work.packets, &mut self.waited, alone) {
+                self.resume(&mut work, now);
+                if self.is_traced(&work) {
+                    self.go_on_traced(&mut work, now);
+                    continue;
+                }
+                self.forward(&mut work);
+                self.dispose(&mut work, now);
+            }
             while fill(&mut work.packets, &mut self.made, false) {
                 self.start_own(&mut work, now);
                 self.classify(&mut work, now);
@@ -402,13 +441,12 @@ impl Router {
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.resumed, alone) {
+            while fill(&mut work.packets, &mut self.resumed, false) {
                 self.resume(&mut work, now);
-                if self.is_traced(&work) {
-                    self.go_on_traced(&mut work, now);
-                    continue;
-                }
+                self.find_paths(&mut work);
+                self.gates.group(&mut work);
                 self.forward(&mut work);
+                self.run_gates(Position::Queue, 0, &mut work, now);
                 self.dispose(&mut work, now);
             }
             self.spare = work;
@@ -430,7 +468,19 @@ impl Router {
         }
     }
 
-    /// Packets that waited for a neighbour: parsed and treated before, to be routed again.
+    /// Finds the paths of copies: at gates of `queue` they meet what the packets met from which they were made.
+    fn find_paths(&mut self, work: &mut Work) {
+        if !self.gates.is_bound() {
+            return;
+        }
+        for index in (0..work.packets.len()).filter(|index| work.fates[*index].is_open()) {
+            let has_route = self.fib.lookup(work.keys[index].destination()).is_some();
+            let priority = has_route.then_some(self.options.route_priority);
+            work.paths[index] = self.gates.classify(&work.candidate(index), priority).path;
+        }
+    }
+
+    /// Packets that waited for a neighbour, and copies: parsed and treated before, to be routed again.
     fn resume(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -441,7 +491,7 @@ impl Router {
                 _ => EtherType::IPV4,
             };
             match self.parse(packet, ether_type, now) {
-                Ok(parsed) => work.keys[index] = parsed.key,
+                Ok(parsed) => (work.keys[index], work.varying[index]) = (parsed.key, parsed.varying),
                 Err(reason) => work.fates[index] = Fate::Drop(reason),
             }
             (packet.port, packet.tag) = (port, tag);

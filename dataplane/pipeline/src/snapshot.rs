@@ -199,7 +199,8 @@ impl Router {
     /// Packets inside the router.
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
-        let following = self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
+        let following =
+            self.waited.len() + self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
         let waiting = self.hold.len() + self.from_plugins.len() + following;
         (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
     }

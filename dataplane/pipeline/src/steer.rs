@@ -58,6 +58,8 @@ impl Router {
         }
         self.handover = Some(handover);
         if !work.packets.is_empty() {
+            self.arrivals.0.note(&work.packets);
+            self.arrivals.1 = None;
             match self.trace {
                 None => self.journey(work, now),
                 Some(_) => self.journey_watched(work, Pick::Marked, now),

@@ -6,6 +6,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use millrace_classify::FlowTableError;
@@ -21,6 +22,7 @@ use crate::handover::Handover;
 use crate::host_output::HostOutputs;
 use crate::host_path::HostPath;
 use crate::ports::DeviceId;
+use crate::post_mortem::PostMortem;
 use crate::router::Router;
 use crate::snapshot::Snapshot;
 use crate::transmit::{most_waiting, transmit};
@@ -48,6 +50,8 @@ pub struct WorkerLink {
     pub events: Consumer<Event>,
     /// Whose code the worker runs, for who watches it.
     pub pulse: Arc<Pulse>,
+    /// Whether the worker has ended: it takes no command any more.
+    pub ended: Arc<AtomicBool>,
 }
 
 /// What a round did.
@@ -90,6 +94,7 @@ pub struct Worker {
     idle_turns: u64,
     sleeps: u64,
     longest_change: Duration,
+    ended: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -123,9 +128,10 @@ impl Worker {
             idle_turns: 0,
             sleeps: 0,
             longest_change: Duration::ZERO,
+            ended: Arc::default(),
         };
-        let pulse = worker.router.pulse();
-        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse }))
+        let (pulse, ended) = (worker.router.pulse(), worker.ended.clone());
+        Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse, ended }))
     }
 
     /// One round that begins at `now`. When packets came, `look` tells the time anew before queues send: how long it took to
@@ -153,6 +159,24 @@ impl Worker {
                 quiet || now >= told + PATIENCE
             }),
         }
+    }
+
+    /// Closes all devices: from now on the kernel or nobody gets their packets, as ports say for the router's death.
+    pub fn close_devices(&mut self) {
+        self.devices.clear();
+    }
+
+    /// Refuses all commands: those in the ring, and those that come. Whoever waits for an answer hears that there is none.
+    pub fn end(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Control pushes a command, and looks at the flag behind it. Either it sees the flag, or this sees the command.
+        fence(Ordering::SeqCst);
+        while self.commands.pop().is_ok() {}
+    }
+
+    /// Returns what a report of a panic needs: the batch that was taken up last, and the tables that it met.
+    pub fn post_mortem(&self) -> PostMortem {
+        PostMortem::of(&self.router)
     }
 
     /// Makes the worker one of several. This comes before everything else that is said to it.
@@ -389,6 +413,12 @@ impl Worker {
         snapshot.sleeps = self.sleeps;
         snapshot.longest_change = self.longest_change;
         snapshot
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

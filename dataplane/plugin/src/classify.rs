@@ -90,6 +90,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(&self.bindings.at(binding.0)?.1.action)
     }
 
+    /// Whether any binding drops or rejects packets.
+    pub fn refuses(&self) -> bool {
+        self.bindings.iter().any(|(_, binding)| matches!(binding.action, Action::Drop | Action::Reject))
+    }
+
     /// Whether any instance of a path wants to be told of the ends of flows.
     #[inline]
     pub fn hears_flow_ends(&self, path: PathId) -> bool {

@@ -115,6 +115,11 @@ pub(crate) fn has_timers(manifest: &Manifest) -> bool {
     manifest.period.is_some() || manifest.has_capability("timer")
 }
 
+/// Whether a plugin with this manifest ever changes packets.
+pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
+    ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
+}
+
 /// Whether one with this manifest ever gives anything beside verdicts.
 pub(crate) fn has_output(manifest: &Manifest) -> bool {
     ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))

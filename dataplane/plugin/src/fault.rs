@@ -27,11 +27,13 @@ pub enum FaultKind {
     Overrun,
     /// It called a function of the router whose capability its manifest doesn't name. It goes on living.
     NotGranted,
+    /// It left a packet that the stages behind can't forward: its headers are cut, or contradict it. It goes on living.
+    MalformedPacket,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Unreachable,
         Self::Divide,
         Self::OutOfBounds,
@@ -43,6 +45,7 @@ impl FaultKind {
         Self::Init,
         Self::Overrun,
         Self::NotGranted,
+        Self::MalformedPacket,
     ];
 
     /// Its name in counters.
@@ -59,6 +62,7 @@ impl FaultKind {
             Self::Init => "init",
             Self::Overrun => "overrun",
             Self::NotGranted => "not_granted",
+            Self::MalformedPacket => "malformed_packet",
         }
     }
 }
@@ -120,6 +124,6 @@ mod tests {
         assert!(
             FaultKind::ALL.into_iter().enumerate().all(|(index, kind)| counts.of(kind) == index as u64 + 1)
         );
-        assert_eq!(counts.total(), 66);
+        assert_eq!(counts.total(), 78);
     }
 }

@@ -8,7 +8,7 @@ use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, News};
 use crate::path::{Part, Step};
-use crate::run::{Decision, Desk, Outcome};
+use crate::run::{Decision, Desk, Outcome, recheck_behind};
 use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
 use crate::worker_plugins::WorkerPlugins;
 use crate::{BindingCounts, BindingTable, Terms};
@@ -198,12 +198,24 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if outcome == Outcome::Suspended {
             return false;
         }
+        let writes = hosted.writes;
+        let mut malformed = None;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         call.finish(place, |number, mut waiting| {
             let verdict = match (outcome, std::mem::take(&mut verdicts[number])) {
                 (Outcome::Failed, _) => Verdict::Fault,
                 (_, verdict) => verdict,
             };
+            if writes
+                && let Err(found) = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position)
+            {
+                malformed = Some(found);
+                let end = Some(End::Drop(DropReason::PluginFailed));
+                counts.end(end);
+                waiting.place = place.next();
+                released.push(Released { waiting, direction: None, end });
+                return;
+            }
             let decision =
                 desk.decide(verdict, (*instance, place.position), waiting.passed_on, terms.on_fault, now);
             if let Decision::PassOn(target) = decision {
@@ -231,6 +243,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             counts.end(end);
             released.push(Released { waiting, direction, end });
         });
+        if let Some(malformed) = malformed
+            && let Some(hosted) = instances.get_mut(*instance)
+        {
+            hosted.fail_for(malformed, now, news);
+        }
         true
     }
 
@@ -254,6 +271,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.timed.is_empty() && self.news.paused.is_empty()
     }
+}
+
+/// Describes a call that used up its budget, in microseconds, with the likely cause.
+fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
+    let spent = slice.as_micros().saturating_mul(slices.into());
+    let cause =
+        if packets > 8 { "too much work for each packet, or a loop" } else { "a loop, or a long search" };
+    format!(
+        "a call for {packets} packets took more than its budget of {spent} us ({slices} slices of {} us): {cause}; \
+         `bind --budget` grants more",
+        slice.as_micros()
+    )
 }
 
 /// Begins a call with what waited, or goes on with it.
@@ -297,7 +326,7 @@ fn slice(
             hosted.instance.abort();
             // What it says of that itself is said better here.
             _ = hosted.instance.take_fault();
-            let text = format!("a call took more than the {most} slices of its budget");
+            let text = overrun(members.len(), most, hosted.limits.slice);
             hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
             Outcome::Failed
         }

@@ -99,7 +99,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),
-            _ if !well => Ok(Inherited::Lost(format!("it is {}", hosted.record.health.name()))),
+            _ if !well => Ok(Inherited::Lost(format!(
+                "the replaced instance was {} and handed nothing over; the new one starts without state",
+                hosted.record.health.name()
+            ))),
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {

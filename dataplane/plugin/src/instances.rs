@@ -7,9 +7,11 @@ use millrace_plugin_abi::{Fault, Instance, Output, Verdict};
 use millrace_units::{InstanceId, Instant};
 
 use crate::driver_form::LoadedForm;
+use crate::fault::FaultKind;
 use crate::health::{Health, Record};
 use crate::limits::Limits;
 use crate::pulse::Pulse;
+use crate::recheck::Malformed;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
 use crate::worker_plugins::MessageCounts;
@@ -88,6 +90,8 @@ pub(crate) struct Hosted {
     pub has_output: bool,
     /// Whether it ever looks at packets.
     looks: bool,
+    /// Whether it ever changes packets.
+    pub writes: bool,
     /// The one that is tried out beside it.
     pub shadow: Option<Box<Shadow>>,
     /// Where the worker says whose code it runs.
@@ -138,6 +142,13 @@ impl Hosted {
             news.paused.push(self.id);
         }
         news.tell(Failure { instance: self.id, fault, health: self.record.health });
+    }
+
+    /// It left a malformed packet.
+    #[cold]
+    pub fn fail_for(&mut self, malformed: Malformed, now: Instant, news: &mut News) {
+        let text = format!("it left a malformed packet: {malformed}");
+        self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
     }
 
     /// What it did wrong in a call that no packet was in is noted, and doesn't count towards quarantine; it begins anew at
@@ -198,6 +209,7 @@ impl Hosted {
         self.counted = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();
+        self.writes = self.instance.writes_packets();
         self.take_outputs(news);
         old
     }
@@ -269,6 +281,7 @@ impl Instances {
         let hosted = Hosted {
             has_output: instance.has_output(),
             looks: instance.looks_at_packets(),
+            writes: instance.writes_packets(),
             id,
             instance,
             limits: self.limits,

@@ -35,6 +35,7 @@ mod policer;
 mod pulse;
 mod quarantined;
 mod raw_packet;
+mod recheck;
 mod run;
 mod service_state;
 mod settings;
@@ -74,15 +75,14 @@ pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
 pub use worker_plugins::{InstanceReport, MessageCounts, StageOfPath, WorkerGate, WorkerPlugins};
 
-/// The manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. A shared object is
-/// loaded for that: its constructors run.
+/// Returns the manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. No code of it
+/// runs.
 ///
 /// # Errors
 /// What is wrong with the file, in words.
 pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
     if native::is_object(plugin) {
-        let plugin = native::NativePlugin::new(plugin).map_err(|error| error.to_string())?;
-        return Ok(plugin.manifest().clone());
+        return native::manifest(plugin).map_err(|error| error.to_string());
     }
     wasm::inspect(plugin).map_err(|error| error.to_string())
 }

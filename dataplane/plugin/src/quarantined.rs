@@ -22,6 +22,10 @@ impl Instance for Quarantined {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn restart(&mut self) -> Result<(), PluginError> {
         Err(self.refusal("restart"))
     }

@@ -10,6 +10,7 @@ use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, Instances, News};
 use crate::path::{Part, Refusal, Step};
+use crate::recheck::{Malformed, recheck};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::worker_plugins::{Binding, WorkerPlugins};
@@ -253,7 +254,12 @@ impl Desk<'_> {
                 binding.counts.drops += group.members.len() as u64;
                 group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));
             }
-            Outcome::Decided => self.part(visit, binding, group, now),
+            Outcome::Decided => {
+                if hosted.writes {
+                    drop_malformed(hosted, place.position, binding, group, now, self.news);
+                }
+                self.part(visit, binding, group, now);
+            }
         }
         false
     }
@@ -392,6 +398,53 @@ impl Desk<'_> {
         let Some(first) = ports.next() else { return Some("it names no port to send by".to_owned()) };
         let unknown = std::iter::once(first).chain(ports).find(|port| !known(*port))?;
         Some(format!("there is no port {unknown}"))
+    }
+}
+
+/// Checks the members of a group that an instance may have changed, and that go on. Takes out those that are malformed, which is the
+/// instance's fault: one for the call.
+fn drop_malformed(
+    hosted: &mut Hosted,
+    position: Position,
+    binding: &mut Binding,
+    group: &mut Group<'_>,
+    now: Instant,
+    news: &mut News,
+) {
+    let Group { packets, keys, verdicts, members, taken, .. } = group;
+    let mut found = None;
+    members.retain(|member| {
+        let index = usize::from(*member);
+        let Err(malformed) = recheck_behind(&mut packets[index], &keys[index], verdicts[index], position)
+        else {
+            return true;
+        };
+        found = Some(malformed);
+        verdicts[index] = Verdict::Pass;
+        binding.counts.drops += 1;
+        taken.push((*member, Taken::End(End::Drop(DropReason::PluginFailed))));
+        false
+    });
+    if let Some(malformed) = found {
+        hosted.fail_for(malformed, now, news);
+    }
+}
+
+/// Checks a packet that an instance may have changed, if it goes on with this verdict.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub(crate) fn recheck_behind(
+    packet: &mut Packet,
+    key: &FlowKey,
+    verdict: Verdict,
+    position: Position,
+) -> Result<(), Malformed> {
+    match verdict {
+        Verdict::Drop(_) | Verdict::Consume => Ok(()),
+        // It gets another key.
+        Verdict::Classify => recheck(packet, None, position),
+        _ => recheck(packet, Some(key.family()), position),
     }
 }
 

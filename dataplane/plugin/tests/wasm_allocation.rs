@@ -90,8 +90,12 @@ fn short_calls_allocate_nothing() {
     };
     // A call has a stack at first: the engine notes it in memory of its own.
     assert_eq!(allocated_by(7), 7);
-    // A function that is short needs none; the machine may make it late, and then it has to show that again.
-    assert!((0..50).any(|_| allocated_by(20) == 0));
+    // A function that is short needs none. The machine may make a call late; then the next ones have a stack each until the
+    // function has shown again that it is short.
+    let allocated: Vec<_> = (0..50).map(|_| allocated_by(20)).collect();
+    assert!(allocated.iter().all(|count| *count <= 20), "more than one in a call: {allocated:?}");
+    let without = allocated.iter().filter(|count| **count == 0).count();
+    assert!(without >= 40, "{without} of 50 rounds without an allocation: {allocated:?}");
     assert_eq!(instance.fault(), None);
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Drop(0)).count(), 1);
 }

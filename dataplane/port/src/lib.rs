@@ -1,11 +1,20 @@
 //! Where packets come from and go to: AF_XDP, AF_PACKET, TAP, pcap and memory ports, and wrappers around them.
+//!
+//! No port indexes the bytes of a frame: they are read and written through checked views.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod af_packet;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "sockets of a device, by its queues' numbers; packets are not read"
+)]
 pub mod af_xdp;
 mod batch_send;
 mod error;
 mod impair;
 mod longest_frame;
+#[expect(clippy::indexing_slicing, reason = "queues and templates of a port in memory, by their numbers")]
 pub mod memory;
 pub mod partial_checksum;
 pub mod pcap;

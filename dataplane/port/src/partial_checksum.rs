@@ -40,8 +40,8 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
     // The field itself contributes the pseudo-header's sum.
     let Some(sum) = sum_of_chain(packet, header.transport, header.length) else { return false };
     let checksum = transport_checksum(header.protocol, sum);
-    packet.data_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    true
+    let field = packet.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+    field.map(|field| *field = checksum.to_be_bytes()).is_some()
 }
 
 /// Completes a checksum that is known to be partial: over everything from `start` on, in the field `offset` bytes behind
@@ -57,22 +57,22 @@ pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
     if packet.data().len() < at + 2 {
         return false;
     }
-    let length = packet.len() - start;
+    let length = packet.len().saturating_sub(start);
     let Some(sum) = sum_of_chain(packet, start, length) else { return false };
     let checksum = transport_checksum(protocol, sum);
-    packet.data_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
-    true
+    let field = packet.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+    field.map(|field| *field = checksum.to_be_bytes()).is_some()
 }
 
 /// The sum of `length` bytes from `offset` on; `None` when the packet has fewer.
 fn sum_of_chain(packet: &Packet, offset: usize, length: usize) -> Option<Sum> {
     let (mut skip, mut left, mut sum) = (offset, length, Sum::new());
     for bytes in packet.frames() {
-        let from = skip.min(bytes.len());
-        skip -= from;
-        let here = (bytes.len() - from).min(left);
-        sum = sum.bytes(&bytes[from..from + here]);
-        left -= here;
+        let (skipped, rest) = bytes.split_at_checked(skip).unwrap_or((bytes, &[]));
+        let here = rest.get(..left).unwrap_or(rest);
+        skip -= skipped.len();
+        sum = sum.bytes(here);
+        left -= here.len();
     }
     (left == 0).then_some(sum)
 }

@@ -73,7 +73,7 @@ impl<W: Write> Port for Record<W> {
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch) {
         let before = batch.len();
         self.inner.receive(pool, now, batch);
-        self.record(now, &batch[before..], Direction::In);
+        self.record(now, batch.get(before..).unwrap_or_default(), Direction::In);
     }
 
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch) {

@@ -14,6 +14,10 @@ use crate::transport_header::TransportHeader;
 /// Bytes of link, network and transport header together, at most: two tags, and more extension headers than occur.
 const MAX_HEADERS: usize = 256;
 
+/// Segments of a super-frame, at most: 64 KiB with 64 bytes each. More is no sender's segmentation offload, which asks for 88 bytes at
+/// least, but a way to have one frame become thousands.
+const MOST_SEGMENTS: usize = 1024;
+
 /// What is known of a super-frame from outside of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
@@ -35,7 +39,7 @@ pub enum Segmented {
 /// several UDP datagrams. Segments are complete packets of their own with right checksums; they are added to `out` in order.
 ///
 /// A longer packet that is neither a TCP packet nor known to hold UDP datagrams is dropped as
-/// [`DropReason::LinkOversize`].
+/// [`DropReason::LinkOversize`], and so is one that would become more than 1,024 segments.
 pub fn segment(
     pool: &Pool,
     packet: Packet,
@@ -84,14 +88,16 @@ impl Cut {
     fn plan(packet: &Packet, mtu: u16, segment_mtu: u16, known: Known) -> Plan {
         let mut headers = [0; MAX_HEADERS];
         let count = packet.read(0, &mut headers);
-        let Some(header) = TransportHeader::locate(&headers[..count]) else {
-            return if is_short(packet, &headers[..count], mtu) { Plan::Whole } else { Plan::Impossible };
+        let read = headers.get(..count).unwrap_or(&headers);
+        let Some(header) = TransportHeader::locate(read) else {
+            return if is_short(packet, read, mtu) { Plan::Whole } else { Plan::Impossible };
         };
         let fits = header.transport + header.length - header.network <= usize::from(mtu);
         if fits && (header.protocol != Protocol::UDP || known.segment_payload.is_none()) {
             return Plan::Whole;
         }
         match Self::measure(header, headers, count, packet.len(), segment_mtu, known) {
+            Some(cut) if cut.segments() > MOST_SEGMENTS => Plan::Impossible,
             Some(cut) if cut.segments() > 1 => Plan::Cut(cut),
             _ if fits => Plan::Whole,
             _ => Plan::Impossible,
@@ -139,72 +145,83 @@ impl Cut {
     /// Segment `number`, from 0; `None` when the pool is empty.
     fn make(&self, pool: &Pool, packet: &Packet, number: usize) -> Option<Packet> {
         let start = number * self.segment_payload;
-        let length = self.segment_payload.min(self.payload - start);
+        let length = self.segment_payload.min(self.payload.saturating_sub(start));
         let mut segment = pool.allocate()?;
-        if !segment.append(pool, &self.headers[..self.headers_length])
+        if !segment.append(pool, self.headers.get(..self.headers_length)?)
             || !copy_range(pool, &mut segment, packet, self.headers_length + start, length)
         {
             return None;
         }
-        self.write_network_header(segment.data_mut(), number, length);
-        self.write_transport_header(segment.data_mut(), number, length);
-        self.write_checksum(&mut segment, length);
+        self.write_network_header(segment.data_mut(), number, length)?;
+        self.write_transport_header(segment.data_mut(), number, length)?;
+        self.write_checksum(&mut segment, length)?;
         Some(segment)
     }
 
-    fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) {
-        let behind = self.headers_length - self.header.network + payload;
-        let header = &mut data[self.header.network..self.header.transport];
+    /// `None` for a segment that ends within its headers, as for the two functions that follow.
+    fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) -> Option<()> {
+        let behind = self.headers_length.checked_sub(self.header.network)? + payload;
+        let header = data.get_mut(self.header.network..self.header.transport)?;
         if self.header.is_v6 {
-            header[4..6].copy_from_slice(&((behind - 40) as u16).to_be_bytes());
-            return;
+            *field(header, 4)? = (behind.checked_sub(40)? as u16).to_be_bytes();
+            return Some(());
         }
-        header[2..4].copy_from_slice(&(behind as u16).to_be_bytes());
-        let identification = u16::from_be_bytes([header[4], header[5]]).wrapping_add(number as u16);
-        header[4..6].copy_from_slice(&identification.to_be_bytes());
-        header[10..12].fill(0);
+        *field(header, 2)? = (behind as u16).to_be_bytes();
+        let identification = field(header, 4)?;
+        *identification = u16::from_be_bytes(*identification).wrapping_add(number as u16).to_be_bytes();
+        *field(header, 10)? = [0; 2];
         let checksum = checksum(header);
-        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        *field(header, 10)? = checksum.to_be_bytes();
+        Some(())
     }
 
-    fn write_transport_header(&self, data: &mut [u8], number: usize, payload: usize) {
-        let header = &mut data[self.header.transport..self.headers_length];
+    fn write_transport_header(&self, data: &mut [u8], number: usize, payload: usize) -> Option<()> {
+        let header = data.get_mut(self.header.transport..self.headers_length)?;
         if self.header.protocol == Protocol::UDP {
-            header[4..6].copy_from_slice(&((8 + payload) as u16).to_be_bytes());
-            return;
+            *field(header, 4)? = ((8 + payload) as u16).to_be_bytes();
+            return Some(());
         }
         const FIN_PSH: u8 = 0x09;
         const CWR: u8 = 0x80;
-        let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-        let sequence = sequence.wrapping_add((number * self.segment_payload) as u32);
-        header[4..8].copy_from_slice(&sequence.to_be_bytes());
+        let sequence = field(header, 4)?;
+        let sent = u32::from_be_bytes(*sequence).wrapping_add((number * self.segment_payload) as u32);
+        *sequence = sent.to_be_bytes();
+        let [flags] = field(header, 13)?;
         if number + 1 < self.segments() {
-            header[13] &= !FIN_PSH;
+            *flags &= !FIN_PSH;
         }
         if number > 0 {
-            header[13] &= !CWR;
+            *flags &= !CWR;
         }
+        Some(())
     }
 
-    fn write_checksum(&self, segment: &mut Packet, payload: usize) {
+    fn write_checksum(&self, segment: &mut Packet, payload: usize) -> Option<()> {
         let at = if self.header.protocol == Protocol::UDP { 6 } else { 16 };
         let transport = self.header.transport;
+        let place = field(segment.data_mut(), transport + at)?;
         // A UDP sender that wants no checksum wants none on the pieces either.
-        if at == 6 && self.headers[transport + 6..transport + 8] == [0, 0] {
-            return;
+        if at == 6 && *place == [0; 2] {
+            return Some(());
         }
-        segment.data_mut()[transport + at..transport + at + 2].fill(0);
-        let length = self.headers_length - transport + payload;
+        *place = [0; 2];
+        let length = self.headers_length.checked_sub(transport)? + payload;
         let pseudo = self.header.pseudo_header(segment.data(), length).folded();
         let pseudo = pseudo.to_be_bytes();
         let skip = |(n, bytes): (usize, _)| -> &[u8] {
             let bytes: &[u8] = bytes;
-            if n == 0 { &bytes[transport..] } else { bytes }
+            if n == 0 { bytes.get(transport..).unwrap_or_default() } else { bytes }
         };
         let sum = sum_slices(std::iter::once(&pseudo[..]).chain(segment.frames().enumerate().map(skip)));
         let checksum = transport_checksum(self.header.protocol, sum).to_be_bytes();
-        segment.data_mut()[transport + at..transport + at + 2].copy_from_slice(&checksum);
+        *field(segment.data_mut(), transport + at)? = checksum;
+        Some(())
     }
+}
+
+/// The `N` bytes of a header at `at`, to write; `None` unless all are there.
+fn field<const N: usize>(header: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    header.get_mut(at..)?.first_chunk_mut()
 }
 
 /// Whether a frame without a transport header that could be found holds no more than `mtu` bytes behind its tags.
@@ -218,11 +235,11 @@ fn is_short(packet: &Packet, headers: &[u8], mtu: u16) -> bool {
 fn copy_range(pool: &Pool, to: &mut Packet, from: &Packet, offset: usize, length: usize) -> bool {
     let (mut skip, mut left) = (offset, length);
     for bytes in from.frames() {
-        let start = skip.min(bytes.len());
-        skip -= start;
-        let here = (bytes.len() - start).min(left);
-        left -= here;
-        if here > 0 && !to.append(pool, &bytes[start..start + here]) {
+        let (skipped, rest) = bytes.split_at_checked(skip).unwrap_or((bytes, &[]));
+        let here = rest.get(..left).unwrap_or(rest);
+        skip -= skipped.len();
+        left -= here.len();
+        if !here.is_empty() && !to.append(pool, here) {
             return false;
         }
     }
@@ -300,7 +317,10 @@ mod tests {
             let frame = TestFrame { network, tcp: false, tags: 0, payload: vec![0x5a; length] };
             let (answer, segments) = cut(&frame, 1500, Known { segment_payload: Some(size) });
             let count = length.div_ceil(size.into());
-            if count > 4000 { return Ok(()); }
+            if count > MOST_SEGMENTS {
+                prop_assert_eq!(answer, Segmented::Dropped(DropReason::LinkOversize));
+                return Ok(());
+            }
             prop_assert_eq!(answer, Segmented::Into(count as u64));
             for (number, segment) in segments.iter().enumerate() {
                 prop_assert_eq!(segment, &expected(&frame, size.into(), number));
@@ -326,6 +346,21 @@ mod tests {
         let answer = segment(&pool, packet, 1500, 1500, Known::default(), &mut VecDeque::new());
         assert_eq!(answer, Segmented::Dropped(DropReason::LinkOversize));
         assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn super_frame_of_tiny_segments_is_dropped() {
+        for (tcp, size, length) in
+            [(true, 1, 60_000), (true, 58, 60_000), (false, 1, 60_000), (false, 1, 1025)]
+        {
+            let frame = TestFrame { network: V4, tcp, tags: 0, payload: vec![1; length] };
+            let (answer, segments) = cut(&frame, 1500, Known { segment_payload: Some(size) });
+            assert_eq!(answer, Segmented::Dropped(DropReason::LinkOversize), "{tcp} {size} {length}");
+            assert_eq!(segments.len(), 0);
+        }
+        let frame = TestFrame { network: V4, tcp: true, tags: 0, payload: vec![1; 60_000] };
+        let (answer, _) = cut(&frame, 1500, Known { segment_payload: Some(88) });
+        assert_eq!(answer, Segmented::Into(60_000_u64.div_ceil(88)));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Tap {
     fn arrived(&mut self, pool: &Pool, length: usize, batch: &mut Batch) {
         const SOURCE: std::ops::Range<usize> = 6..12;
         if let Some(own) = self.passed_over
-            && self.buffer[..length].get(SOURCE) == Some(&own.0[..])
+            && self.buffer.get(..length).and_then(|frame| frame.get(SOURCE)) == Some(&own.0[..])
         {
             return;
         }
@@ -113,7 +113,7 @@ impl Tap {
             self.counters.drops.add(DropReason::LinkOversize, 1);
             return;
         }
-        match pool.packet_from(&self.buffer[..length]) {
+        match pool.packet_from(self.buffer.get(..length).unwrap_or_default()) {
             // The caller made sure that there is room.
             Some(packet) => drop(batch.push(packet)),
             None => self.counters.drops.add(DropReason::NoMemory, 1),
@@ -146,7 +146,7 @@ impl Tap {
             *slice = IoSlice::new(frame);
             count += 1;
         }
-        self.device.send_vectored(&slices[..count])
+        self.device.send_vectored(slices.get(..count).unwrap_or(&slices))
     }
 }
 

@@ -41,7 +41,7 @@ impl TransportHeader {
 
     #[inline]
     fn behind_v4(frame: &[u8], network: usize) -> Option<Self> {
-        let header = frame.get(network..network + 20)?;
+        let header = frame.get(network..)?.first_chunk::<20>()?;
         let header_length = usize::from(header[0] & 15) * 4;
         let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
         if header[0] >> 4 != 4 || header_length < 20 || fragment != 0 {
@@ -59,7 +59,7 @@ impl TransportHeader {
 
     #[inline]
     fn behind_v6(frame: &[u8], network: usize) -> Option<Self> {
-        let header = frame.get(network..network + 40)?;
+        let header = frame.get(network..)?.first_chunk::<40>()?;
         if header[0] >> 4 != 6 {
             return None;
         }
@@ -72,16 +72,20 @@ impl TransportHeader {
     /// that was looked into.
     #[inline]
     pub(crate) fn pseudo_header(&self, frame: &[u8], length: usize) -> Sum {
-        let header = &frame[self.network..];
-        let sum = if self.is_v6 { words::<32>(&header[8..40]) } else { words::<8>(&header[12..20]) };
+        let sum = if self.is_v6 {
+            words::<32>(frame, self.network + 8)
+        } else {
+            words::<8>(frame, self.network + 12)
+        };
         sum.word(u16::from(self.protocol.0)).word((length >> 16) as u16).word(length as u16)
     }
 }
 
-/// The sum of exactly `N` bytes: unrolled, since for so few `Sum::bytes` costs more.
+/// The sum of the `N` bytes at `at`: unrolled, since for so few `Sum::bytes` costs more. Nothing unless all are there.
 #[inline]
-fn words<const N: usize>(bytes: &[u8]) -> Sum {
-    let (pairs, _) = bytes[..N].as_chunks::<2>();
+fn words<const N: usize>(frame: &[u8], at: usize) -> Sum {
+    let bytes = frame.get(at..).and_then(<[u8]>::first_chunk::<N>).copied().unwrap_or([0; N]);
+    let (pairs, _) = bytes.as_chunks::<2>();
     pairs.iter().fold(Sum::new(), |sum, pair| sum.word(u16::from_be_bytes(*pair)))
 }
 
@@ -104,5 +108,5 @@ fn behind_extensions(frame: &[u8], mut at: usize, mut protocol: Protocol) -> Opt
 /// The 16-bit word at `at`, if it is there.
 #[inline]
 pub(crate) fn word(frame: &[u8], at: usize) -> Option<u16> {
-    frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }

@@ -82,7 +82,9 @@ impl ClassCounts {
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64; CONTROL_CLASSES], before: &[u64; CONTROL_CLASSES]| {
-            std::array::from_fn(|class| now[class].saturating_sub(before[class]))
+            let mut less = *now;
+            less.iter_mut().zip(before).for_each(|(now, before)| *now = now.saturating_sub(*before));
+            less
         };
         Self { passed: less(&self.passed, &before.passed), dropped: less(&self.dropped, &before.dropped) }
     }

@@ -67,6 +67,8 @@ drop_reasons! {
     Ip6Truncated = "ip6_truncated",
     /// A jumbo payload option (RFC 2675), which is not supported.
     Ip6Jumbo = "ip6_jumbo",
+    /// The transport header lies behind more IPv6 extension headers than are read, or they are cut, while a filter refuses packets (RFC 7112).
+    Ip6HeaderChain = "ip6_header_chain",
     /// A source address that must not appear on the wire, or is the router's own.
     MartianSource = "martian_source",
     /// A destination address that must not be forwarded to.
@@ -79,6 +81,8 @@ drop_reasons! {
     TtlExpired = "ttl_expired",
     /// No route to the destination.
     NoRoute = "no_route",
+    /// Forwarding is off at the port that it came in by.
+    ForwardingOff = "forwarding_off",
     /// A route of type blackhole.
     Blackhole = "blackhole",
     /// A route of type unreachable.
@@ -168,19 +172,26 @@ impl DropCounts {
     /// Counts `packets` more for `reason`.
     #[inline]
     pub fn add(&mut self, reason: DropReason, packets: u64) {
-        self.0[reason.index()] += packets;
+        *self.count(reason) += packets;
     }
 
     /// Takes away `packets` that were counted for `reason`.
     #[inline]
     pub fn subtract(&mut self, reason: DropReason, packets: u64) {
-        self.0[reason.index()] = self.0[reason.index()].saturating_sub(packets);
+        let count = self.count(reason);
+        *count = count.saturating_sub(packets);
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "there is a count for each of the reasons, by their index")]
+    fn count(&mut self, reason: DropReason) -> &mut u64 {
+        &mut self.0[reason.index()]
     }
 
     /// Packets dropped for `reason`.
     #[inline]
     pub fn get(&self, reason: DropReason) -> u64 {
-        self.0[reason.index()]
+        self.0.get(reason.index()).copied().unwrap_or(0)
     }
 
     /// Packets dropped for any reason.

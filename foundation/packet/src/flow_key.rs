@@ -138,7 +138,10 @@ impl FlowKey {
 #[inline]
 fn address(family: Family, bytes: &[u8; 16]) -> IpAddr {
     match family {
-        Family::V4 => Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into(),
+        Family::V4 => {
+            let [a, b, c, d, ..] = *bytes;
+            Ipv4Addr::new(a, b, c, d).into()
+        }
         Family::V6 => Ipv6Addr::from(*bytes).into(),
     }
 }

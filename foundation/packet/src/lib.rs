@@ -5,8 +5,11 @@
 //!
 //! Validity: a packet's first frame is never shared, so its bytes may always be written; frames behind it may be
 //! shared between copies and are read-only. Methods panic only where their text says so.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod annotations;
+mod arrivals;
 mod batch;
 mod control_class;
 mod drop_reason;
@@ -16,6 +19,7 @@ mod packet;
 mod pool;
 
 pub use annotations::{Annotations, Exceptions};
+pub use arrivals::Arrivals;
 pub use batch::{BATCH_SIZE, Batch};
 pub use control_class::{CONTROL_CLASSES, ClassCounts, ControlClass};
 pub use drop_reason::{DropCounts, DropReason};

@@ -42,7 +42,7 @@ impl Frame {
     }
 
     #[inline]
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: offset and length are kept within the frame's buffer, which lives as long as its pool's region.
         unsafe {
             std::slice::from_raw_parts(
@@ -89,6 +89,12 @@ impl Packet {
     fn head_mut(&mut self) -> &mut Frame {
         // SAFETY: a packet owns its first frame alone.
         unsafe { self.head.as_mut() }
+    }
+
+    /// The address of the first frame's metadata.
+    #[inline]
+    pub(crate) fn head_address(&self) -> *const Frame {
+        self.head.as_ptr()
     }
 
     /// The bytes of the first frame.
@@ -247,11 +253,11 @@ impl Packet {
         let mut last = unsafe { &mut *self.last() };
         loop {
             let end = usize::from(last.places.offset) + usize::from(last.places.length);
-            let here = rest.len().min(FRAME_SIZE - end);
+            let here = rest.len().min(FRAME_SIZE.saturating_sub(end));
             // SAFETY: `here` bytes fit between `end` and the end of the frame's buffer.
             unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), last.buffer.as_ptr().add(end), here) };
             last.places.length += here as u16;
-            rest = &rest[here..];
+            rest = rest.get(here..).unwrap_or_default();
             if rest.is_empty() {
                 return true;
             }
@@ -283,15 +289,17 @@ impl Packet {
 
     /// Copies up to `into.len()` bytes from `offset` on, and returns how many there were.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> usize {
-        let (mut skip, mut done) = (offset, 0);
+        let (length, mut skip, mut room) = (into.len(), offset, into);
         for bytes in self.frames() {
-            let from = skip.min(bytes.len());
-            skip -= from;
-            let here = (bytes.len() - from).min(into.len() - done);
-            into[done..done + here].copy_from_slice(&bytes[from..from + here]);
-            done += here;
+            let (skipped, bytes) = bytes.split_at_checked(skip).unwrap_or((bytes, &[]));
+            skip -= skipped.len();
+            let (into, rest) = room.split_at_mut(bytes.len().min(room.len()));
+            if let Some(bytes) = bytes.get(..into.len()) {
+                into.copy_from_slice(bytes);
+            }
+            room = rest;
         }
-        done
+        length - room.len()
     }
 
     /// All bytes in one vector: for the slow path and for tests.
@@ -390,20 +398,20 @@ impl Packet {
     /// The bytes of the first frame from the network header on.
     #[inline]
     pub fn network(&self) -> &[u8] {
-        &self.data()[self.network_offset()..]
+        self.data().get(self.network_offset()..).unwrap_or_default()
     }
 
     /// The bytes of the first frame from the network header on, to write.
     #[inline]
     pub fn network_mut(&mut self) -> &mut [u8] {
         let offset = self.network_offset();
-        &mut self.data_mut()[offset..]
+        self.data_mut().get_mut(offset..).unwrap_or_default()
     }
 
     /// The bytes of the first frame from the transport header on.
     #[inline]
     pub fn transport(&self) -> &[u8] {
-        &self.data()[self.transport_offset()..]
+        self.data().get(self.transport_offset()..).unwrap_or_default()
     }
 
     /// Bytes of the packet from the network header on.

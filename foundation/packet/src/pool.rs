@@ -148,6 +148,10 @@ impl PoolInner {
     }
 
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an index off the free list, or of a frame given to a device"
+    )]
     fn frame(&self, index: u32) -> NonNull<Frame> {
         // SAFETY: a pointer from `UnsafeCell::get` is never null.
         unsafe { NonNull::new_unchecked(self.frames[index as usize].get()) }

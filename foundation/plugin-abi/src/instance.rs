@@ -212,6 +212,12 @@ pub trait Instance: Send {
         true
     }
 
+    /// Whether it ever changes bytes or the length of packets. The router then checks the headers of each packet that goes on behind it.
+    /// Asked once, when the instance is added.
+    fn writes_packets(&self) -> bool {
+        true
+    }
+
     /// Goes on with a call that was suspended: `packets` are the same, in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done

@@ -7,9 +7,11 @@
 mod account;
 mod id;
 mod instant;
+mod quantity;
 mod rate;
 
 pub use account::{Amount, QueueAccount};
 pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, QueueId, WorkerId};
 pub use instant::Instant;
+pub use quantity::{QuantityError, read_rate, read_size, read_time, write_rate, write_size, write_time};
 pub use rate::{BitRate, PacketRate};

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array, get_u16, put, put_u16, view};
+use crate::bytes::{array, get_u8, get_u16, put, put_u8, put_u16, view};
 use crate::error::need;
 use crate::{EtherType, MacAddr, WireError};
 
@@ -78,13 +78,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Octets of a hardware address.
     #[inline]
     pub fn hardware_len(&self) -> u8 {
-        self.data()[field::HARDWARE_LEN]
+        get_u8(self.data(), field::HARDWARE_LEN)
     }
 
     /// Octets of a protocol address.
     #[inline]
     pub fn protocol_len(&self) -> u8 {
-        self.data()[field::PROTOCOL_LEN]
+        get_u8(self.data(), field::PROTOCOL_LEN)
     }
 
     /// Request or reply.
@@ -124,8 +124,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         let data = self.buffer.as_mut();
         put_u16(data, field::HARDWARE_TYPE, HARDWARE_ETHERNET);
         put_u16(data, field::PROTOCOL_TYPE, EtherType::IPV4.0);
-        data[field::HARDWARE_LEN] = 6;
-        data[field::PROTOCOL_LEN] = 4;
+        put_u8(data, field::HARDWARE_LEN, 6);
+        put_u8(data, field::PROTOCOL_LEN, 4);
     }
 
     /// Sets request or reply.

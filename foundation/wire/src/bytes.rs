@@ -1,49 +1,78 @@
 //! Reading and writing network byte order, and the part of the skeleton that is the same in every file.
 //!
-//! The readers and writers panic when the octets are not there; each view's `check` makes sure they are.
+//! Nothing here panics. A reader returns zeros for octets behind the end of the buffer, and a writer changes nothing
+//! there: each view's `check` makes sure that the octets are there.
 
-/// The `N` octets at `at`.
+use std::slice::SliceIndex;
+
+/// The octet at `at`; 0 behind the end.
 #[inline]
-pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
-    let mut octets = [0; N];
-    octets.copy_from_slice(&data[at..at + N]);
-    octets
+pub(crate) fn get_u8(data: &[u8], at: usize) -> u8 {
+    data.get(at).copied().unwrap_or(0)
 }
 
-/// The 16-bit number at `at`.
+/// The `N` octets at `at`; zeros unless all are there.
+#[inline]
+pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    data.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+}
+
+/// The 16-bit number at `at`; 0 unless all of it is there.
 #[inline]
 pub(crate) fn get_u16(data: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array(data, at))
 }
 
-/// The 32-bit number at `at`.
+/// The 32-bit number at `at`; 0 unless all of it is there.
 #[inline]
 pub(crate) fn get_u32(data: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(array(data, at))
 }
 
-/// Writes `octets` at `at`.
+/// The octets of a range; none unless all are there.
 #[inline]
-pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
-    data[at..at + octets.len()].copy_from_slice(octets);
+pub(crate) fn octets<R: SliceIndex<[u8], Output = [u8]>>(data: &[u8], range: R) -> &[u8] {
+    data.get(range).unwrap_or_default()
 }
 
-/// Writes a 16-bit number at `at`.
+/// The octets of a range, to write; none unless all are there.
+#[inline]
+pub(crate) fn octets_mut<R: SliceIndex<[u8], Output = [u8]>>(data: &mut [u8], range: R) -> &mut [u8] {
+    data.get_mut(range).unwrap_or_default()
+}
+
+/// Writes `octets` at `at`; nothing unless all have room.
+#[inline]
+pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
+    if let Some(place) = data.get_mut(at..).and_then(|rest| rest.get_mut(..octets.len())) {
+        place.copy_from_slice(octets);
+    }
+}
+
+/// Writes the octet at `at`; nothing behind the end.
+#[inline]
+pub(crate) fn put_u8(data: &mut [u8], at: usize, value: u8) {
+    put_bits(data, at, 0xff, value);
+}
+
+/// Writes a 16-bit number at `at`; nothing unless all of it has room.
 #[inline]
 pub(crate) fn put_u16(data: &mut [u8], at: usize, value: u16) {
     put(data, at, &value.to_be_bytes());
 }
 
-/// Writes a 32-bit number at `at`.
+/// Writes a 32-bit number at `at`; nothing unless all of it has room.
 #[inline]
 pub(crate) fn put_u32(data: &mut [u8], at: usize, value: u32) {
     put(data, at, &value.to_be_bytes());
 }
 
-/// Replaces the bits of `mask` in the octet at `at` by those of `bits`.
+/// Replaces the bits of `mask` in the octet at `at` by those of `bits`; nothing behind the end.
 #[inline]
 pub(crate) fn put_bits(data: &mut [u8], at: usize, mask: u8, bits: u8) {
-    data[at] = (data[at] & !mask) | (bits & mask);
+    if let Some(octet) = data.get_mut(at) {
+        *octet = (*octet & !mask) | (bits & mask);
+    }
 }
 
 /// Declares a checked view: the type, its constructors, and access to the buffer. The file that uses it writes
@@ -57,13 +86,14 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// A view whose getters may panic until [`check`](Self::check) has accepted it.
+            /// A view whose getters return zeros for octets that are not there, until [`check`](Self::check) has
+            /// accepted it.
             #[inline]
             pub const fn new_unchecked(buffer: T) -> Self {
                 Self { buffer }
             }
 
-            /// A view whose getters never panic.
+            /// A view whose octets are all there.
             ///
             /// # Errors
             /// Those of [`check`](Self::check).

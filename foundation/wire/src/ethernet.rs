@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::bytes::{array, get_u16, put, put_u16, view};
+use crate::bytes::{array, get_u16, octets, octets_mut, put, put_u16, view};
 use crate::error::need;
 use crate::{MacAddr, WireError};
 
@@ -109,7 +109,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
     /// What follows the header, padding included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.data()[HEADER_LEN..]
+        octets(self.data(), HEADER_LEN..)
     }
 }
 
@@ -135,7 +135,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
     /// What follows the header.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer.as_mut()[HEADER_LEN..]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
 }
 

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array, get_u16, get_u32, put, put_u16, put_u32, view};
+use crate::bytes::{
+    array, get_u8, get_u16, get_u32, octets, octets_mut, put, put_u8, put_u16, put_u32, view,
+};
 use crate::error::need;
 use crate::{WireError, checksum};
 
@@ -112,13 +114,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Type.
     #[inline]
     pub fn message_type(&self) -> Type {
-        Type(self.data()[field::TYPE])
+        Type(get_u8(self.data(), field::TYPE))
     }
 
     /// Code.
     #[inline]
     pub fn code(&self) -> u8 {
-        self.data()[field::CODE]
+        get_u8(self.data(), field::CODE)
     }
 
     /// Checksum.
@@ -148,7 +150,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// What follows the header, up to the end of the buffer: the echoed data or the quoted packet.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.data()[HEADER_LEN..]
+        octets(self.data(), HEADER_LEN..)
     }
 
     /// Whether the checksum over the whole buffer is right.
@@ -160,12 +162,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets the type. The checksum stays as it is.
     pub fn set_message_type(&mut self, value: Type) {
-        self.buffer.as_mut()[field::TYPE] = value.0;
+        put_u8(self.buffer.as_mut(), field::TYPE, value.0);
     }
 
     /// Sets the code. The checksum stays as it is.
     pub fn set_code(&mut self, code: u8) {
-        self.buffer.as_mut()[field::CODE] = code;
+        put_u8(self.buffer.as_mut(), field::CODE, code);
     }
 
     /// Sets the checksum.
@@ -180,7 +182,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 
     /// What follows the header.
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer.as_mut()[HEADER_LEN..]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
 
     /// Computes the checksum over the whole buffer and sets it.
@@ -279,6 +281,7 @@ impl<'a> Repr<'a> {
             return Err(WireError::Checksum { header: "icmp" });
         }
         let (code, payload, rest) = (packet.code(), packet.payload(), packet.rest());
+        let [pointer, ..] = rest;
         let (identifier, sequence) = (packet.identifier(), packet.sequence());
         Ok(match packet.message_type() {
             Type::ECHO_REQUEST => Self::EchoRequest { identifier, sequence, data: payload },
@@ -288,7 +291,7 @@ impl<'a> Repr<'a> {
             }
             Type::REDIRECT => Self::Redirect { code, gateway: rest.into(), quote: payload },
             Type::TIME_EXCEEDED => Self::TimeExceeded { code, quote: payload },
-            Type::PARAMETER_PROBLEM => Self::ParameterProblem { code, pointer: rest[0], quote: payload },
+            Type::PARAMETER_PROBLEM => Self::ParameterProblem { code, pointer, quote: payload },
             Type::TIMESTAMP | Type::TIMESTAMP_REPLY => {
                 need("icmp timestamp", HEADER_LEN + 12, packet.data())?;
                 let times = [get_u32(payload, 0), get_u32(payload, 4), get_u32(payload, 8)];

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::WireError;
-use crate::bytes::{array, get_u16, get_u32, put, put_u16, view};
+use crate::bytes::{array, get_u8, get_u16, get_u32, octets, octets_mut, put, put_u8, put_u16, view};
 use crate::checksum::Sum;
 use crate::error::need;
 
@@ -119,13 +119,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Type.
     #[inline]
     pub fn message_type(&self) -> Type {
-        Type(self.data()[field::TYPE])
+        Type(get_u8(self.data(), field::TYPE))
     }
 
     /// Code.
     #[inline]
     pub fn code(&self) -> u8 {
-        self.data()[field::CODE]
+        get_u8(self.data(), field::CODE)
     }
 
     /// Checksum.
@@ -155,7 +155,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// What follows the header, up to the end of the buffer: the echoed data or the quoted packet.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.data()[HEADER_LEN..]
+        octets(self.data(), HEADER_LEN..)
     }
 
     /// Whether the checksum over the whole buffer is right, under the sum of the pseudo-header.
@@ -167,12 +167,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets the type. The checksum stays as it is.
     pub fn set_message_type(&mut self, value: Type) {
-        self.buffer.as_mut()[field::TYPE] = value.0;
+        put_u8(self.buffer.as_mut(), field::TYPE, value.0);
     }
 
     /// Sets the code. The checksum stays as it is.
     pub fn set_code(&mut self, code: u8) {
-        self.buffer.as_mut()[field::CODE] = code;
+        put_u8(self.buffer.as_mut(), field::CODE, code);
     }
 
     /// Sets the checksum.
@@ -187,7 +187,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 
     /// What follows the header.
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer.as_mut()[HEADER_LEN..]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
 
     /// Computes the checksum over the whole buffer and sets it.

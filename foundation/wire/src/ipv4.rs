@@ -7,7 +7,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array, get_u16, put, put_bits, put_u16, view};
+use crate::bytes::{array, get_u8, get_u16, octets, octets_mut, put, put_bits, put_u8, put_u16, view};
 use crate::error::need;
 use crate::tlv::{Options, RawOption};
 use crate::{Protocol, WireError, checksum};
@@ -105,7 +105,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn check(&self) -> Result<(), WireError> {
         need("ipv4", HEADER_LEN, self.data())?;
         if self.header_len() < HEADER_LEN {
-            let found = u32::from(self.data()[field::VERSION_IHL] & 0x0f);
+            let found = u32::from(get_u8(self.data(), field::VERSION_IHL) & 0x0f);
             let (field, offset, expected) = ("header length", field::VERSION_IHL, "5 to 15 words");
             return Err(WireError::Field { header: "ipv4", field, offset, found, expected });
         }
@@ -144,19 +144,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Version; 4 if the packet is IPv4.
     #[inline]
     pub fn version(&self) -> u8 {
-        self.data()[field::VERSION_IHL] >> 4
+        get_u8(self.data(), field::VERSION_IHL) >> 4
     }
 
     /// Header length in octets, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(self.data()[field::VERSION_IHL] & 0x0f) * 4
+        usize::from(get_u8(self.data(), field::VERSION_IHL) & 0x0f) * 4
     }
 
     /// The whole octet of DSCP and ECN.
     #[inline]
     pub fn tos(&self) -> u8 {
-        self.data()[field::TOS]
+        get_u8(self.data(), field::TOS)
     }
 
     /// Differentiated services code point, 0 to 63.
@@ -186,19 +186,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The flag that must be zero, and that a router passes on as it is.
     #[inline]
     pub fn reserved_flag(&self) -> bool {
-        self.data()[field::FLAGS_FRAGMENT] & flag::RESERVED != 0
+        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::RESERVED != 0
     }
 
     /// Whether routers must not fragment the packet.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
-        self.data()[field::FLAGS_FRAGMENT] & flag::DONT_FRAGMENT != 0
+        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::DONT_FRAGMENT != 0
     }
 
     /// Whether more fragments follow this one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
-        self.data()[field::FLAGS_FRAGMENT] & flag::MORE_FRAGMENTS != 0
+        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::MORE_FRAGMENTS != 0
     }
 
     /// Where the payload belongs in the original one, in octets: 0 to 65,528, a multiple of 8.
@@ -216,13 +216,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Hops that the packet may still make.
     #[inline]
     pub fn ttl(&self) -> u8 {
-        self.data()[field::TTL]
+        get_u8(self.data(), field::TTL)
     }
 
     /// What the payload is.
     #[inline]
     pub fn protocol(&self) -> Protocol {
-        Protocol(self.data()[field::PROTOCOL])
+        Protocol(get_u8(self.data(), field::PROTOCOL))
     }
 
     /// Header checksum.
@@ -261,20 +261,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The octets of the header, options included.
     #[inline]
     pub fn header(&self) -> &[u8] {
-        &self.data()[..self.header_len()]
+        octets(self.data(), ..self.header_len())
     }
 
     /// The options, with their offsets from the start of the header; a malformed one ends the iteration with an error.
     #[inline]
     pub fn options(&self) -> Options<'_> {
-        Options::new(&self.data()[HEADER_LEN..self.header_len()], HEADER_LEN)
+        Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
     /// The payload: up to the total length, or to the end of the buffer if that is nearer. Link padding is not in it.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let range = self.payload_range();
-        &self.data()[range]
+        octets(self.data(), range)
     }
 
     /// The sum of the pseudo-header for a transport checksum over the payload.
@@ -295,13 +295,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets version 4 and the header length, in octets: a multiple of 4 from 20 to 60.
     pub fn set_header_len(&mut self, octets: usize) {
-        self.buffer.as_mut()[field::VERSION_IHL] = 0x40 | ((octets / 4) as u8 & 0x0f);
+        put_u8(self.buffer.as_mut(), field::VERSION_IHL, 0x40 | ((octets / 4) as u8 & 0x0f));
     }
 
     /// Sets the octet of DSCP and ECN. The checksum stays as it is.
     #[inline]
     pub fn set_tos(&mut self, tos: u8) {
-        self.buffer.as_mut()[field::TOS] = tos;
+        put_u8(self.buffer.as_mut(), field::TOS, tos);
     }
 
     /// Sets octets of header and payload.
@@ -338,19 +338,19 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_fragment_offset(&mut self, octets: u16) {
         let [high, low] = (octets >> 3).to_be_bytes();
         put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, 0x1f, high);
-        self.buffer.as_mut()[field::FLAGS_FRAGMENT + 1] = low;
+        put_u8(self.buffer.as_mut(), field::FLAGS_FRAGMENT + 1, low);
     }
 
     /// Sets hops that the packet may still make. The checksum stays as it is.
     #[inline]
     pub fn set_ttl(&mut self, ttl: u8) {
-        self.buffer.as_mut()[field::TTL] = ttl;
+        put_u8(self.buffer.as_mut(), field::TTL, ttl);
     }
 
     /// Sets what the payload is.
     #[inline]
     pub fn set_protocol(&mut self, protocol: Protocol) {
-        self.buffer.as_mut()[field::PROTOCOL] = protocol.0;
+        put_u8(self.buffer.as_mut(), field::PROTOCOL, protocol.0);
     }
 
     /// Sets the header checksum.
@@ -397,14 +397,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let range = self.payload_range();
-        &mut self.buffer.as_mut()[range]
+        octets_mut(self.buffer.as_mut(), range)
     }
 
     /// The octets of the options.
     #[inline]
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
-        &mut self.buffer.as_mut()[HEADER_LEN..end]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
     }
 }
 
@@ -513,7 +513,7 @@ impl Repr {
 
     /// Writes a header without options, with its checksum. A payload length above 65,515 is cut to that.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        packet.buffer.as_mut()[..HEADER_LEN].fill(0);
+        octets_mut(packet.buffer.as_mut(), ..HEADER_LEN).fill(0);
         packet.set_header_len(HEADER_LEN);
         packet.set_tos(self.tos);
         packet.set_total_len(self.payload_len.saturating_add(HEADER_LEN as u16));

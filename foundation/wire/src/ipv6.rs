@@ -6,7 +6,9 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::bytes::{array, get_u16, get_u32, put, put_u16, put_u32, view};
+use crate::bytes::{
+    array, get_u8, get_u16, get_u32, octets, octets_mut, put, put_u8, put_u16, put_u32, view,
+};
 use crate::error::need;
 use crate::{Protocol, WireError, checksum};
 
@@ -100,7 +102,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Version; 6 if the packet is IPv6.
     #[inline]
     pub fn version(&self) -> u8 {
-        self.data()[field::VERSION_CLASS_FLOW] >> 4
+        get_u8(self.data(), field::VERSION_CLASS_FLOW) >> 4
     }
 
     /// The whole octet of DSCP and ECN.
@@ -142,13 +144,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// What follows the fixed header.
     #[inline]
     pub fn next_header(&self) -> Protocol {
-        Protocol(self.data()[field::NEXT_HEADER])
+        Protocol(get_u8(self.data(), field::NEXT_HEADER))
     }
 
     /// Hops that the packet may still make.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
-        self.data()[field::HOP_LIMIT]
+        get_u8(self.data(), field::HOP_LIMIT)
     }
 
     /// Source address.
@@ -167,7 +169,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let end = self.total_len().min(self.data().len());
-        &self.data()[HEADER_LEN..end]
+        octets(self.data(), HEADER_LEN..end)
     }
 
     /// The sum of the pseudo-header for `length` octets of an upper-layer `protocol`, to this destination address: under
@@ -202,13 +204,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets what follows the fixed header.
     #[inline]
     pub fn set_next_header(&mut self, protocol: Protocol) {
-        self.buffer.as_mut()[field::NEXT_HEADER] = protocol.0;
+        put_u8(self.buffer.as_mut(), field::NEXT_HEADER, protocol.0);
     }
 
     /// Sets hops that the packet may still make.
     #[inline]
     pub fn set_hop_limit(&mut self, hops: u8) {
-        self.buffer.as_mut()[field::HOP_LIMIT] = hops;
+        put_u8(self.buffer.as_mut(), field::HOP_LIMIT, hops);
     }
 
     /// Sets the source address.
@@ -240,7 +242,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let end = self.total_len().min(self.data().len());
-        &mut self.buffer.as_mut()[HEADER_LEN..end]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
     }
 }
 

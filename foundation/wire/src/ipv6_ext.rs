@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::bytes::{get_u16, get_u32, put_u16, put_u32, view};
+use crate::bytes::{get_u8, get_u16, get_u32, octets, put_u8, put_u16, put_u32, view};
 use crate::error::need;
 use crate::{Protocol, WireError, ipv6};
 
@@ -47,31 +47,34 @@ impl<T: AsRef<[u8]>> Header<T> {
     /// What follows the header.
     #[inline]
     pub fn next_header(&self) -> Protocol {
-        Protocol(self.data()[field::NEXT_HEADER])
+        Protocol(get_u8(self.data(), field::NEXT_HEADER))
     }
 
     /// Octets of the header: 8 to 2,048.
     #[inline]
     pub fn header_len(&self) -> usize {
-        (usize::from(self.data()[field::LENGTH]) + 1) * 8
+        (usize::from(get_u8(self.data(), field::LENGTH)) + 1) * 8
     }
 
     /// The options, if the header is one of options; `offset` is where it lies in its packet.
     #[inline]
     pub fn options(&self, offset: usize) -> Options<'_> {
-        Options { rest: &self.data()[field::OPTIONS..self.header_len()], offset: offset + field::OPTIONS }
+        Options {
+            rest: octets(self.data(), field::OPTIONS..self.header_len()),
+            offset: offset + field::OPTIONS,
+        }
     }
 
     /// The routing type, if the header is one of routing.
     #[inline]
     pub fn routing_type(&self) -> u8 {
-        self.data()[field::ROUTING_TYPE]
+        get_u8(self.data(), field::ROUTING_TYPE)
     }
 
     /// Segments left, if the header is one of routing.
     #[inline]
     pub fn segments_left(&self) -> u8 {
-        self.data()[field::SEGMENTS_LEFT]
+        get_u8(self.data(), field::SEGMENTS_LEFT)
     }
 }
 
@@ -104,7 +107,7 @@ impl FragmentRepr {
         need("ipv6 fragment", FRAGMENT_HEADER_LEN, data)?;
         let word = get_u16(data, field::FRAGMENT_OFFSET);
         Ok(Self {
-            next_header: Protocol(data[field::NEXT_HEADER]),
+            next_header: Protocol(get_u8(data, field::NEXT_HEADER)),
             offset: word & !7,
             more: word & 1 != 0,
             identification: get_u32(data, field::FRAGMENT_IDENTIFICATION),
@@ -119,8 +122,8 @@ impl FragmentRepr {
 
     /// Writes the header at the start of `data`.
     pub fn emit(&self, data: &mut [u8]) {
-        data[field::NEXT_HEADER] = self.next_header.0;
-        data[field::LENGTH] = 0;
+        put_u8(data, field::NEXT_HEADER, self.next_header.0);
+        put_u8(data, field::LENGTH, 0);
         put_u16(data, field::FRAGMENT_OFFSET, (self.offset & !7) | u16::from(self.more));
         put_u32(data, field::FRAGMENT_IDENTIFICATION, self.identification);
     }
@@ -255,7 +258,8 @@ impl Walk {
         if self.headers == limit {
             return Some(End::Limit);
         }
-        let Some(header) = whole_header(self.protocol, &payload[self.offset - ipv6::HEADER_LEN..]) else {
+        let Some(header) = whole_header(self.protocol, octets(payload, self.offset - ipv6::HEADER_LEN..))
+        else {
             return Some(End::Truncated);
         };
         self.pass(header)
@@ -276,7 +280,7 @@ impl Walk {
         let later =
             self.protocol == Protocol::FRAGMENT && self.fragment.is_some_and(|(_, repr)| !repr.is_first());
         self.announced_at = self.offset + field::NEXT_HEADER;
-        self.protocol = Protocol(header[field::NEXT_HEADER]);
+        self.protocol = Protocol(get_u8(header, field::NEXT_HEADER));
         self.offset += header.len();
         self.headers += 1;
         later.then_some(End::LaterFragment)
@@ -384,9 +388,9 @@ impl<'a> Options<'a> {
         Ok(RawOption { offset: self.offset, kind, data })
     }
 
-    fn advance(&mut self, octets: usize) {
-        self.rest = &self.rest[octets..];
-        self.offset += octets;
+    fn advance(&mut self, count: usize) {
+        self.rest = octets(self.rest, count..);
+        self.offset += count;
     }
 }
 

@@ -6,20 +6,22 @@
 //! - a **representation** (`Repr`): a plain value with `parse`, `buffer_len` and `emit`;
 //! - `Display`, for traces.
 //!
-//! # When getters may panic
-//! Never after `new_checked` has accepted the buffer, whatever its octets are: `new_checked` verifies every
-//! length that a getter relies upon. After `new_unchecked`, or after a setter changed a length field, getters may
-//! panic until `check` has accepted the view. No octets ever cause undefined behaviour: this crate has no `unsafe`.
+//! # Panics
+//! None, whatever the octets are: no function of this crate indexes. `new_checked` verifies every length that a getter
+//! relies upon. After `new_unchecked`, or after a setter changed a length field, a getter of octets that are not there
+//! returns zeros (an empty slice for a range), and a setter changes nothing. This crate has no `unsafe`.
 //!
 //! # When getters are meaningful
 //! `new_checked` looks at lengths only, so that an error can still be reported about a packet whose fields are
 //! wrong. Validity (versions, checksums, reserved values) has its own functions: [`ipv4::sanity`],
 //! [`ipv6::sanity`], [`ndp::validate`], each `verify_checksum`, and each `Repr::parse`.
 //!
-//! # When `emit` may panic
-//! When the buffer is shorter than `buffer_len`. Nothing else panics; a length that does not fit its field is
-//! documented at the field.
+//! # When `emit` is whole
+//! When the buffer has `buffer_len` octets or more; fields that have no room in a shorter one are not written. A length
+//! that does not fit its field is documented at the field.
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bytes;
 mod error;

@@ -24,8 +24,8 @@ impl MacAddr {
     /// The group address that carries an IPv6 multicast destination (RFC 2464, 7).
     #[must_use]
     pub fn from_ipv6_multicast(group: Ipv6Addr) -> Self {
-        let o = group.octets();
-        Self([0x33, 0x33, o[12], o[13], o[14], o[15]])
+        let [.., a, b, c, d] = group.octets();
+        Self([0x33, 0x33, a, b, c, d])
     }
 
     /// Whether the group bit is set; broadcast is a group too.

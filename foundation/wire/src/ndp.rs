@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::bytes::{array, put, view};
+use crate::bytes::{array, get_u8, octets, put, put_u8, view};
 use crate::checksum::Sum;
 use crate::error::need;
 use crate::icmpv6::{self, Type};
@@ -102,7 +102,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// Type.
     pub fn message_type(&self) -> Type {
-        Type(self.data()[field::TYPE])
+        Type(get_u8(self.data(), field::TYPE))
     }
 
     /// Code, checksum and the rest of what each ICMPv6 message has.
@@ -112,7 +112,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// The flags of an advertisement.
     pub fn flags(&self) -> Flags {
-        Flags(self.data()[field::FLAGS])
+        Flags(get_u8(self.data(), field::FLAGS))
     }
 
     /// Whom the message is about; in a redirect, the better next hop.
@@ -128,7 +128,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The options, up to the first malformed one.
     pub fn options(&self) -> Options<'_> {
         let offset = self.fixed_len();
-        Options { rest: &self.data()[offset..], offset }
+        Options { rest: octets(self.data(), offset..), offset }
     }
 
     /// The Ethernet address in the first option of that type, if there is one.
@@ -200,7 +200,7 @@ impl<'a> Iterator for Options<'a> {
         let &kind = self.rest.first()?;
         let units = self.rest.get(1).copied().unwrap_or(0);
         let len = usize::from(units) * 8;
-        if len == 0 || len > self.rest.len() {
+        let Some((octets, rest)) = self.rest.split_at_checked(len).filter(|_| len > 0) else {
             self.rest = &[];
             let (field, offset, expected) =
                 ("option length", self.offset + 1, "1 or more, and within the message");
@@ -211,9 +211,8 @@ impl<'a> Iterator for Options<'a> {
                 found: units.into(),
                 expected,
             }));
-        }
-        let (octets, rest) = self.rest.split_at(len);
-        let option = RawOption { offset: self.offset, kind, data: &octets[2..] };
+        };
+        let option = RawOption { offset: self.offset, kind, data: octets.get(2..).unwrap_or_default() };
         self.rest = rest;
         self.offset += len;
         Some(Ok(option))
@@ -401,7 +400,7 @@ impl<'a> Repr<'a> {
     /// The part of the quote that is written: whole units of 8 octets, as many as the option's length can count.
     fn quoted(&self) -> &'a [u8] {
         match *self {
-            Self::Redirect { quote, .. } => &quote[..quote.len().min(254 * 8) / 8 * 8],
+            Self::Redirect { quote, .. } => octets(quote, ..quote.len().min(254 * 8) / 8 * 8),
             _ => &[],
         }
     }
@@ -421,7 +420,7 @@ impl<'a> Repr<'a> {
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>, pseudo: Sum) {
         let (message_type, mut at, link) = self.parts();
         packet.buffer.as_mut().fill(0);
-        packet.buffer.as_mut()[field::TYPE] = message_type.0;
+        put_u8(packet.buffer.as_mut(), field::TYPE, message_type.0);
         match *self {
             Self::NeighbourSolicitation { target, .. } => packet.set_target(target),
             Self::NeighbourAdvertisement { flags, target, .. } => {

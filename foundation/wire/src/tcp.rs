@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
-use crate::bytes::{get_u16, get_u32, put_u16, put_u32, view};
+use crate::bytes::{get_u8, get_u16, get_u32, octets, octets_mut, put_u8, put_u16, put_u32, view};
 use crate::checksum::{Sum, transport_checksum};
 use crate::error::need;
 use crate::tlv::Options;
@@ -142,13 +142,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Header length in octets, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(self.data()[field::DATA_OFFSET] >> 4) * 4
+        usize::from(get_u8(self.data(), field::DATA_OFFSET) >> 4) * 4
     }
 
     /// Control bits.
     #[inline]
     pub fn flags(&self) -> Flags {
-        Flags(self.data()[field::FLAGS])
+        Flags(get_u8(self.data(), field::FLAGS))
     }
 
     /// Window, not scaled.
@@ -177,13 +177,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The options, with their offsets from the start of the header.
     #[inline]
     pub fn options(&self) -> Options<'_> {
-        Options::new(&self.data()[HEADER_LEN..self.header_len()], HEADER_LEN)
+        Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
     /// What follows the header, up to the end of the buffer.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.data()[self.header_len()..]
+        octets(self.data(), self.header_len()..)
     }
 }
 
@@ -212,12 +212,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 
     /// Sets the header length, in octets: a multiple of 4 from 20 to 60.
     pub fn set_header_len(&mut self, octets: usize) {
-        self.buffer.as_mut()[field::DATA_OFFSET] = ((octets / 4) as u8) << 4;
+        put_u8(self.buffer.as_mut(), field::DATA_OFFSET, ((octets / 4) as u8) << 4);
     }
 
     /// Sets the control bits.
     pub fn set_flags(&mut self, flags: Flags) {
-        self.buffer.as_mut()[field::FLAGS] = flags.0;
+        put_u8(self.buffer.as_mut(), field::FLAGS, flags.0);
     }
 
     /// Sets the window.
@@ -246,7 +246,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// The octets of the options.
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
-        &mut self.buffer.as_mut()[HEADER_LEN..end]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
     }
 }
 

@@ -24,7 +24,7 @@ impl<'a> RawOption<'a> {
     #[inline]
     #[must_use]
     pub fn kind(&self) -> u8 {
-        self.octets[0]
+        self.octets.first().copied().unwrap_or(END)
     }
 
     /// What follows kind and length; empty for [`NO_OPERATION`].
@@ -86,20 +86,23 @@ impl<'a> Options<'a> {
         Self { rest: octets, offset }
     }
 
-    fn fault(&self, length: Option<u8>) -> OptionFault {
+    fn fault(&self, kind: u8, length: Option<u8>) -> OptionFault {
         let offset = self.offset + usize::from(length.is_some());
-        OptionFault { offset, kind: self.rest[0], length, room: self.rest.len() }
+        OptionFault { offset, kind, length, room: self.rest.len() }
     }
 
-    fn next_len(&self) -> Result<usize, OptionFault> {
-        if self.rest[0] == NO_OPERATION {
-            return Ok(1);
-        }
-        let length = *self.rest.get(1).ok_or_else(|| self.fault(None))?;
-        if length < 2 || usize::from(length) > self.rest.len() {
-            return Err(self.fault(Some(length)));
-        }
-        Ok(length.into())
+    /// The octets of the option of this kind that comes next, and those behind it.
+    #[inline]
+    fn split(&self, kind: u8) -> Result<(&'a [u8], &'a [u8]), OptionFault> {
+        let length = match kind {
+            NO_OPERATION => 1,
+            _ => match self.rest.get(1) {
+                Some(&length) if length < 2 => return Err(self.fault(kind, Some(length))),
+                Some(&length) => length,
+                None => return Err(self.fault(kind, None)),
+            },
+        };
+        self.rest.split_at_checked(length.into()).ok_or_else(|| self.fault(kind, Some(length)))
     }
 }
 
@@ -108,21 +111,21 @@ impl<'a> Iterator for Options<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if *self.rest.first()? == END {
+        let kind = *self.rest.first()?;
+        if kind == END {
             self.rest = &[];
             return None;
         }
-        let len = match self.next_len() {
-            Ok(len) => len,
+        let (octets, rest) = match self.split(kind) {
+            Ok(parts) => parts,
             Err(fault) => {
                 self.rest = &[];
                 return Some(Err(fault));
             }
         };
-        let (octets, rest) = self.rest.split_at(len);
         let option = RawOption { offset: self.offset, octets };
         self.rest = rest;
-        self.offset += len;
+        self.offset += octets.len();
         Some(Ok(option))
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::bytes::{get_u16, put_u16, view};
+use crate::bytes::{get_u16, octets, octets_mut, put_u16, view};
 use crate::checksum::{Sum, transport_checksum};
 use crate::error::need;
 use crate::{Protocol, WireError};
@@ -69,14 +69,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// not valid (RFC 8200, 8.1), which is the caller's to know.
     pub fn verify_checksum(&self, pseudo: Sum) -> bool {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
-        self.checksum() == 0 || pseudo.bytes(&self.data()[..end]).is_valid()
+        self.checksum() == 0 || pseudo.bytes(octets(self.data(), ..end)).is_valid()
     }
 
     /// The payload: up to the length field, or to the end of the buffer if that is nearer.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
-        &self.data()[HEADER_LEN..end]
+        octets(self.data(), HEADER_LEN..end)
     }
 }
 
@@ -109,7 +109,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn fill_checksum(&mut self, pseudo: Sum) {
         self.set_checksum(0);
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
-        let value = transport_checksum(Protocol::UDP, pseudo.bytes(&self.data()[..end]));
+        let value = transport_checksum(Protocol::UDP, pseudo.bytes(octets(self.data(), ..end)));
         self.set_checksum(value);
     }
 
@@ -117,7 +117,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
-        &mut self.buffer.as_mut()[HEADER_LEN..end]
+        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
     }
 }
 

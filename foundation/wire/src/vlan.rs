@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::bytes::{get_u16, put_u16, view};
+use crate::bytes::{get_u16, octets, put_u16, view};
 use crate::error::need;
 use crate::{EtherType, WireError};
 
@@ -84,7 +84,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
     /// The octets behind the tag.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.data()[TAG_LEN..]
+        octets(self.data(), TAG_LEN..)
     }
 }
 
@@ -176,7 +176,7 @@ impl Stack {
             if !stack.ether_type.is_vlan() {
                 break;
             }
-            let tag = Tag::new_checked(&payload[stack.len..])?;
+            let tag = Tag::new_checked(octets(payload, stack.len..))?;
             *slot = Some(StackedTag { tag_protocol: stack.ether_type, control: tag.control() });
             stack.ether_type = tag.ether_type();
             stack.len += TAG_LEN;
@@ -188,14 +188,16 @@ impl Stack {
     #[inline]
     #[must_use]
     pub const fn outer(&self) -> Option<StackedTag> {
-        self.tags[0]
+        let [outer, _] = self.tags;
+        outer
     }
 
     /// The second tag.
     #[inline]
     #[must_use]
     pub const fn inner(&self) -> Option<StackedTag> {
-        self.tags[1]
+        let [_, inner] = self.tags;
+        inner
     }
 }
 

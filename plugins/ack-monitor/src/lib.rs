@@ -207,6 +207,10 @@ impl Instance for AckMonitorInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn flow_state(&self) -> usize {
         STATE_BYTES
     }

@@ -143,6 +143,10 @@ impl Instance for DelayInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

@@ -212,6 +212,10 @@ impl Instance for MinimalIpInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

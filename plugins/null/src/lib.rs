@@ -120,6 +120,10 @@ impl Instance for NullInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn looks_at_packets(&self) -> bool {
         false
     }

@@ -161,6 +161,10 @@ impl Instance for SampleInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

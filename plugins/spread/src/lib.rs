@@ -164,6 +164,10 @@ impl Instance for SpreadInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

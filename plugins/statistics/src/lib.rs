@@ -234,6 +234,10 @@ impl Instance for StatisticsInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn hears_flow_ends(&self) -> bool {
         false
     }

@@ -203,6 +203,10 @@ impl Instance for SynMonitorInstance {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn flow_state(&self) -> usize {
         State::BYTES
     }

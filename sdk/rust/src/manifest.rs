@@ -153,7 +153,8 @@ macro_rules! __millrace_export {
         #[unsafe(no_mangle)]
         extern "C" fn millrace_manifest() -> *const u8 {
             const TEXT: &str = <$plugin as $crate::Declared>::MANIFEST;
-            // What is not copied to stays 0, which ends the text.
+            // The router reads the section, and checks it before any code runs. The byte that is not copied to stays 0, and ends the text.
+            #[unsafe(link_section = "millrace.manifest")]
             static MANIFEST: [u8; TEXT.len() + 1] = $crate::manifest::array(TEXT);
             MANIFEST.as_ptr()
         }

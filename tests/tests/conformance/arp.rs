@@ -241,3 +241,23 @@ fn ar_a_port_announces_its_address_when_it_comes_up() {
     let message = announced[0].arp();
     assert_eq!((message.sender_ip, message.target_ip), ([10, 1, 0, 1].into(), [10, 1, 0, 1].into()));
 }
+
+/// 8,400 requests in 6 seconds of hosts that are not there, and a new neighbour of the flooded port.
+#[test]
+fn ar_05_a_flood_of_requests_leaves_room_for_wanted_neighbours() {
+    let mut router = Scenario::with_line(
+        "address = [\"10.2.0.1/24\", \"fd00:2::1/64\"]",
+        "address = [\"10.2.0.1/16\", \"fd00:2::1/64\"]",
+    );
+    for number in 0..8400_u32 {
+        let source = Ipv4Addr::from(0x0a02_4000 + number).to_string();
+        router.send("b", &ArpFrame::request(&source, "10.2.0.1").sender(station(0x66)));
+        router.take("b");
+        if number % 140 == 0 {
+            router.advance(Duration::from_millis(100));
+        }
+    }
+    assert_eq!(neighbour(&mut router), None);
+    router.send("b", &reply(0x77));
+    assert_eq!(router.only("b").to(), station(0x77));
+}

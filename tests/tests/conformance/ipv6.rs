@@ -296,8 +296,9 @@ fn headless() -> Vec<Ipv6Frame> {
 fn v6_17_a_first_fragment_without_the_upper_layer_header_does_not_get_past_a_port_filter() {
     let mut router = Scenario::with("[[filter]]\nmatch = \"proto tcp dport 23\"\naction = \"drop\"\n");
     for _ in 0..2 {
-        for frame in headless() {
-            router.expect_drop("a", &frame, DropReason::Filter);
+        use DropReason::{Filter, Ip6HeaderChain};
+        for (frame, reason) in headless().iter().zip([Ip6HeaderChain, Filter, Ip6HeaderChain, Filter]) {
+            router.expect_drop("a", frame, reason);
         }
         for frame in Ipv6Frame::tcp().ports(1000, 24).pieces(24, 9) {
             router.expect_forwarded("a", &frame, "b");
@@ -372,22 +373,22 @@ fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter(
         |filter: &str| Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
     let mut other = filter("proto tcp dport 2001");
     for _ in 0..2 {
-        // The port may be any; the port is known.
-        other.expect_drop("a", &chained, DropReason::Filter);
+        // The protocol may be any; the port is known.
+        other.expect_drop("a", &chained, DropReason::Ip6HeaderChain);
         other.expect_forwarded("a", &padded, "b");
     }
     let mut this = filter("proto tcp dport 2000");
-    this.expect_drop("a", &chained, DropReason::Filter);
+    this.expect_drop("a", &chained, DropReason::Ip6HeaderChain);
     this.expect_drop("a", &padded, DropReason::Filter);
 }
 
-/// How long batches of each kind take at the 99th percentile, beside batches of plain packets of the same length. What a release build
-/// does is measured by `bench headers`; a build with checks, on a busy machine, needs some tries.
+/// How long batches of each kind take at the 99th percentile, beside batches of plain packets of the same length. `bench headers`
+/// measures a release build. The middle of several tries counts: a pause of the machine is in one or two of them.
 #[test]
 fn v6_18_long_chains_take_at_most_twice_the_time_of_plain_packets() {
     const BATCH: usize = 64;
     const BATCHES: usize = 100;
-    const TRIES: usize = 8;
+    const TRIES: usize = 5;
     let mut router = Scenario::with_mtu(&[("a", 9000), ("b", 9000)]);
     let mut time = |frame: &[u8]| {
         (0..BATCH).for_each(|_| router.router.inject("a", frame));
@@ -411,6 +412,8 @@ fn v6_18_long_chains_take_at_most_twice_the_time_of_plain_packets() {
             });
             long / plain
         };
-        assert!((0..TRIES).any(|_| ratio() <= 2.0), "a frame of {} bytes", frame.len());
+        let mut ratios = [0.0; TRIES].map(|_| ratio());
+        ratios.sort_by(f64::total_cmp);
+        assert!(ratios[TRIES / 2] <= 2.0, "a frame of {} bytes: {ratios:?}", frame.len());
     }
 }

@@ -358,3 +358,49 @@ fn nd_10_a_router_advertisement_changes_nothing() {
     router.expect_drop("a", &frame, DropReason::NeighbourMessage);
     router.expect_error6("a", &Ipv6Frame::udp().dst("2001:db8::1"), (1, 0), DropReason::NoRoute);
 }
+
+/// Sources of other links are answered and not learned; those of a prefix of the link and link-local ones are learned.
+#[test]
+fn nd_04_a_solicitation_from_another_link_is_answered_and_not_learned() {
+    let routes = ["fd00:99::77", "fd00:2::77", "fe80::77"]
+        .map(|via| (via, via.replace("fd00:", "fd01:").replace("fe80:", "fd02:")));
+    let more = routes
+        .iter()
+        .map(|(via, to)| format!("[[route]]\nto = \"{to}/128\"\nvia = \"{via}\"\nport = \"b\"\n"));
+    let mut router = Scenario::with(&more.collect::<String>());
+    for ((source, destination), is_learned) in routes.iter().zip([false, true, true]) {
+        let solicitation = NdFrame::solicitation(source, "fd00:2::1");
+        router.send("b", &solicitation.from(station(0x77)).source_link(station(0x77)));
+        assert_eq!(router.only("b").ndp().message_type(), Type::NEIGHBOUR_ADVERTISEMENT, "{source}");
+        router.send("a", &Ipv6Frame::udp().dst(destination));
+        let forwarded = router.take("b").iter().any(|output| output.to() == station(0x77));
+        assert_eq!(forwarded, is_learned, "{source}");
+    }
+}
+
+/// 8,400 solicitations in 6 seconds of hosts that are not there, and new neighbours of the flooded port and of another.
+#[test]
+fn nd_09_a_flood_of_solicitations_leaves_room_for_wanted_neighbours() {
+    let mut router = Scenario::standard();
+    for number in 0..8400 {
+        let source = format!("fd00:2::bad:{number:x}");
+        let flood =
+            NdFrame::solicitation(&source, "fd00:2::1").from(station(0x66)).source_link(station(0x66));
+        router.send("b", &flood);
+        router.take("b");
+        if number % 140 == 0 {
+            router.advance(Duration::from_millis(100));
+        }
+    }
+    router.send("a", &to_neighbour());
+    router.send("b", &advertisement(0x77, SOLICITED_OVERRIDE));
+    assert_eq!(neighbour(&mut router), Some(station(0x77)), "of the flooded port");
+    router.take("b");
+    router.send("b", &Ipv6Frame::udp().src("fd00:2::2").dst("fd00:1::78").to(station(0x0b)));
+    let answer = NdFrame::advertisement("fd00:1::78", "fd00:1::1").dst("fd00:1::1");
+    let answer =
+        answer.to(station(0x0a)).from(station(0x78)).target_link(station(0x78)).flags(SOLICITED_OVERRIDE);
+    router.send("a", &answer);
+    let sent = router.take("a");
+    assert_eq!(sent.last().map(|output| output.to()), Some(station(0x78)), "of another port");
+}

@@ -14,7 +14,7 @@ fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
 #[test]
 fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
     // There is room for one of them.
-    let node = "mtu = 1280\nscheduler = { rate = \"8kbit\", node = [{ name = \"small\", kind = \"fifo\", threshold = 1400 }] }\n";
+    let node = "mtu = 1280\nscheduler = { rate = \"8kbit\", node = [{ name = \"small\", kind = \"fifo\", threshold = \"1400B\" }] }\n";
     let text = STANDARD.replacen("name = \"a\"\n", "name = \"a\"\nmtu = 9000\n", 1);
     let mut router = Scenario::new(&text.replacen("name = \"b\"\n", &format!("name = \"b\"\n{node}"), 1));
     let mut traces = router.router.trace(1);
@@ -58,7 +58,7 @@ fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
 #[test]
 fn a_filter_sees_the_packets_of_a_flow_in_order_whichever_of_them_are_traced() {
     // What comes beyond a burst of 20 packets is dropped: the last ones.
-    let police = "match = \"proto udp\"\naction = \"police 1kbit burst 20000\"";
+    let police = "match = \"proto udp\"\naction = \"police 1kbit burst 20000B\"";
     let other = "match = \"proto tcp\"\naction = \"drop\"";
     for flows in [1, 4, 20] {
         let mut alone = passed(police, 1, 0).remove(0);

@@ -110,7 +110,7 @@ fn wrong_usage_has_exit_code_2() {
 
 #[test]
 fn a_client_without_a_router_says_so_after_two_seconds() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let socket = line.file("none.sock").display().to_string();
     let start = std::time::Instant::now();

@@ -25,7 +25,7 @@ fn left(router: &Millrace, port: &str) -> (u64, u64) {
 
 #[test]
 fn a_worker_sends_batches_and_single_packets_in_order() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, router) = all_by_worker();
     let hardware = router.json(&["show", "hardware"]);
     let switches = hardware["switches"].as_array().expect("switches");
@@ -46,7 +46,7 @@ fn a_worker_sends_batches_and_single_packets_in_order() {
 
 #[test]
 fn a_station_that_no_longer_takes_redirected_frames_gets_all_by_the_socket() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, router) = all_by_worker();
     line.h2.run("ethtool -K eth0 gro off");
     let closed = wait_until(Duration::from_secs(3), || {

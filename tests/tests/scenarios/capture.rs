@@ -108,7 +108,7 @@ fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
         let mut child = command.spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
         line.h1.run("ping -c 4 -i 0.1 10.2.0.2");
-        line.h1.run("sh -c 'echo x > /dev/udp/10.2.0.2/9000 || true' 2>/dev/null || true");
+        line.h1.run("bash -c 'echo x > /dev/udp/10.2.0.2/9000'");
         assert!(child.wait().unwrap().success());
         file
     };
@@ -119,6 +119,12 @@ fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
     assert_eq!(rows[0], "gate firewall\t10.2.0.2\t64\t1");
     assert_eq!(rows[0], rows[1]);
     assert!(rows.iter().all(|row| row.starts_with("gate firewall\t10.2.0.2")), "{rows:?}");
+    // The packet that the instance drops comes, and does not go on.
+    let before = router.drops("plugin");
+    let file = capture("firewall", "9", &["--filter", "dst 10.2.0.2"]);
+    let rows = tshark(&line, &file, "-e udp.dstport");
+    assert_eq!(rows.iter().filter(|row| *row == "9000").count(), 1, "{rows:?}");
+    assert_eq!(router.drops("plugin"), before + 1, "{:#}", router.json(&["show", "drops"]));
     let file = capture("instance:door", "2", &["--filter", "proto icmp", "--snap", "40"]);
     let rows = tshark(&line, &file, "-e frame.interface_name -e frame.cap_len -e frame.len");
     assert_eq!(rows, ["instance door\t40\t98"; 2]);

@@ -52,6 +52,7 @@ for wrong in (dict(ca=ca, token="nothing"), dict(fingerprint="00" * 32, token=to
         raise SystemExit(f"{wrong} was taken")
     except (Problem, OSError):
         pass
+assert Client().get_status()["pid"] == Client(server, token=token, ca=ca).get_status()["pid"], "MILLRACE_SOCKET counts"
 print("all done")
 "#;
 
@@ -89,6 +90,7 @@ fn the_python_client_is_made_of_what_the_router_says_and_works() {
     command.args(["-k", "1", "60", "python3"]).arg(program).args([&socket, "https://127.0.0.1:8443"]);
     command.arg(token).arg(line.file("state").join("interface.crt")).arg(&fingerprint);
     command.env("PYTHONPATH", repository().join("clients/python/src")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("MILLRACE_SOCKET", &socket);
     let output = command.output().expect("python3");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("all done"), "{said}{}", String::from_utf8_lossy(&output.stderr));

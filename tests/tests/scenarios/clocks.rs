@@ -63,7 +63,7 @@ fn run_time(router: &Millrace) -> f64 {
 
 #[test]
 fn a_clock_that_is_set_by_a_day_delays_loses_and_expires_nothing() {
-    let Some(_ground) = Ground::enter(&["clang", "ping", "iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["clang", "ping", "iperf3"]) else { return };
     let line = Line::new();
     let clock = Clock::new(&line);
     let router = clock.router(&line, "--port r1 --port r2 --mode interrupt");
@@ -94,7 +94,7 @@ fn a_clock_that_is_set_by_a_day_delays_loses_and_expires_nothing() {
 
 #[test]
 fn a_rate_is_kept_while_the_clock_is_set() {
-    let Some(_ground) = Ground::enter(&["clang", "ping", "iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["clang", "ping", "iperf3"]) else { return };
     let line = Line::new();
     let clock = Clock::new(&line);
     let router = clock.router(&line, "--port r1 --port r2");
@@ -106,7 +106,7 @@ fn a_rate_is_kept_while_the_clock_is_set() {
     let _client =
         Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-u", "-b", "16M", "-t", "10"], log);
     std::thread::sleep(Duration::from_secs(1));
-    // A clock that the rate went by would show in each of these. What others take of the processors shows in some, and makes them slower.
+    // A clock that the rate went by would show in each of these. A busy machine makes single ones slower, not most.
     let steps = [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0];
     let rates = steps.map(|ahead| {
         rate_to_h2(&line, || {
@@ -116,12 +116,13 @@ fn a_rate_is_kept_while_the_clock_is_set() {
         })
     });
     assert!(rates.iter().all(|rate| *rate < 8.08e6), "{rates:?}");
-    assert!(rates.iter().any(|rate| *rate > 7.92e6), "{rates:?}");
+    let kept = rates.iter().filter(|rate| **rate > 7.92e6).count();
+    assert!(kept >= 5, "{kept} of 8 within 1 %: {rates:?}");
 }
 
 #[test]
 fn a_configuration_waits_to_be_confirmed_as_long_as_was_said_whatever_the_clock_shows() {
-    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["clang"]) else { return };
     let line = Line::new();
     let clock = Clock::new(&line);
     let base = "[router]\non-death = \"kernel\"\n[[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n";

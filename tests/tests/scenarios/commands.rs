@@ -71,7 +71,7 @@ fn the_first_commands_work_as_they_stand() {
 
 #[test]
 fn hosts_with_default_offloads_talk_through_the_router() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     assert_hosts_talk(&line);
@@ -83,7 +83,7 @@ fn hosts_with_default_offloads_talk_through_the_router() {
 
 #[test]
 fn a_plugin_counts_one_flow_from_bind_to_unbind_while_traffic_runs() {
-    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "iperf3"]) else { return };
     let line = Line::new();
     let router = router(&line);
     let _server = iperf3_server(&line, &line.h2);
@@ -117,7 +117,7 @@ fn a_plugin_counts_one_flow_from_bind_to_unbind_while_traffic_runs() {
 
 #[test]
 fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
-    let Some(_ground) = Ground::enter(&["iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["iperf3"]) else { return };
     let line = Line::new();
     let router = router(&line);
     let _server = iperf3_server(&line, &line.h2);
@@ -138,7 +138,7 @@ fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
 
 #[test]
 fn a_port_filter_drops_its_ports_and_lets_the_others_pass() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
     router.ask(&["instance", "create", "port-filter", "pf", "ports=9000-9010", "protocol=udp"]);

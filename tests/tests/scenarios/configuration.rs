@@ -55,7 +55,7 @@ fn kernel_has(line: &Line, prefix: &str) -> bool {
 
 #[test]
 fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, base) = start(&line, BASE);
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
@@ -193,7 +193,7 @@ gate = "audit"
 filter = "in lan proto tcp"
 priority = -3
 on-fault = "bypass"
-budget = 400
+budget = "400us"
 
 [[filter]]
 match = "in lan proto udp dport 53"
@@ -319,7 +319,7 @@ fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
     router.ask(&["filter", "remove", "0"]);
     router.ask(&["filter", "add", "proto udp dport 53", "--action", "drop"]);
     router.ask(&["instance", "create", "port-filter", "pf", "ports=80"]);
-    router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in lan", "--budget", "500"]);
+    router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in lan", "--budget", "500us"]);
     router.ask(&["scheduler", "add", "wan", "all", "--kind", "fq-codel"]);
     router.ask(&["gate", "create", "late", "audit"]);
     assert!(router.ask(&["save"]).contains(&format!("what runs is in {path}")));
@@ -487,7 +487,7 @@ fn a_command_that_dies_at_any_call_of_saving_leaves_the_old_file_or_the_new_one(
 
 #[test]
 fn a_full_disk_is_told_and_forwarding_goes_on() {
-    let Some(_ground) = Ground::enter(&["mount"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["mount"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "256k");
     let text = format!("{BASE}[plugins]\nstate = \"{}\"\n", disk.0.display());

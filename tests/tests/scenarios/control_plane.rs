@@ -170,7 +170,7 @@ fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
 
 #[test]
 fn a_flood_of_the_router_itself_loses_packets_in_its_class_alone() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
     assert_classes_are_kept_apart(&line, &router);
@@ -195,7 +195,7 @@ fn a_flood_of_the_router_itself_loses_packets_in_its_class_alone() {
 
 #[test]
 fn a_port_of_af_packet_polices_what_is_for_the_router_itself_as_well() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let ports = ["r1", "r2"]
         .map(|name| format!("[[port]]\nname = \"{name}\"\ndevice = \"{name}\"\ndriver = \"af_packet\"\n"));
@@ -222,7 +222,7 @@ fn bird(line: &Line, host: &Namespace, name: &str, own: (&str, u32), other: (&st
 
 #[test]
 fn a_session_of_bgp_stays_up_through_ten_seconds_of_floods() {
-    let Some(_ground) = Ground::enter(&["ping", "bird", "birdc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "bird", "birdc"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
     let _here = bird(&line, &line.r, "here", ("10.2.0.1", 65001), ("10.2.0.2", 65002));

@@ -35,11 +35,11 @@ fn behind(flow: &FlowReport) -> [Option<u64>; 4] {
 
 #[test]
 fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000B"]);
     // The kernel's own packets would be counted at the filter.
     router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
     let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "queue all"])["id"].clone();
@@ -48,7 +48,7 @@ fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
     router.ask(&["clear"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
     // Somebody watches meanwhile.
-    let lists = router.ask(&["route", "list", "--watch", "0.5", "--count", "2", "--json"]);
+    let lists = router.ask(&["route", "list", "--watch", "500ms", "--count", "2", "--json"]);
     let lists: Vec<Value> = lists.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lists.len(), 2);
     let rates = |list: &Value| {
@@ -73,7 +73,7 @@ fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
 
 #[test]
 fn a_copy_counts_for_its_filter_and_a_filter_that_drops_queues_nothing() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -102,7 +102,7 @@ fn a_copy_counts_for_its_filter_and_a_filter_that_drops_queues_nothing() {
 
 #[test]
 fn what_the_driver_forwards_counts_for_its_route() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
     let router = router(&line);
@@ -121,7 +121,7 @@ fn what_the_driver_forwards_counts_for_its_route() {
 
 #[test]
 fn dozens_of_monitors_watch_at_once_and_cost_no_packet() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -144,7 +144,7 @@ fn dozens_of_monitors_watch_at_once_and_cost_no_packet() {
             &["route", "list", "--within", "10.77.1.0/24"]
         };
         let mut client = router.client();
-        client.args(noun).args(["--watch", "0.5", "--count", "3", "--json"]).stdout(Stdio::piped());
+        client.args(noun).args(["--watch", "500ms", "--count", "3", "--json"]).stdout(Stdio::piped());
         client.spawn().unwrap()
     };
     let monitors: Vec<_> = (0..24).map(watch).collect();

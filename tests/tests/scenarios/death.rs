@@ -12,7 +12,7 @@ const GAP: Duration = Duration::from_millis(200);
 
 #[test]
 fn the_kernel_forwards_on_when_the_router_is_killed_and_the_next_takes_over() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut first = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -48,7 +48,7 @@ fn a_router_killed_twenty_times_starts_every_time() {
 
 #[test]
 fn with_on_death_drop_nothing_passes_until_the_router_is_back() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let start = || Millrace::start(&line.r, "--port r1 --port r2 --on-death drop");
     let mut first = start();

@@ -36,7 +36,7 @@ fn assert_untouched(report: &FlowReport) {
 
 #[test]
 fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, third, mut router) = three();
     let flow = down(&line, &router);
     let end = Instant::now() + Duration::from_secs(4);
@@ -56,7 +56,7 @@ fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
 
 #[test]
 fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -83,7 +83,7 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
 /// A veth takes frames that are up to 4 bytes longer than its MTU.
 #[test]
 fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -117,7 +117,7 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
 /// A veth whose other end has a smaller MTU loses what was redirected behind a packet that is too long for it.
 #[test]
 fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_is_too_long() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     let why = || router.json(&["show", "hardware"])["ports"][1]["why_no_redirects"].clone();
@@ -144,7 +144,7 @@ fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_i
 
 #[test]
 fn a_flood_of_exceptional_packets_costs_flows_in_the_driver_nothing() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, third, router) = three();
     let flow = down(&line, &router);
     let flood = |destination: &'static str, ttl: u32| {

@@ -38,7 +38,7 @@ fn add(router: &Millrace, action: &str, more: &[&str]) -> String {
 
 #[test]
 fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -83,7 +83,7 @@ fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
 
 #[test]
 fn a_token_bucket_holds_in_the_driver_and_at_the_worker_together() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     assert_token_bucket_holds(&line, &router);
@@ -93,7 +93,7 @@ fn a_token_bucket_holds_in_the_driver_and_at_the_worker_together() {
 
 #[test]
 fn a_token_bucket_holds_where_the_router_has_a_monotonic_clock_of_its_own() {
-    let Some(_ground) = Ground::enter(&["ping", "unshare"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "unshare"]) else { return };
     for offset in ["86400", "-3600"] {
         let line = line();
         let by = ["unshare", "--time", "--monotonic", offset];
@@ -105,8 +105,8 @@ fn a_token_bucket_holds_where_the_router_has_a_monotonic_clock_of_its_own() {
 /// Polices a flow that goes down into the driver and up again, and counts what comes.
 fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
-    let id = add(router, "police 400kbit burst 10000", &[]);
-    assert_eq!(filter(router, &id)["action"], "police 400kbit burst 10000");
+    let id = add(router, "police 400kbit burst 10000B", &[]);
+    assert_eq!(filter(router, &id)["action"], "police 400kbit burst 10000B");
     assert_eq!(filter(router, &id)["gate"], "firewall");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 4000, 64);
     let start = Instant::now();
@@ -136,5 +136,5 @@ fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
     router.assert_conservation();
     // It is written as it was said, and read again.
-    assert!(router.ask(&["show", "configuration"]).contains("action = \"police 400kbit burst 10000\""));
+    assert!(router.ask(&["show", "configuration"]).contains("action = \"police 400kbit burst 10000B\""));
 }

@@ -20,7 +20,7 @@ fn by_driver(router: &Millrace, port: &str) -> u64 {
 
 #[test]
 fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_or_disorder() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -65,7 +65,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
 
 #[test]
 fn what_changes_holds_for_flows_in_the_driver_at_once() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
@@ -105,7 +105,7 @@ fn what_changes_holds_for_flows_in_the_driver_at_once() {
 #[test]
 fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() {
     const RATE: u32 = 5000;
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), RATE, 64);
@@ -137,7 +137,7 @@ fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() 
 
 #[test]
 fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kernel() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     // Checksums are left to the card: the driver completes them.
     let mut router = router(&line);
@@ -159,7 +159,7 @@ fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kern
 
 #[test]
 fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     let down = |port: &str| {

@@ -41,7 +41,7 @@ fn driven(router: &Millrace) -> u64 {
 
 #[test]
 fn statistics_count_each_packet_once_wherever_it_is_treated() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = begin(&line);
     router.ask(&["instance", "create", "statistics", "stats"]);
@@ -111,7 +111,7 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
 
 #[test]
 fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = begin(&line);
     router.ask(&["instance", "create", "port-filter", "web", "ports=80,8000-8999", "protocol=udp"]);

@@ -8,7 +8,7 @@ use crate::support::{assert_hosts_talk, assert_router_forwards, to};
 
 /// Checks forwarding with these arguments on a line made so.
 fn assert_forwards(arguments: &str, options: LineOptions) -> Option<String> {
-    let _ground = Ground::enter(&["ping"])?;
+    let _ground = Ground::enter_alone(&["ping"])?;
     let line = Line::with(options);
     let mut router = Millrace::start(&line.r, &format!("--port r1 --port r2 {arguments}"));
     assert_hosts_talk(&line);
@@ -64,7 +64,7 @@ fn a_worker_that_waits_for_interrupts_forwards() {
 #[test]
 fn an_adaptive_worker_forwards_and_sleeps_when_idle() {
     let Some(_) = assert_forwards("--mode adaptive", PLAIN) else { return };
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
     std::thread::sleep(Duration::from_millis(500));
@@ -92,7 +92,7 @@ fn jumbo_frames_pass_whole_on_af_packet() {
 
 #[test]
 fn a_packet_of_9000_bytes_is_neither_cut_nor_fragmented() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::with(JUMBO);
     let router = crate::support::router(&line);
     for size in [8972, 4000, 2020, 3500] {

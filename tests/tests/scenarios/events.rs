@@ -34,7 +34,7 @@ fn listen(line: &Line, router: &Millrace, log: &str, headers: &[&str]) -> Backgr
 
 #[test]
 fn an_instance_is_quarantined_after_so_many_faults_with_an_event() {
-    let Some(_ground) = Ground::enter(&["ping", "clang", "curl"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang", "curl"]) else { return };
     let line = Line::new();
     let traps = build(&line, "traps", |source| source.replace("packets++;", "__builtin_trap();"));
     let router = router(&line);

@@ -57,7 +57,7 @@ fn with_third_host(line: &Line) -> (Namespace, Millrace) {
 
 #[test]
 fn a_drop_filter_stops_one_flow_at_once_and_no_other() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     meet(&line);
@@ -81,7 +81,7 @@ fn a_drop_filter_stops_one_flow_at_once_and_no_other() {
 
 #[test]
 fn what_is_accepted_is_an_exception_at_its_gate_and_no_other() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     meet(&line);
@@ -142,7 +142,7 @@ fn a_reject_filter_tells_the_source_that_it_is_prohibited() {
 
 #[test]
 fn a_port_filter_overrides_the_route_as_far_as_priorities_say() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let (third, router) = with_third_host(&line);
     for host in [&line.h2, &third] {
@@ -169,7 +169,7 @@ fn a_port_filter_overrides_the_route_as_far_as_priorities_say() {
 
 #[test]
 fn a_copy_goes_to_a_third_host_and_the_flow_is_undisturbed() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (third, router) = with_third_host(&line);
     meet(&line);
@@ -326,7 +326,7 @@ fn the_id_of_a_removed_filter_is_no_other_filters() {
 
 #[test]
 fn flows_are_listed_by_what_they_carry_and_forgotten() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     meet(&line);
@@ -371,9 +371,9 @@ fn flows_are_listed_by_what_they_carry_and_forgotten() {
 
 #[test]
 fn filters_and_checks_of_a_configuration_hold_from_the_start() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
-    let config = "[router]\non-death = \"kernel\"\nroute-priority = 5\nflows-max = 4096\nflow-idle = 2\n\
+    let config = "[router]\non-death = \"kernel\"\nroute-priority = 5\nflows-max = 4096\nflow-idle = \"2s\"\n\
         [[port]]\nname = \"r1\"\ndevice = \"r1\"\nreverse-path = \"strict\"\n\
         [[port]]\nname = \"r2\"\ndevice = \"r2\"\n\
         [[gate]]\nname = \"firewall\"\ntable = \"dag\"\n\
@@ -404,7 +404,7 @@ fn filters_and_checks_of_a_configuration_hold_from_the_start() {
 
 #[test]
 fn a_gate_changes_its_table_under_traffic() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     meet(&line);
@@ -428,7 +428,7 @@ fn a_gate_changes_its_table_under_traffic() {
 
 #[test]
 fn gates_with_the_same_filters_are_linked_and_match_as_before() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     meet(&line);
@@ -474,8 +474,8 @@ fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_unti
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
-    let add = ["filter", "add", "dst 239.1.1.0/24", "--action", "ports r1,r2"];
-    router.try_ask(&add).assert_refused(1, &["239.1.1.0/24", "groups are not forwarded"]);
+    router.ask(&["filter", "add", "dst 239.1.1.0/24", "--action", "ports r1,r2"]);
+    router.ask(&["filter", "add", "dst 239.1.1.0/24", "--action", "ports r1,r2", "--priority", "7"]);
     for action in ["drop", "reject"] {
         router.ask(&[
             "filter",

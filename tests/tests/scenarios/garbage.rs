@@ -1,6 +1,6 @@
 //! Random and malformed frames, by the hundred thousand.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_testkit::{Ground, Line, Millrace, Namespace, RawSocket, eventually};
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random};
@@ -54,18 +54,29 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     let mac = MacAddr(line.r.mac_of("r1"));
     let wire = RawSocket::open(&line.h1, "eth0");
     let seeds = seeds(mac);
-    let mut random = Random::new(20_260_401);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    let new = u64::from(time.subsec_nanos()) | time.as_secs() << 32;
     let mut sent = 0;
-    for index in 0..count {
-        let frame = spoil(&seeds[index % seeds.len()], &mut random);
-        sent += usize::from(wire.try_send(&frame).is_ok());
+    // Two seeds that are the same in each run, and a new one, which a failure shows.
+    for seed in [20_260_401, 7, new] {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        for index in 0..count / 3 {
+            let frame = spoil(&seeds[index % seeds.len()], &mut random);
+            sent += usize::from(wire.try_send(&frame).is_ok());
+        }
     }
     assert!(sent > count * 9 / 10, "only {sent} of {count} were taken by the device");
     assert!(router.is_running(), "{}", router.log());
     router.assert_conservation();
     let received = router.row("ports", "name", "r1")["rx_packets"].as_u64().unwrap();
     let ring_full = router.drops("receive_ring_full");
-    assert!(received + ring_full >= sent as u64 * 9 / 10, "{received} received of {sent}");
+    // Some frames are of no protocol that a port asks the kernel for.
+    let counted = received + ring_full;
+    assert!(
+        counted >= sent as u64 * 999 / 1000,
+        "{received} received of {sent}, {ring_full} past a full ring"
+    );
     // Right behind such a storm hosts may have to find their neighbours anew, which takes them some seconds.
     for (host, other) in [(&line.h1, "10.2.0.2"), (&line.h2, "fd00:1::2"), (&line.h1, "fd00:2::2")] {
         eventually("hosts find each other again", Duration::from_secs(20), || {
@@ -78,7 +89,7 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
 
 #[test]
 fn three_hundred_thousand_malformed_frames_are_all_accounted_for() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut router = crate::support::router(&line);
     router.ask(&["instance", "create", "statistics", "all"]);
@@ -88,7 +99,7 @@ fn three_hundred_thousand_malformed_frames_are_all_accounted_for() {
 
 #[test]
 fn malformed_frames_are_accounted_for_on_af_packet_with_sub_interfaces_too() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let third = Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);

@@ -24,13 +24,13 @@ fn devices(line: &Line) -> String {
 
 #[test]
 fn it_is_caught_while_the_port_has_a_scheduler() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.r.run("ping -c 1 10.2.0.2");
     let before = devices(&line);
     assert_eq!(router.summary("received_from_host"), 0);
-    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=10000000"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=10000000B"]);
     assert!(devices(&line).contains("mr-out-"), "{}", devices(&line));
     // Small and large packets, IPv4 and IPv6, super-frames and partial checksums.
     line.r.run("ping -c 3 -i 0.2 10.2.0.2");
@@ -71,7 +71,7 @@ fn it_is_caught_while_the_port_has_a_scheduler() {
 
 /// The rate at which a TCP of the router's own host sends through a port of 10 Mb/s, by what it has of a device.
 fn keeps_to_the_rate(arguments: &str) {
-    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "iperf3"]) else { return };
     let line = Line::new();
     let router = Millrace::start(&line.r, &format!("--port r1 --port r2 {arguments}"));
     line.h1.run("ping -c 1 10.2.0.2");
@@ -108,7 +108,7 @@ fn three_to_one(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["scheduler", "add", "r2", "top", "--kind", "deficit-round-robin"]);
-    for (leaf, quantum) in [("own", "quantum=4614"), ("rest", "quantum=1538")] {
+    for (leaf, quantum) in [("own", "quantum=4614B"), ("rest", "quantum=1538B")] {
         router.ask(&[
             "scheduler",
             "add",
@@ -119,7 +119,7 @@ fn three_to_one(line: &Line) -> Millrace {
             "--under",
             "top",
             quantum,
-            "threshold=60000",
+            "threshold=60000B",
         ]);
     }
     router.ask(&["scheduler", "set", "r2", "rate=8mbit", "default=rest"]);
@@ -129,7 +129,7 @@ fn three_to_one(line: &Line) -> Millrace {
 
 #[test]
 fn it_shares_the_link_with_what_is_forwarded_as_weights_say() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
     // Both want more than the link has.
@@ -150,7 +150,7 @@ fn it_shares_the_link_with_what_is_forwarded_as_weights_say() {
 
 #[test]
 fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
     router.ask(&["filter", "add", "proto icmp", "--gate", "firewall", "--action", "drop"]);
@@ -185,7 +185,7 @@ fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
 
 #[test]
 fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_back() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let before = devices(&line);
     let mut first = three_to_one(&line);
@@ -214,11 +214,11 @@ fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_b
 
 #[test]
 fn a_full_queue_does_not_keep_the_kernel_from_finding_neighbours() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000B"]);
     router.ask(&["scheduler", "set", "r2", "rate=200kbit"]);
     let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 958);
     flood.go_on(Duration::from_millis(500));

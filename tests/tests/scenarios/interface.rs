@@ -113,8 +113,8 @@ fn a_change_is_made_only_to_what_its_client_saw() {
     for (path, change) in [
         ("/gates/spare", r#"{"table": "linear"}"#),
         ("/instances/s1", r#"{"settings": {}}"#),
-        ("/schedulers/wan/flows", r#"{"threshold": 100000}"#),
-        ("/queues/wan/flows", r#"{"threshold": 100000}"#),
+        ("/schedulers/wan/flows", r#"{"threshold": "100000B"}"#),
+        ("/queues/wan/flows", r#"{"threshold": "100000B"}"#),
     ] {
         let read = if path.starts_with("/schedulers") { "/schedulers/wan" } else { path };
         let tag = header(&router, "etag", read);

@@ -63,7 +63,7 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
 
 #[test]
 fn a_links_delay_is_seen_by_ping() {
-    let Some(_ground) = Ground::enter(&["ping", "nsenter"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "nsenter"]) else { return };
     let line = Line::new();
     let name = format!("mrdelay{}", std::process::id());
     let file = example(&line, &name, "impairment = { delay-ms = 20, seed = 1 }\n");

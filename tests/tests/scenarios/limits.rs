@@ -28,23 +28,43 @@ fn start_with(line: &Line, more: &str) -> Millrace {
     line.r.ip("link set lo up");
     let text = format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
-         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n{more}",
+         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n\
+         [port.scheduler]\nrate = \"1gbit\"\nnode = [{{ name = \"flows\", kind = \"flow-queues\", rate = \"100mbit\" }}]\n\
+         [[filter]]\nmatch = \"proto udp dport 9001\"\naction = \"queue flows\"\n{more}",
         line.file("state").display()
     );
     let config = line.write("router.toml", &text);
     Millrace::start(&line.r, &format!("--config {}", config.display()))
 }
 
-/// Has a flow go through the router, and somebody ask at its socket, while something goes on.
+/// Starts a flow and reserves its rate: 1,000 packets of 106 bytes a second are 80 % of it.
+fn reserved_flow(line: &Line, router: &Millrace) -> Flow {
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 1000, 64);
+    let selector = eventually("the flow has a queue", Duration::from_secs(5), || {
+        let shown = router.json(&["queue", "show", "wan", "flows"]);
+        let mut flows = shown["flows"].as_array()?.iter().filter_map(|flow| flow["flow"].as_str());
+        flows.next_back().filter(|selector| selector.contains("dport 9001")).map(str::to_owned)
+    });
+    router.ask(&["queue", "set", "wan", "flows", "--flow", &selector, "rate=1060kbit"]);
+    eventually("its record is reserved", Duration::from_secs(5), || {
+        (router.json(&["flow", "list", &selector])["flows"][0]["state"] == "reserved").then_some(())
+    });
+    flow
+}
+
+/// Sends a plain flow and a reserved one through the router, and asks at its socket, while something goes on.
 fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
     let pid = router.pid().unsigned_abs();
     // Neighbours are known before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
     let before = resident(pid);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let reserved = reserved_flow(line, router);
     let times = answer_times(router.socket(), "/status", TIME);
     let grown = resident(pid).saturating_sub(before);
     let report = flow.finish();
+    let reserved = reserved.finish();
+    assert_eq!((reserved.lost(), reserved.reordered), (0, 0), "{what}: the reserved flow: {reserved:?}");
     assert!(report.lost() * 100 <= report.sent, "{what}: {report:?}");
     let late = percentile(&times, 99);
     assert!(late < PATIENCE, "{what}: 99 of 100 answers took up to {late:?}");
@@ -59,7 +79,7 @@ fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
 
 #[test]
 fn a_flood_of_requests_over_tls_moves_nothing() {
-    let Some(_ground) = Ground::enter(&["wrk"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["wrk"]) else { return };
     let line = Line::new();
     let router = start(&line);
     let token = router.ask(&["token", "create", "wrk", "--role", "viewer"]);
@@ -76,7 +96,7 @@ fn a_flood_of_requests_over_tls_moves_nothing() {
 
 #[test]
 fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
-    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);
     // Without a word, and in the middle of agreeing on keys: more than there are places for.
@@ -113,7 +133,7 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
     assert!(heads[0].starts_with("http/1.1 200"), "{heads:?}");
     assert!(!heads[0].contains("connection: close"), "{heads:?}");
     assert!(heads[1].starts_with("http/1.1 401") && heads[1].contains("connection: close"), "{heads:?}");
-    assert!(!ask("127.0.0.1", &bearer).status.success(), "the places of that address are taken");
+    assert!(ask("127.0.0.1", &bearer).status.success(), "strangers displace each other");
     assert_unmoved(&line, &router, "clients that don't go on");
     let gone = |stream: &UnixStream| {
         stream.set_nonblocking(true).expect("a socket");
@@ -137,7 +157,7 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
 
 #[test]
 fn bodies_that_are_too_long_are_refused_unread() {
-    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);
     let long = line.write("long", &" ".repeat(80 << 20)).display().to_string();
@@ -156,7 +176,7 @@ fn bodies_that_are_too_long_are_refused_unread() {
 
 #[test]
 fn answers_that_take_long_to_make_keep_nobody_waiting() {
-    let Some(_ground) = Ground::enter(&["curl"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start_with(&line, &routes(10_000));
     // They end with the router as well.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, wait_until};
+use millrace_testkit::{Flow, Ground, Line, skip, wait_until};
 
 use crate::support::{router, to};
 
@@ -62,14 +62,14 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
 /// What comes by a queue that nobody reads would get past the filters.
 #[test]
 fn a_device_with_more_queues_than_before_is_opened_anew() {
-    let Some(_ground) = Ground::enter(&["ethtool"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ethtool"]) else { return };
     let line = Line::new();
     let router = router(&line);
     router.ask(&["filter", "add", "proto udp dport 9000-9015", "--action", "drop", "--gate", "firewall"]);
     let set = line.r.try_run("ethtool -L r1 rx 2");
     let sent = line.h1.try_run("ethtool -L eth0 tx 2");
     if !set.status.success() || !sent.status.success() {
-        return eprintln!("skipped: this kernel gives a veth one queue: {set:?} {sent:?}");
+        return skip(&format!("this kernel gives a veth one queue: {set:?} {sent:?}"));
     }
     let anew = wait_until(Duration::from_secs(5), || {
         router.log().contains("device is back") && line.h1.succeeds("ping -c 1 -W 0.5 10.2.0.2")

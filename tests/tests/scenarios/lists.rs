@@ -44,7 +44,7 @@ fn kernel_routes(line: &Line) -> usize {
 
 #[test]
 fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = start(&line);
     let before = router.ask(&["route", "list", "--lines"]);
@@ -116,7 +116,7 @@ fn a_file_with_wrong_lines_changes_nothing_and_each_of_them_is_named() {
 
 #[test]
 fn filters_of_a_file_hold_when_the_command_has_ended() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let router = start(&line);
     let mut filters = String::new();

@@ -48,7 +48,7 @@ fn assert_counts(router: &Millrace, instance: &str, expected: &[(&str, u64)]) ->
 
 #[test]
 fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     router.ask(&["instance", "create", "syn-monitor", "syns", "threshold=10", "interval-ms=500"]);
@@ -80,7 +80,7 @@ fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
 
 #[test]
 fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     router.ask(&["instance", "create", "ack-monitor", "acks", "worst=2"]);
@@ -128,7 +128,7 @@ fn numbers(wire: &RawSocket, port: u16) -> Vec<u64> {
 
 #[test]
 fn the_mirror_sends_every_packet_to_both_ports_and_the_flow_is_undisturbed() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (third, fourth) = (probe(&line, 3), probe(&line, 4));
     let router = Millrace::start(&line.r, "--port r1 --port r2 --port r3 --port r4");
@@ -151,7 +151,7 @@ fn the_mirror_sends_every_packet_to_both_ports_and_the_flow_is_undisturbed() {
 
 #[test]
 fn the_sampler_sends_one_in_so_many_packets_and_no_other() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let third = probe(&line, 3);
     let router = Millrace::start(&line.r, "--port r1 --port r2 --port r3");

@@ -97,7 +97,7 @@ fn a_sub_interface_has_arp_and_echo_of_its_own_on_af_packet() {
 
 #[test]
 fn a_tap_port_has_arp_nd_and_echo_of_its_own_and_forwards() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"b\"\ndevice = \"r2\"\n\
                   [[port]]\nname = \"mrtap\"\nkind = \"tap\"\naddress = [\"10.5.0.1/24\", \"fd00:5::1/64\"]\n";
@@ -121,7 +121,7 @@ fn a_tap_port_has_arp_nd_and_echo_of_its_own_and_forwards() {
 
 #[test]
 fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"a\"\ndevice = \"r1\"\n\
                   [[port]]\nname = \"b\"\ndevice = \"r2\"\nimpair = { loss = 0.1, seed = 7 }\n";
@@ -141,7 +141,7 @@ fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
 
 #[test]
 fn an_impaired_port_delays_as_long_as_it_was_told_to() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"a\"\ndevice = \"r1\"\n\
                   [[port]]\nname = \"b\"\ndevice = \"r2\"\nimpair = { delay-ms = 30, seed = 7 }\n";

@@ -12,7 +12,7 @@ const MOVES: usize = 15;
 
 #[test]
 fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -53,7 +53,7 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
 
 #[test]
 fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
@@ -109,7 +109,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
 
 #[test]
 fn placements_are_part_of_the_configuration() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = line();
     let ports = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
     let places = "[[place]]\nflow = \"dport 9000 proto udp\"\nlevel = \"worker\"\n[[place]]\nflow = \"*\"\nlevel = \"xdp\"\n";

@@ -9,7 +9,7 @@ use crate::support::{router, to};
 
 #[test]
 fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
-    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     // It lets packets pass while fewer than 20 of their flow wait, in a queue of their own at the leaf of number 1.
     let source = COUNTER.replace(
@@ -89,7 +89,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
 
 #[test]
 fn what_is_common_to_all_flows_outlives_faults_and_upgrades() {
-    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let keys = r#""positions":["early","late"],"messages":{"read":"the counters"},"service-state":16"#;
     let [first, second] =
@@ -166,7 +166,7 @@ void millrace_packets(struct millrace_call *call) {
 
 #[test]
 fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
-    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     for workers in ["1", "2"] {
         let line = Line::new();
         let keys = r#""positions":["early"],"capabilities":["map-read","map-write"],

@@ -151,7 +151,7 @@ fn with_counter(line: &Line) -> Millrace {
 
 #[test]
 fn an_upgrade_at_which_the_old_version_dies_leaves_it_running() {
-    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let router = with_counter(&line);
     let new = build_source(&line, "counter", "0.2.0", COUNTER_KEYS, COUNTER);

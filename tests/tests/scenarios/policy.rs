@@ -78,7 +78,7 @@ fn leaves_in_driver(router: &Millrace) -> bool {
 
 #[test]
 fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_the_worker() {
-    let Some(_ground) = Ground::enter(&["ping", "tc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };
     let line = crate::driver_filters::line();
     let router = Millrace::start(&line.r, "--port r1 --port r2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
@@ -125,7 +125,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
 
 #[test]
 fn flows_leave_from_the_worker_where_a_shaper_was_there_before() {
-    let Some(_ground) = Ground::enter(&["ping", "tc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };
     let line = crate::driver_filters::line();
     line.r.run("tc qdisc add dev r2 root tbf rate 100mbit burst 10k latency 50ms");
     let router = Millrace::start(&line.r, "--port r1 --port r2 --ignore-kernel-policy");

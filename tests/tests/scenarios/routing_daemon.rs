@@ -2,22 +2,27 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Background, Ground, Line, Namespace, eventually};
+use millrace_testkit::{Background, Flow, Ground, Line, Millrace, Namespace, eventually};
+use nix::sys::signal::Signal;
+
+use crate::support::to;
 
 /// How long two daemons may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// BIRD in the foreground, with a configuration and a control socket of its own.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
+    bird_with(line, host, name, config, &[])
+}
+
+/// The same with further arguments.
+fn bird_with(line: &Line, host: &Namespace, name: &str, config: &str, more: &[&str]) -> Background {
     let file = line.write(&format!("{name}.conf"), config).display().to_string();
     let [control, log] = ["ctl", "log"].map(|extension| line.file(&format!("{name}.{extension}")));
     let control = control.display().to_string();
-    Background::start(
-        host,
-        "bird",
-        &["-f", "-c", &file, "-s", &control, "-P", &format!("{control}.pid")],
-        log,
-    )
+    let pid = format!("{control}.pid");
+    let arguments = ["-f", "-c", &file, "-s", &control, "-P", &pid];
+    Background::start(host, "bird", &[&arguments, more].concat(), log)
 }
 
 const KERNEL: &str = "protocol device { scan time 2; }\n\
@@ -57,58 +62,163 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
     eventually("the same by IPv6", PATIENCE, || learned("fd00:9::/48").then_some(()));
     line.h1.run("ping -c 2 -i 0.2 -W 2 fd00:9::1");
     crate::support::assert_router_forwards(&line, &router);
-    there.end_by(nix::sys::signal::Signal::SIGTERM);
+    there.end_by(Signal::SIGTERM);
     eventually("the route is withdrawn", PATIENCE, || (!learned("10.9.0.0/16")).then_some(()));
     assert!(!line.h1.succeeds("ping -c 1 -W 1 10.9.0.1"));
     router.assert_conservation();
+}
+
+/// FRR beside the router, and BIRD at the far host as its BGP neighbour, which announces 10.9.0.0/16.
+struct Bgp {
+    directory: std::path::PathBuf,
+    _there: Background,
+}
+
+impl Bgp {
+    fn new(line: &Line) -> Self {
+        line.h2.ip("address add 10.9.0.1/32 dev lo");
+        let neighbour = format!(
+            "router id 10.2.0.2;\n{KERNEL}protocol static own {{ ipv4; route 10.9.0.0/16 blackhole; }}\n\
+             protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
+             graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
+        )
+        // Its own blackhole is only for announcing.
+        .replace("export all; }; }\nprotocol kernel { ipv6", "export none; }; }\nprotocol kernel { ipv6");
+        let _there = bird(line, &line.h2, "there", &neighbour);
+        let directory = line.directory.path().join("frr");
+        std::fs::create_dir(&directory).unwrap();
+        // FRR gives up its rights: its user must be able to write here.
+        line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
+        line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
+        let bgp = Self { directory, _there };
+        std::fs::write(bgp.file("zebra.conf"), "hostname r\n").unwrap();
+        std::fs::write(
+            bgp.file("bgpd.conf"),
+            "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n \
+             neighbor 10.2.0.2 remote-as 65002\n neighbor 10.2.0.2 timers connect 1\n",
+        )
+        .unwrap();
+        bgp
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    /// Starts a daemon of FRR, with further arguments.
+    fn start(&self, line: &Line, daemon: &str, more: &[&str]) -> Background {
+        let program = format!("/usr/lib/frr/{daemon}");
+        let [config, pid] = ["conf", "pid"].map(|extension| self.file(&format!("{daemon}.{extension}")));
+        let (vty, api) = (self.directory.display().to_string(), self.file("zserv.api"));
+        let arguments = ["-f", &config, "-i", &pid, "-z", &api, "--vty_socket", &vty, "-P", "0"];
+        Background::start(
+            &line.r,
+            &program,
+            &[&arguments, more].concat(),
+            line.file(&format!("{daemon}.log")),
+        )
+    }
+
+    fn start_zebra(&self, line: &Line, more: &[&str]) -> Background {
+        let api = self.file("zserv.api");
+        let _ = std::fs::remove_file(&api);
+        let zebra = self.start(line, "zebra", more);
+        eventually("zebra listens", PATIENCE, || std::path::Path::new(&api).exists().then_some(()));
+        zebra
+    }
+}
+
+/// Whether the router has a route to exactly this prefix.
+fn has(router: &Millrace, prefix: &str) -> bool {
+    let routes = router.json(&["show", "routes"]);
+    routes.as_array().unwrap().iter().any(|route| route["to"] == prefix)
 }
 
 #[test]
 fn routes_that_frr_learns_by_bgp_are_forwarded_by() {
     let Some(_ground) = Ground::enter(&["ping", "bird", "zebra"]) else { return };
     let line = Line::new();
-    line.h2.ip("address add 10.9.0.1/32 dev lo");
     let router = crate::support::router(&line);
-    let neighbour = format!(
-        "router id 10.2.0.2;\n{KERNEL}protocol static own {{ ipv4; route 10.9.0.0/16 blackhole; }}\n\
-         protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
-         ipv4 {{ import none; export all; }}; }}\n"
-    )
-    // Its own blackhole is only for announcing.
-    .replace("export all; }; }\nprotocol kernel { ipv6", "export none; }; }\nprotocol kernel { ipv6");
-    let _there = bird(&line, &line.h2, "there", &neighbour);
-    let directory = line.directory.path().join("frr");
-    std::fs::create_dir(&directory).unwrap();
-    // FRR gives up its rights: its user must be able to write here.
-    line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
-    line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
-    let file = |name: &str| directory.join(name).display().to_string();
-    std::fs::write(file("zebra.conf"), "hostname r\n").unwrap();
-    std::fs::write(
-        file("bgpd.conf"),
-        "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n \
-         neighbor 10.2.0.2 remote-as 65002\n neighbor 10.2.0.2 timers connect 1\n",
-    )
-    .unwrap();
-    let api = file("zserv.api");
-    let start = |daemon: &str| {
-        let program = format!("/usr/lib/frr/{daemon}");
-        let [config, pid] = ["conf", "pid"].map(|extension| file(&format!("{daemon}.{extension}")));
-        let vty = directory.display().to_string();
-        let arguments = ["-f", &config, "-i", &pid, "-z", &api, "--vty_socket", &vty, "-P", "0"];
-        Background::start(&line.r, &program, &arguments, line.file(&format!("{daemon}.log")))
-    };
-    let zebra = start("zebra");
-    eventually("zebra listens", PATIENCE, || std::path::Path::new(&api).exists().then_some(()));
-    let bgpd = start("bgpd");
-    let learned = || {
-        let routes = router.json(&["show", "routes"]);
-        routes.as_array().unwrap().iter().any(|route| route["to"] == "10.9.0.0/16")
-    };
-    if millrace_testkit::wait_until(PATIENCE, learned).is_none() {
+    let bgp = Bgp::new(&line);
+    let zebra = bgp.start_zebra(&line, &[]);
+    let bgpd = bgp.start(&line, "bgpd", &[]);
+    if millrace_testkit::wait_until(PATIENCE, || has(&router, "10.9.0.0/16")).is_none() {
         panic!("not learned: {}\n{}\n{:#}", zebra.log(), bgpd.log(), router.json(&["show", "routes"]));
     }
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.9.0.1");
     crate::support::assert_router_forwards(&line, &router);
+    router.assert_conservation();
+}
+
+#[test]
+fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    let bgp = Bgp::new(&line);
+    let mut zebra = bgp.start_zebra(&line, &[]);
+    let mut bgpd = bgp.start(&line, "bgpd", &[]);
+    eventually("BGP learned it", PATIENCE, || has(&router, "10.9.0.0/16").then_some(()));
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    // The kernel keeps the routes of a zebra that died, and so does the router.
+    let learned = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
+    learned.go_on(Duration::from_millis(300));
+    zebra.end_by(Signal::SIGKILL);
+    learned.go_on(Duration::from_secs(2));
+    bgpd.end_by(Signal::SIGKILL);
+    learned.go_on(Duration::from_secs(1));
+    let report = learned.finish();
+    assert_eq!(report.lost(), 0, "zebra and bgpd are dead: {report:?}");
+    // A zebra that starts sweeps what it finds of itself: the reference flow is another path then.
+    let connected = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let _zebra = bgp.start_zebra(&line, &[]);
+    let _bgpd = bgp.start(&line, "bgpd", &[]);
+    eventually("BGP learned it again", PATIENCE, || {
+        line.h1.succeeds("ping -c 1 -W 1 10.9.0.1").then_some(())
+    });
+    let report = connected.finish();
+    assert_eq!(report.lost(), 0, "zebra and bgpd are back: {report:?}");
+    let kernel = !line.r.run("ip route show 10.9.0.0/16").is_empty();
+    assert_eq!(has(&router, "10.9.0.0/16"), kernel, "the router has what the kernel has");
+    router.assert_conservation();
+}
+
+#[test]
+fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_return() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "bird"]) else { return };
+    let line = Line::new();
+    line.h2.ip("address add 10.9.0.1/32 dev lo");
+    let router = crate::support::router(&line);
+    let announces = |prefixes: &str| {
+        format!(
+            "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
+             protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
+             graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
+        )
+    };
+    let learns = "router id 10.2.0.1;\ngraceful restart wait 20;\nprotocol device { scan time 2; }\n\
+                  protocol kernel { graceful restart; ipv4 { import none; export all; }; }\n\
+                  protocol bgp up { local 10.2.0.1 as 65001; neighbor 10.2.0.2 as 65002; connect retry time 1;\n\
+                  graceful restart on; ipv4 { import all; export none; }; }\n";
+    let both = announces("route 10.9.0.0/16 blackhole; route 10.8.0.0/16 blackhole;");
+    let mut there = bird(&line, &line.h2, "there", &both);
+    let mut here = bird(&line, &line.r, "here", learns);
+    for prefix in ["10.9.0.0/16", "10.8.0.0/16"] {
+        eventually("BGP learned it", PATIENCE, || has(&router, prefix).then_some(()));
+    }
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
+    flow.go_on(Duration::from_millis(300));
+    here.end_by(Signal::SIGKILL);
+    // Meanwhile one of the two routes is gone at the neighbour.
+    there.end_by(Signal::SIGTERM);
+    let _there = bird(&line, &line.h2, "there", &announces("route 10.9.0.0/16 blackhole;"));
+    flow.go_on(Duration::from_secs(2));
+    assert!(has(&router, "10.8.0.0/16"), "the kernel keeps the routes of a daemon that died");
+    let _here = bird_with(&line, &line.r, "here", learns, &["-R"]);
+    eventually("the stale route is swept", PATIENCE, || (!has(&router, "10.8.0.0/16")).then_some(()));
+    assert!(has(&router, "10.9.0.0/16"), "{:#}", router.json(&["show", "routes"]));
+    let report = flow.finish();
+    assert_eq!(report.lost(), 0, "{report:?}");
     router.assert_conservation();
 }

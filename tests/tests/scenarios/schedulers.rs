@@ -27,7 +27,7 @@ fn node(router: &Millrace, name: &str) -> serde_json::Value {
 
 #[test]
 fn a_rate_is_kept_and_voice_passes_a_full_queue() {
-    let Some(_ground) = Ground::enter(&["ping", "iperf3"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "iperf3"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
     router.ask(&["filter", "add", "proto udp dport 9000", "--action", "queue voice"]);
@@ -51,14 +51,14 @@ fn a_rate_is_kept_and_voice_passes_a_full_queue() {
 
 #[test]
 fn a_tree_changes_under_load_without_a_loss() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
     router.ask(&["filter", "add", "proto udp dport 9001", "--action", "queue voice"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 200);
     flow.wait_for_arrival();
     flow.go_on(Duration::from_millis(200));
-    router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536", "manage=codel"]);
+    router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536B", "manage=codel"]);
     router.ask(&["scheduler", "set", "r2", "rate=20mbit"]);
     flow.go_on(Duration::from_millis(200));
     // What waits in the queue goes on in another, which its filter names from then on; then the port sends as ever.
@@ -100,9 +100,9 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=0"], &["voice", "0"]);
     refused(&["add", "r2", "x", "--kind", "fifo", "--under", "voice"], &["\"voice\"", "no children"]);
     refused(&["add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=3"], &["voice", "already"]);
-    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=3", "burst=9"], &["burst"]);
+    refused(&["add", "r2", "x", "--kind", "fifo", "--under", "top", "level=3", "burst=9B"], &["burst"]);
     refused(&["set", "r2", "rate=fast"], &["fast", "is no rate"]);
-    refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9", "maximum=9"], &["minimum"]);
+    refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9B", "maximum=9B"], &["minimum"]);
     let red = ["set", "r2", "--node", "voice", "manage=red", "probability=2"];
     refused(&red, &["probability 2: it must be above 0 and at most 1"]);
     refused(&["set", "r2", "--node", "voice", "gentle=false"], &["gentle means nothing to a fifo"]);
@@ -179,7 +179,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
         "level=5",
     ]);
     refused(
-        &["add", "r2", "x", "--kind", "fifo", "--under", "fair", "quantum=0"],
+        &["add", "r2", "x", "--kind", "fifo", "--under", "fair", "quantum=0B"],
         &["quantum is 0; it goes from 1"],
     );
     router.ask(&["scheduler", "remove", "r2", "fair"]);
@@ -224,7 +224,7 @@ fn two_greedy_flows(line: &Line) -> (Millrace, Flow, Flow) {
         "--kind",
         "flow-queues",
         "rate=8mbit",
-        "threshold=60000",
+        "threshold=60000B",
     ]);
     router.ask(&["scheduler", "set", "r2", "rate=8mbit"]);
     let [reserved, other] = ["10.2.0.2:9000", "10.2.0.2:9001"].map(|address| {
@@ -237,7 +237,7 @@ fn two_greedy_flows(line: &Line) -> (Millrace, Flow, Flow) {
 
 #[test]
 fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, reserved, other) = two_greedy_flows(&line);
     let selector = flow_queue(&router, 9000)["flow"].as_str().unwrap().to_owned();
@@ -262,7 +262,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
     let eighth = share(3000);
     assert!((0.125 * 0.98..0.125 * 1.02).contains(&eighth), "{eighth}");
     // With a quantum of its own it gets more than the other, and then it is like the other again.
-    router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum=4614"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum=4614B"]);
     eventually("it is reserved no longer", Duration::from_secs(5), || {
         (state() == "established").then_some(())
     });
@@ -281,7 +281,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
 
 #[test]
 fn queues_are_shown_and_changed() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, first, second) = two_greedy_flows(&line);
     // A port has 8,192 queues unless it is given others.
@@ -319,31 +319,31 @@ fn queues_are_shown_and_changed() {
     }
     let sent = shown["sent_packets"].as_u64().unwrap();
     assert!(sent > 0 && sent < arrived(&shown) && arrived(&shown) <= of_flows, "{shown}");
-    router.ask(&["queue", "set", "r2", "flows", "threshold=30000"]);
+    router.ask(&["queue", "set", "r2", "flows", "threshold=30000B"]);
     assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["threshold"], 30_000);
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
-    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000B"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
     // A threshold leaves a reservation as it is, and the other way round.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
-    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9001"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9001B"]);
     let both = flow_queue(&router, 9001);
     assert_eq!((&both["rate"], &both["threshold"]), (&1_000_000.into(), &9001.into()), "{both}");
     let text = router.json(&["show", "configuration"])["text"].to_string();
     assert!(text.contains("1mbit") && text.contains("9001"), "both are saved: {text}");
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
-    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000B"]);
     drop((first, second));
     router.assert_conservation();
 }
 
 #[test]
 fn what_queues_can_not_be_told_leaves_what_they_were_told() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, first, second) = two_greedy_flows(&line);
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
-    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000"]);
+    router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000B"]);
     let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "queue", arguments, texts);
     refused(&["show", "r9"], &["r9"]);
     refused(&["show", "r2", "flow"], &["did you mean \"flows\""]);
@@ -351,13 +351,13 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["queues"], 9);
     refused(&["set", "r2", "flows", "queues=65536"], &["\"flows\"", "65536"]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=9mbit"], &["\"flows\"", "9", "8"]);
-    refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit", "quantum=1"], &["either a rate"]);
+    refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit", "quantum=1B"], &["either a rate"]);
     refused(&["set", "r2", "flows", "--flow", "proto udp", "rate=1mbit"], &["src ADDRESS"]);
     refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
     let kept = flow_queue(&router, 9001);
     assert_eq!((&kept["threshold"], &kept["rate"]), (&9000.into(), &serde_json::Value::Null), "{kept}");
     // What is said of all queues leaves what was said of one, and reservations keep what they are parts of.
-    router.ask(&["scheduler", "set", "r2", "--node", "flows", "threshold=25000"]);
+    router.ask(&["scheduler", "set", "r2", "--node", "flows", "threshold=25000B"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
     assert_eq!(flow_queue(&router, 9000)["threshold"], 25_000);
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
@@ -386,11 +386,11 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
 
 #[test]
 fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000B"]);
     // The kernel's own packets would be counted among those that are dropped.
     router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
     // Twice what the link takes, and a flow the other way.
@@ -412,7 +412,7 @@ fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
 /// the packets of a token bucket of the kernel, below a macvlan, have left.
 #[test]
 fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
-    let Some(_ground) = Ground::enter(&["ping", "tc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };
     let line = Line::new();
     let bucket = |what: &str, rate: &str| {
         line.r.run(&format!("tc qdisc {what} dev r2 root tbf rate {rate} burst 5000 limit 100000000"));
@@ -437,7 +437,7 @@ fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
         "--under",
         "top",
         "level=1",
-        "threshold=100000",
+        "threshold=100000B",
     ]);
     // No rate: what makes packets wait is the device alone.
     router.ask(&["scheduler", "set", "m2", "default=rest", "host=direct"]);
@@ -476,7 +476,7 @@ fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
 
 #[test]
 fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[router]\nframes = 8192\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n\
                   [[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
@@ -494,7 +494,7 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
         assert_eq!((flow.lost(), flow.reordered), (0, 0), "after {what}: {flow:?}");
     };
     // A queue that would take far more than there is.
-    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=100000000"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=100000000B"]);
     router.ask(&["scheduler", "set", "r2", "rate=64kbit"]);
     let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 200);
     eventually("the queue is full", Duration::from_secs(10), || {
@@ -523,10 +523,10 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
 
 #[test]
 fn a_worker_that_was_away_makes_up_for_no_more_than_two_packets() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);
-    router.ask(&["queue", "set", "r2", "voice", "threshold=500000"]);
+    router.ask(&["queue", "set", "r2", "voice", "threshold=500000B"]);
     router.ask(&["filter", "add", "proto udp dport 9002", "--action", "queue voice"]);
     let receiver = line.h2.within(|| UdpSocket::bind("10.2.0.2:9002").and_then(Arrivals::at)).unwrap();
     let sender = line.h1.within(|| UdpSocket::bind("0.0.0.0:0")).unwrap();

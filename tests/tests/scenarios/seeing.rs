@@ -83,7 +83,7 @@ fn a_journey_that_ends_in_a_drop_says_where_and_why_and_stands_in_a_file() {
 
 #[test]
 fn flows_of_the_driver_come_up_while_they_are_traced_and_go_down_again() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
     let router = router(&line);

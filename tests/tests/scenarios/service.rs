@@ -42,7 +42,7 @@ fn hear(manager: &UnixDatagram, router: &Background, wanted: &str) {
 
 #[test]
 fn the_service_manager_hears_of_a_router_that_has_only_the_permissions_of_the_unit() {
-    let Some(_ground) = Ground::enter(&["ping", "setpriv"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "setpriv"]) else { return };
     let line = Line::new();
     let (path, socket, config) = (line.file("notify"), line.file("router"), line.file("router.toml"));
     let state = line.file("state");

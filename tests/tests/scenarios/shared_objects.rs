@@ -26,7 +26,7 @@ fn leftovers(router: &Millrace) -> u64 {
 
 #[test]
 fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
-    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
     let line = Line::new();
     let object = build_for(&line, "native", "hello", |source| source);
     let object = object.to_str().unwrap();
@@ -65,7 +65,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
 
 #[test]
 fn a_shared_object_in_rust_counts_live_traffic() {
-    let Some(_ground) = Ground::enter(&["ping", "cargo"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cargo"]) else { return };
     let line = Line::new();
     let project = std::path::absolute("../examples/plugins/statistics-rs").unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
@@ -104,7 +104,7 @@ fn shared_objects_are_refused_where_nothing_is_said_of_them() {
 
 #[test]
 fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
-    let Some(_ground) = Ground::enter(&["ping", "cc", "clang"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc", "clang"]) else { return };
     let line = Line::new();
     let object = |version| build_source_for(&line, "native", ("counter", version), COUNTER_KEYS, COUNTER);
     let [first, second] = ["1.0.0", "1.1.0"].map(object);
@@ -139,7 +139,7 @@ fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &st
 
 #[test]
 fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instance_in_quarantine() {
-    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
     for (headers, does) in
         [("", "for (volatile int forever = 1; forever;);"), ("#include <unistd.h>", "for (;;) pause();")]
     {
@@ -148,7 +148,7 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let right = build_source_for(&line, "native", ("hangs", "1.0.1"), COUNTER_KEYS, COUNTER);
         let start = || {
             let more = format!(
-                "watchdog = 400\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
+                "watchdog = \"400ms\"\nstate = \"{}\"\n[router]\non-death = \"kernel\"\n\
                  [[plugin]]\nfile = \"{hangs}\"\n[[instance]]\nplugin = \"hangs\"\nname = \"h1\"\n[[bind]]\n\
                  instance = \"h1\"\ngate = \"process\"\nfilter = \"dport 9001\"\non-fault = \"bypass\"",
                 line.file("state").display()
@@ -199,7 +199,7 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
 #[test]
 fn a_call_that_crashes_ends_the_router_by_its_signal_and_the_next_start_keeps_the_instance_in_quarantine() {
     use std::os::unix::process::ExitStatusExt as _;
-    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
     let headers = "#include <stdlib.h>";
     let wrong_address = "*(volatile int *)8 = 1;";
     for (does, signal, in_init) in [
@@ -290,7 +290,7 @@ fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out()
 
 #[test]
 fn plugins_of_the_configuration_are_there_from_the_start() {
-    let Some(_ground) = Ground::enter(&["ping", "clang", "cc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang", "cc"]) else { return };
     let line = Line::new();
     let module = build_source(&line, "first", "1.0.0", COUNTER_KEYS, COUNTER);
     let object = build_source_for(&line, "native", ("second", "1.0.0"), COUNTER_KEYS, COUNTER);
@@ -335,7 +335,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
 
 #[test]
 fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end() {
-    let Some(_ground) = Ground::enter(&["ping", "cc"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
     let line = Line::new();
     let slow = counter_that(
         &line,
@@ -345,7 +345,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
         "clock_t begin = clock();
          while (clock() - begin < CLOCKS_PER_SEC / 10);",
     );
-    let mut router = trusting(&line, "watchdog = 400");
+    let mut router = trusting(&line, "watchdog = \"400ms\"");
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", &slow]);
     router.ask(&["instance", "create", "slow", "s"]);

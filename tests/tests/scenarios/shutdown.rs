@@ -21,7 +21,7 @@ fn traces(line: &Line) -> String {
 
 #[test]
 fn sigterm_and_sigint_leave_no_program_route_socket_or_file() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     line.h1.run("ping -c 1 10.2.0.2; ping -c 1 fd00:2::2");
     let before = traces(&line);
@@ -42,7 +42,7 @@ fn sigterm_and_sigint_leave_no_program_route_socket_or_file() {
 
 #[test]
 fn an_orderly_end_under_load_hands_the_flow_to_the_kernel() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -57,7 +57,7 @@ fn an_orderly_end_under_load_hands_the_flow_to_the_kernel() {
 
 #[test]
 fn a_second_router_on_a_port_is_refused_and_told_who_has_it() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     let second = Millrace::try_start(&line.r, "--port r2").unwrap_err();

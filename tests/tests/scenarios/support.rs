@@ -41,6 +41,16 @@ pub fn flow_for(line: &Line, rate: u32, time: Duration) -> FlowReport {
     flow.finish()
 }
 
+/// The longest time that a packet may wait beside something that misbehaves: five slices of a call, and the pauses of a machine.
+const UNDISTURBED: Duration = Duration::from_millis(100);
+
+/// Checks that a flow lost nothing, kept its order and never waited.
+pub fn assert_undisturbed(report: &FlowReport, what: &str) {
+    assert!(report.received > 0, "{what}: {report:?}");
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{what}: {report:?}");
+    assert!(report.longest_delay < UNDISTURBED, "{what}: {report:?}");
+}
+
 /// An iperf3 server at a host, which listens when this returns.
 pub fn iperf3_server(line: &Line, host: &Namespace) -> Background {
     let log = line.file(&format!("iperf3-{}.log", host.name()));

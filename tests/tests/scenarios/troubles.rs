@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
-    let Some(_ground) = Ground::enter(&["mount", "curl", "ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["mount", "curl", "ping"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "4m");
     let text = format!(
@@ -68,7 +68,7 @@ fn post(line: &Line, router: &Millrace, path: &str, body: &str) -> String {
 
 #[test]
 fn a_flood_of_packets_that_are_dropped_fills_no_log() {
-    let Some(_ground) = Ground::enter(&[]) else { return };
+    let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
     let socket = RawSocket::open(&line.h1, "eth0");

@@ -17,6 +17,10 @@ pub struct Boot {
     pub source: Option<Source>,
 }
 
+/// Error where neither ports nor a configuration are named.
+const NOTHING_TO_RUN: &str = "no ports: name devices, as in `millrace run --port eth0 --port eth1`, or a file with --config; \
+     `millrace init` writes one for this machine";
+
 /// What the arguments describe.
 ///
 /// # Errors
@@ -31,6 +35,7 @@ pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
                     Failure::new(format!("{}: name a file with --config", none_in(&known, arguments)))
                 })
             }
+            false if arguments.ports.is_empty() => Err(Failure::usage(NOTHING_TO_RUN)),
             false => Ok(Boot { config: ports(&arguments.ports)?, source: None }),
         };
     };

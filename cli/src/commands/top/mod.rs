@@ -27,7 +27,7 @@ pub fn top(client: Client, top: &Top, json: bool) -> Result<(), Failure> {
     }
     let first = Look::take(&client)?;
     let (sender, looks) = channel();
-    let interval = Duration::from_secs_f64(top.interval);
+    let interval = top.interval.duration();
     // It ends with the first look that nobody waits for.
     std::thread::spawn(move || look_on(&client, interval, &sender));
     let mut terminal = ratatui::init();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import os
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -70,16 +71,18 @@ class Transport:
 
     def __init__(
         self,
-        place: str = SOCKET,
+        place: str | None = None,
         *,
         token: str | None = None,
         ca: str | None = None,
         fingerprint: str | None = None,
         timeout: float | None = 120,
     ):
-        """`place` is the path of a Unix socket, or `https://HOST:PORT`; then there is a `token`, and `ca`, a file of certificates, or
-        `fingerprint`, the SHA-256 of the router's, says by what the router is known. Without either those count that the machine trusts.
+        """`place` is the path of a Unix socket, or `https://HOST:PORT`. Without it the environment's `MILLRACE_SOCKET` counts, as for the
+        command line, and then `/run/millrace/millrace.sock`. Over TLS a `token` is needed. `ca`, a file of certificates, or `fingerprint`,
+        the SHA-256 of the router's, says by what the router is known. Without either the machine's trusted certificates count.
         """
+        place = place or os.environ.get("MILLRACE_SOCKET") or SOCKET
         self._place = place
         self._token = token
         self._timeout = timeout

@@ -95,6 +95,9 @@ class BindingView(TypedDict):
     """Their bytes."""
     sent_packets: int
     """Packets that went on to devices."""
+    shadowed_by: NotRequired[list[NamedFilterView] | None]
+    """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
+    win; absent in lists."""
     waiting_bytes: int
     """Their bytes."""
     waiting_packets: int
@@ -179,6 +182,22 @@ class CpuView(TypedDict):
     """The node of memory that is near to it."""
     package: int | None
     """Its package."""
+
+
+class CrashView(TypedDict):
+    """A crash whose capture is kept."""
+    capture: str
+    """The frames of the last batch; the report stands beside, as `.json`."""
+    instance: NotRequired[str | None]
+    """The instance whose call it was; nothing where it was none."""
+    location: str
+    """File, line and column of the panic."""
+    message: str
+    """The message of the panic."""
+    time: str
+    """When it happened, UTC."""
+    version: str
+    """The version of the router."""
 
 
 class CreatedTokenView(TypedDict):
@@ -330,7 +349,7 @@ class Event(TypedDict):
     """When it happened, or the last of several: date and time, UTC."""
 
 
-EventKind: TypeAlias = Literal['router-started'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['queueing-passed-by'] | Literal['queueing-gone'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['audit-failed']
+EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['queueing-passed-by'] | Literal['queueing-gone'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
 """What kind of thing happened."""
 
 
@@ -385,6 +404,9 @@ class FilterView(TypedDict):
     """Their bytes."""
     sent_packets: int
     """Packets that went on to devices."""
+    shadowed_by: NotRequired[list[NamedFilterView] | None]
+    """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
+    win; absent in lists."""
     waiting_bytes: int
     """Their bytes."""
     waiting_packets: int
@@ -524,6 +546,10 @@ class Flushed(TypedDict):
     """What was forgotten."""
     flushed: int
     """How many flows."""
+
+
+Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
+"""Whether kernel ports forward."""
 
 
 class GateCheckView(TypedDict):
@@ -690,6 +716,10 @@ class InstanceView(TypedDict):
     """Its name."""
     number: int
     """Its number, by which plugins send packets to it."""
+    packet_rate: float
+    """The same per second, since the last time that somebody asked."""
+    packets: int
+    """Packets that its bindings got."""
     plugin: str
     """Its plugin."""
     settings: Any
@@ -869,8 +899,8 @@ class NeighbourView(TypedDict):
 
 class NewBinding(TypedDict):
     """An instance to be bound."""
-    budget: NotRequired[int | None]
-    """Microseconds that a call may take in all."""
+    budget: NotRequired[str | None]
+    """Time that a call may take in all: `"1ms"`."""
     filter: str
     """Which packets."""
     gate: str
@@ -879,8 +909,8 @@ class NewBinding(TypedDict):
     """The instance."""
     on_fault: NotRequired[Literal['drop'] | Literal['bypass']]
     """What becomes of packets that the instance fails at."""
-    packet_budget: NotRequired[int | None]
-    """Microseconds that a call may take for each of its packets."""
+    packet_budget: NotRequired[str | None]
+    """Time that a call may take for each of its packets: `"20us"`."""
     priority: NotRequired[int]
     """Of several filters that match, the highest priority wins."""
 
@@ -1470,8 +1500,8 @@ class Router(TypedDict):
     Default `file`."""
     driver_flows: int
     """Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker."""
-    flow_idle: int
-    """Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30."""
+    flow_idle: str
+    """Time without a packet after which a flow is forgotten, 1 s to 24 h. Default 30 s."""
     flows_max: int
     """Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576. With 0 there is none: filters and
     routes are looked up for each packet, instances keep nothing of flows, and the driver forwards none."""
@@ -1481,6 +1511,8 @@ class Router(TypedDict):
     """Forward 169.254.0.0/16. Default false."""
     forward_zero_net: bool
     """Forward 0.0.0.0/8. Default false."""
+    forwarding: Forwarding
+    """Whether kernel ports forward: always, or as the kernel's forwarding switches say. Default `on`."""
     frames: int
     """Frames of packet memory of each worker, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB)."""
     icmp_burst: int
@@ -1539,7 +1571,7 @@ class Saved(TypedDict):
 
 class SchedulerNode(TypedDict):
     """A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above."""
-    burst: NotRequired[int | None]
+    burst: NotRequired[str | None]
     """Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames."""
     ecn: NotRequired[bool | None]
     """Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders
@@ -1547,8 +1579,8 @@ class SchedulerNode(TypedDict):
     gentle: NotRequired[bool | None]
     """Of `red`: whether above `maximum` more and more is dropped, up to all at twice as much, rather than all at
     once. Default true."""
-    interval: NotRequired[int | None]
-    """Of `codel` and `fq-codel`: microseconds that they may wait longer. Default 100,000."""
+    interval: NotRequired[str | None]
+    """Of `codel` and `fq-codel`: time for which they may wait longer: `"100ms"`. Default 100 ms."""
     kind: Literal['fifo'] | Literal['flow-queues'] | Literal['fq-codel'] | Literal['priority'] | Literal['deficit-round-robin'] | Literal['hfsc'] | Literal['token-bucket']
     """What it does."""
     level: NotRequired[int | None]
@@ -1559,17 +1591,17 @@ class SchedulerNode(TypedDict):
     """Under `hfsc`: how it shares what is left."""
     manage: NotRequired[Literal['tail-drop'] | Literal['red'] | Literal['codel'] | None]
     """Of a queue: how it keeps itself short. Default `tail-drop`."""
-    maximum: NotRequired[int | None]
+    maximum: NotRequired[str | int | None]
     """Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default
     half the threshold, in packets that of packets of 1,000 bytes."""
-    minimum: NotRequired[int | None]
+    minimum: NotRequired[str | int | None]
     """Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`."""
     name: str
     """Its name. A leaf's is that of a queue, which filters name: `queue NAME`."""
     probability: NotRequired[float | None]
     """Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1.
     Default 0.1."""
-    quantum: NotRequired[int | None]
+    quantum: NotRequired[str | None]
     """Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow."""
     queues: NotRequired[int | None]
     """Of `flow-queues` and `fq-codel`: how many queues there are."""
@@ -1578,9 +1610,9 @@ class SchedulerNode(TypedDict):
     real_time: NotRequired[str | None]
     """Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then
     the second."""
-    target: NotRequired[int | None]
-    """Of `codel` and `fq-codel`: microseconds that packets may wait. Default 5,000."""
-    threshold: NotRequired[int | None]
+    target: NotRequired[str | None]
+    """Of `codel` and `fq-codel`: time that packets may wait: `"5ms"`. Default 5 ms."""
+    threshold: NotRequired[str | None]
     """Of a queue: bytes above which what arrives is dropped. Default 262,144."""
     under: NotRequired[str | None]
     """The node above; without it this is the root."""
@@ -1718,6 +1750,8 @@ class StatusAnswer(TypedDict):
     """The daemon, and how it is asked."""
     applying: NotRequired[ApplyingView | None]
     """How far a configuration is that is being applied, or a list of changes; nothing when there is none."""
+    crashes: NotRequired[list[CrashView] | None]
+    """Crashes of workers whose captures are kept, the oldest first; nothing where there are none."""
     driver_flows: DriverFlowsView | None
     """Flows in the driver; nothing where the driver forwards none."""
     flow_states: FlowStatesView

@@ -6,6 +6,7 @@ use millrace_controller::view::{CreatedTokenView, TokenView};
 use millrace_controller::{AuditEntry, NewToken};
 
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::{audit, tokens};
 
@@ -14,6 +15,7 @@ pub(super) fn access<C: Control>() -> Vec<Resource<C>> {
     vec![
         Resource::new("/audit").on(
             Operation::get::<Vec<AuditEntry>>(Admin, "who asked for which change, and what came of it")
+                .effect(Effect::Access)
                 .arguments::<audit::Wanted>(),
             get(audit::audit::<C>),
         ),
@@ -22,15 +24,19 @@ pub(super) fn access<C: Control>() -> Vec<Resource<C>> {
                 Operation::get::<Vec<TokenView>>(
                     Admin,
                     "by which one is let in from elsewhere: whose, and when used",
-                ),
+                )
+                .effect(Effect::Access),
                 get(tokens::list::<C>),
             )
             .on(
                 Operation::create::<CreatedTokenView>(Admin, "makes one, and tells it this once")
+                    .effect(Effect::Access)
                     .body::<NewToken>(),
                 post(tokens::create::<C>),
             ),
-        Resource::new("/tokens/{name}")
-            .on(Operation::delete::<TokenView>(Admin, "revokes it"), delete(tokens::revoke::<C>)),
+        Resource::new("/tokens/{name}").on(
+            Operation::delete::<TokenView>(Admin, "revokes it").effect(Effect::Access),
+            delete(tokens::revoke::<C>),
+        ),
     ]
 }

@@ -10,6 +10,7 @@ use millrace_controller::{Apply, Keep, PageQuery, Revision, Save};
 use super::long_bodies;
 use crate::configuration;
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
 
@@ -23,7 +24,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             )
             .on(
                 Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
-                )
+                ).effect(Effect::Configuration)
                 .body::<Apply>()
                 .tagged(),
                 post(configuration::apply::<C>),
@@ -32,7 +33,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
         Resource::new("/configuration/diff")
             .on(
                 Operation::post::<DifferenceView>(Operator, "says what a file would change; without a text, what has changed since the last one was applied",
-                )
+                ).effect(Effect::DryRun)
                 .body::<configuration::Compared>(),
                 post(configuration::difference::<C>),
             )
@@ -40,7 +41,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
         Resource::new("/configuration/save")
             .on(
                 Operation::post::<configuration::Saved>(Operator, "writes what runs into the text of a file, and keeps its comments",
-                )
+                ).effect(Effect::Look)
                 .body::<Save>(),
                 post(configuration::save::<C>),
             )
@@ -49,12 +50,12 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             Operation::post::<configuration::Confirmed>(
                 Admin,
                 "keeps what was applied and waits to be confirmed; with a number, only where it is that revision",
-            )
+            ).effect(Effect::Configuration)
             .may_have_body::<configuration::Confirm>(),
             post(configuration::confirm::<C>),
         ),
         Resource::new("/configuration/rollback").on(
-            Operation::post::<AppliedView>(Admin, "applies a revision again; without a number, what ran before")
+            Operation::post::<AppliedView>(Admin, "applies a revision again; without a number, what ran before").effect(Effect::Configuration)
                 .body::<configuration::Return>(),
             post(configuration::roll_back::<C>),
         ),
@@ -69,7 +70,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
             pages(C::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
         )
         .on(
-            Operation::post::<Revision>(Operator, "makes a revision of what runs, which a router starts with that starts from the last good one")
+            Operation::post::<Revision>(Operator, "makes a revision of what runs, which a router starts with that starts from the last good one").effect(Effect::Store)
                 .body::<Keep>(),
             post(configuration::keep::<C>),
         )

@@ -9,6 +9,7 @@ use millrace_controller::{NewPlugin, PageQuery, Upgrade};
 use serde_json::Value;
 
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
 use crate::resources;
@@ -24,6 +25,7 @@ pub(super) fn plugins<C: Control>() -> Vec<Resource<C>> {
             )
             .on(
                 Operation::create::<PluginView>(Admin, "loads the one of a file of the router's machine")
+                    .effect(Effect::Code)
                     .body::<NewPlugin>(),
                 post(resources::load_plugin::<C>),
             ),
@@ -34,17 +36,21 @@ pub(super) fn plugins<C: Control>() -> Vec<Resource<C>> {
             )
             .on(
                 Operation::put::<UpgradeView>(Admin, "puts another version in its place")
+                    .effect(Effect::Code)
                     .body::<Upgrade>()
                     .tagged(),
                 put(resources::upgrade_plugin::<C>),
             )
             .on(
                 Operation::delete::<PluginView>(Admin, "forgets one of which there are no instances")
+                    .effect(Effect::Code)
                     .tagged(),
                 delete(resources::unload_plugin::<C>),
             ),
         Resource::new("/plugins/{name}/rollback").on(
-            Operation::post::<UpgradeView>(Admin, "puts the version back that was there before").tagged(),
+            Operation::post::<UpgradeView>(Admin, "puts the version back that was there before")
+                .effect(Effect::Code)
+                .tagged(),
             post(resources::roll_back_plugin::<C>),
         ),
     ]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{ListView, description, list};
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
@@ -76,6 +77,7 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
                     Admin,
                     "changes some of them; null is the default again",
                 )
+                .effect(Effect::Protection)
                 .body::<Settings<Map<String, Value>>>()
                 .tagged(),
                 patch(resources::set_settings::<C>),

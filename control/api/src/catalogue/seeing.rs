@@ -6,6 +6,7 @@ use millrace_controller::Role::{Operator, Viewer};
 use millrace_controller::view::{DropView, DroppedView, TraceView};
 
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::rates::RatesView;
 use crate::resources::read;
@@ -20,7 +21,7 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             Operation::get::<Vec<DroppedView>>(
                 Operator,
                 "the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
-            )
+            ).effect(Effect::Packets)
             .arguments::<drops::Wanted>()
             .streams(),
             get(drops::packets::<C>),
@@ -29,7 +30,7 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             Operation::get::<Vec<TraceView>>(
                 Operator,
                 "journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
-            )
+            ).effect(Effect::Packets)
             .arguments::<trace::Wanted>()
             .streams(),
             get(trace::trace::<C>),
@@ -72,6 +73,7 @@ pub(super) fn counters<C: Control>() -> Vec<Resource<C>> {
                 Operator,
                 "frames as pcapng, until there are ?count= or the client goes",
             )
+            .effect(Effect::Packets)
             .arguments::<capture::Wanted>()
             .media("application/x-pcapng"),
             get(capture::capture::<C>),

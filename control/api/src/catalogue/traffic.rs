@@ -7,6 +7,7 @@ use millrace_controller::{FlowQuery, NewFilter, NewRoute, PageQuery, RouteQuery}
 
 use super::long_bodies;
 use crate::control::Control;
+use crate::effect::Effect;
 use crate::naming::FilterView;
 use crate::operation::{Operation, Resource};
 use crate::{placement, resources};
@@ -119,6 +120,7 @@ pub(super) fn flows<C: Control>() -> Vec<Resource<C>> {
         placement::resource(),
         Resource::new("/lookup").on(
             Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
+                .effect(Effect::Look)
                 .body::<resources::Packet>(),
             post(resources::lookup::<C>),
         ),

@@ -25,6 +25,7 @@ pub(crate) fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -
         bytes: 0,
         drops: 0,
         queues: QueuesView::default(),
+        shadowed_by: None,
     }
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn view(new: &NewRoute) -> RouteView {
 
 pub(crate) fn status() -> StatusView {
     StatusView {
+        crashes: None,
         version: "0",
         pid: 1,
         uptime: 0.5,

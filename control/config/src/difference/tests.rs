@@ -52,7 +52,7 @@ fn what_means_the_same_differs_in_nothing() {
     for (from, to) in [
         ("proto tcp dport 25", "dport 25   proto tcp"),
         ("action = \"drop\"", "action = \" drop\"\ngate = \"route\""),
-        ("filter = \"in lan\"", "filter = \"in lan\"\npriority = 0\non-fault = \"drop\"\nbudget = 1000"),
+        ("filter = \"in lan\"", "filter = \"in lan\"\npriority = 0\non-fault = \"drop\"\nbudget = \"1ms\""),
         ("to = \"10.9.0.0/16\"", "to = \"10.9.0.0/16\"\nkind = \"forward\""),
         ("name = \"audit\"", "table = \"tuple-space\"\nname = \"audit\""),
         ("[[gate]]", "[[gate]]\nname = \"firewall\"\ntable = \"tuple-space\"\n[[gate]]"),
@@ -161,8 +161,7 @@ fn a_leaf_becomes_another_without_a_command_that_drops() {
              {{ name = \"a\", under = \"top\", level = 0, {leaf} }}]{flows} }}"
         )
     };
-    let flow =
-        ", flow = [{ queue = \"a\", flow = \"src 10.0.0.1 dst 10.0.0.2 proto esp in wan\", quantum = 9 }]";
+    let flow = ", flow = [{ queue = \"a\", flow = \"src 10.0.0.1 dst 10.0.0.2 proto esp in wan\", quantum = \"9B\" }]";
     let with =
         |leaf: &str, flows: &str| config(&BASE.replace("address = [\"10.2.0.1/24\"]", &tree(leaf, flows)));
     let lines = |from: &Config, to: &Config| -> Vec<String> {
@@ -181,7 +180,7 @@ fn a_leaf_becomes_another_without_a_command_that_drops() {
         lines(&fq_codel, &flow_queues),
         [
             "scheduler set wan --node a kind=flow-queues limit= queues=9",
-            "queue set wan a --flow 'src 10.0.0.1 dst 10.0.0.2 proto esp in wan' quantum=9"
+            "queue set wan a --flow 'src 10.0.0.1 dst 10.0.0.2 proto esp in wan' quantum=9B"
         ]
     );
 }

@@ -56,7 +56,7 @@ pub enum GateTable {
 pub struct Filter {
     /// Which packets; `*` is all.
     #[schemars(with = "String")]
-    pub r#match: Text<millrace_classify::Filter>,
+    pub r#match: Text<millrace_classify::FilterExpression>,
     /// What is done with them.
     #[schemars(with = "String")]
     pub action: Text<FilterAction>,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::is_default;
+use crate::quantity::{Size, Time};
 use crate::values::{Named, Text};
 
 /// A plugin that is a file, loaded at the start.
@@ -42,21 +43,21 @@ pub struct Plugins {
     /// Calls in a row that have to end within their slice before a function of a contained plugin is called on the worker's
     /// stack, on which it can't be stopped and gone on with. 0: never. Default 1024.
     pub short_calls: u32,
-    /// Microseconds that a call of a contained plugin runs before others get their turn, 10 to 10,000. Default 50.
-    pub slice: u32,
-    /// Memory of an instance of a contained plugin in MiB, at each worker: 1 to 1,024. Default 4.
-    pub memory: u32,
+    /// Time that a call of a sandboxed plugin runs before others get their turn, 10 us to 10 ms. Default 50 us.
+    pub slice: Time<10, 10_000>,
+    /// Memory of an instance of a sandboxed plugin, at each worker: 1 MiB to 1 GiB. Default 4 MiB.
+    pub memory: Size<{ 1 << 20 }, { 1 << 30 }>,
     /// So many faults of an instance within `fault-window` bring quarantine: 1 to 1,000. Default 8.
     pub faults: u32,
-    /// Seconds that faults count, 1 to 86,400. Default 60.
-    pub fault_window: u32,
+    /// Time for which faults count, 1 s to 24 h. Default 60 s.
+    pub fault_window: Time<1_000_000, 86_400_000_000>,
     /// The directory in which the router remembers what has to outlive it: versions of plugins, and instances in quarantine; or
     /// `none`. Default: `/var/lib/millrace` for root, else `millrace` in the user's state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
-    /// Milliseconds that a call of an instance may run or sleep on a worker before the router is ended for it. 0: nobody
-    /// watches. Default 1000.
-    #[schemars(with = "u32")]
+    /// Time that a call of an instance may run or sleep on a worker before the router is ended for it: 100 ms to 60 s, or `0s` for
+    /// no watchdog. Default 1 s.
+    #[schemars(with = "String")]
     pub watchdog: Watchdog,
 }
 
@@ -69,43 +70,41 @@ impl Default for Plugins {
             cache,
             shared_objects,
             short_calls: 1024,
-            slice: 50,
-            memory: 4,
+            slice: Time::clamped(50),
+            memory: Size::clamped(4 << 20),
             faults: 8,
-            fault_window: 60,
+            fault_window: Time::clamped(60_000_000),
             state,
             watchdog,
         }
     }
 }
 
-/// How long a call of an instance may take before the router is ended for it: 100 to 60,000 milliseconds, or 0 for ever.
+/// Time that a call of an instance may take before the router is ended for it: 100 ms to 60 s, or 0 for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u64")]
-pub struct Watchdog(u32);
+#[serde(try_from = "Time<0, 60_000_000>")]
+pub struct Watchdog(Time<0, 60_000_000>);
 
 impl Default for Watchdog {
     fn default() -> Self {
-        Self(1000)
+        Self(Time::clamped(1_000_000))
     }
 }
 
 impl Watchdog {
     /// The same as a duration; zero: for ever.
     pub fn duration(self) -> Duration {
-        Duration::from_millis(self.0.into())
+        self.0.duration()
     }
 }
 
-impl TryFrom<u64> for Watchdog {
+impl TryFrom<Time<0, 60_000_000>> for Watchdog {
     type Error = String;
 
-    fn try_from(milliseconds: u64) -> Result<Self, String> {
-        match u32::try_from(milliseconds) {
-            Ok(time @ (0 | 100..=60_000)) => Ok(Self(time)),
-            _ => Err(format!(
-                "{milliseconds} is no time for the watchdog: give 100 to 60000 milliseconds, or 0"
-            )),
+    fn try_from(time: Time<0, 60_000_000>) -> Result<Self, String> {
+        match time.microseconds() {
+            0 | 100_000.. => Ok(Self(time)),
+            _ => Err(format!("\"{time}\" is out of range: 100ms to 60s, or 0s for no watchdog")),
         }
     }
 }
@@ -159,7 +158,7 @@ pub struct Bind {
     pub gate: Named,
     /// Which packets. Empty: all.
     #[schemars(with = "String")]
-    pub filter: Text<millrace_classify::Filter>,
+    pub filter: Text<millrace_classify::FilterExpression>,
     /// Of several filters that match, the highest priority wins. Default 0.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
@@ -168,10 +167,10 @@ pub struct Bind {
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
-    /// Microseconds that a call of the instance may take in all before it counts as a fault. Default 1,000.
+    /// Time that a call of the instance may take in all before it counts as a fault, 1 us to 1 s. Default 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The same for each packet of a call, if that is less. A call always has 50. No default.
+    /// The same for each packet of a call, if that is less. A call always has 50 us. No default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_budget: Option<Budget>,
 }
@@ -187,25 +186,5 @@ pub enum OnFault {
     Bypass,
 }
 
-/// Microseconds, 1 to 1,000,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "u64")]
-pub struct Budget(#[schemars(range(min = 1, max = 1_000_000))] u32);
-
-impl Budget {
-    /// The same as a duration.
-    pub fn duration(self) -> Duration {
-        Duration::from_micros(self.0.into())
-    }
-}
-
-impl TryFrom<u64> for Budget {
-    type Error = String;
-
-    fn try_from(microseconds: u64) -> Result<Self, String> {
-        match u32::try_from(microseconds) {
-            Ok(budget @ 1..=1_000_000) => Ok(Self(budget)),
-            _ => Err(format!("{microseconds} is no budget: give 1 to 1000000 microseconds")),
-        }
-    }
-}
+/// Time that a call may take: 1 us to 1 s.
+pub type Budget = Time<1, 1_000_000>;

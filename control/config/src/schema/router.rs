@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::Time;
+
 /// What holds for the whole router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -22,6 +24,8 @@ pub struct Router {
     pub on_death: Option<OnDeath>,
     /// Forward although nftables, policy rules, xfrm or tc apply to a port and will be passed by.
     pub ignore_kernel_policy: bool,
+    /// Whether kernel ports forward: always, or as the kernel's forwarding switches say. Default `on`.
+    pub forwarding: Forwarding,
     /// ICMP errors per second and type. Default 1,000.
     pub icmp_rate: u32,
     /// ICMP errors of one type that may go out at once. Default 50.
@@ -50,8 +54,8 @@ pub struct Router {
     /// Packets of those that instances made which are taken up in a round, at most, 1 to 256: like `input-weight` of a port. Default
     /// 256.
     pub plugin_weight: u16,
-    /// Seconds without a packet after which a flow is forgotten, 1 to 86,400. Default 30.
-    pub flow_idle: u32,
+    /// Time without a packet after which a flow is forgotten, 1 s to 24 h. Default 30 s.
+    pub flow_idle: Time<1_000_000, 86_400_000_000>,
     /// Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker.
     pub driver_flows: u32,
 }
@@ -65,6 +69,7 @@ impl Default for Router {
             frames: 32_768,
             on_death: None,
             ignore_kernel_policy: false,
+            forwarding: Forwarding::default(),
             icmp_rate: 1000,
             icmp_burst: 50,
             icmp_dscp: 48,
@@ -77,7 +82,7 @@ impl Default for Router {
             flows_max: 1 << 20,
             new_flows: 128,
             plugin_weight: 256,
-            flow_idle: 30,
+            flow_idle: Time::clamped(30_000_000),
             driver_flows: 131_072,
         }
     }
@@ -92,6 +97,17 @@ pub enum Boot {
     File,
     /// From the last revision that counts; without one, from its file.
     LastGood,
+}
+
+/// Whether kernel ports forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// They do, but where `net.ipv4.conf.DEVICE.forwarding` is off and `net.ipv4.ip_forward` is on.
+    #[default]
+    On,
+    /// They do where the kernel does: as `net.ipv4.conf.DEVICE.forwarding` and `net.ipv6.conf.all.forwarding` say.
+    Kernel,
 }
 
 /// How the worker waits for packets.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_config::{Change, Config, Difference};
+use millrace_config::{Change, Config, Difference, Role};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -58,11 +58,20 @@ impl Drop for Turn {
 }
 
 impl Router {
-    /// What the configuration of a text would change, in the words of the commands.
+    /// What the configuration of a text would change, in the words of the commands. No code of shared objects runs. For a role below
+    /// `admin` no file is read that the text names.
     ///
     /// # Errors
-    /// What is wrong with it; while another is applied.
-    pub async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
+    /// What is wrong with it; [`ControlError::NeedsAdmin`]; while another is applied.
+    pub async fn difference(
+        &self,
+        text: &str,
+        origin: &str,
+        role: Role,
+    ) -> Result<DifferenceView, ControlError> {
+        if role < Role::Admin {
+            self.unless_privileged(text, origin).await?;
+        }
         let candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
         inner.unless_applying()?;
@@ -80,7 +89,28 @@ impl Router {
     /// When that can't be read any more.
     pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
         let base = self.lock().base.draft.clone();
-        self.difference(&base.text, &base.origin).await
+        self.difference(&base.text, &base.origin, Role::Admin).await
+    }
+
+    /// Refuses a text that differs from what runs in tables that name files, code, keys or callers.
+    async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
+        let (running, overrides) = (self.running(), self.lock().overrides.clone());
+        let (text, origin) = (text.to_owned(), origin.to_owned());
+        let work = tokio::task::spawn_blocking(move || {
+            let submitted = overrides.read(&text, &origin)?;
+            let differing = [
+                ("[plugins]", submitted.plugins != running.plugins),
+                ("[[plugin]]", submitted.plugin != running.plugin),
+                ("[api]", submitted.api != running.api),
+            ];
+            match differing.iter().find(|(_, differs)| *differs) {
+                None => Ok(()),
+                Some((table, _)) => Err(ControlError::NeedsAdmin(format!(
+                    "{table} of {origin} differs from what runs: comparing it needs the role admin"
+                ))),
+            }
+        });
+        work.await.map_err(|error| ControlError::system("read the configuration", error))?
     }
 
     /// Applies a configuration. It goes on when the caller goes away.
@@ -174,7 +204,7 @@ impl Router {
             comment: order.comment.clone(),
             origin: origin.to_owned(),
             state,
-            changes: changes.len(),
+            changes: commands(&changes).len(),
             text: order.text.clone(),
         };
         let revision = match self.remember(draft.clone(), missing).await {
@@ -250,7 +280,8 @@ impl Router {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
             let inner = self.lock();
-            (inner.loader.clone(), inner.overrides.clone())
+            // Planning runs no shared object, and follows no policy but that of what runs.
+            (inner.loader.planning_change(inner.model.admitted()), inner.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
             let further = |rest: &Config| {

@@ -1,7 +1,7 @@
 //! Bindings and filters, many at once.
 
-use millrace_classify::CompiledFilter;
 use millrace_config::{Bind, Change, Filter, FilterAction};
+use millrace_pipeline::CompiledFilters;
 use millrace_plugin::{Action, BindingId, PluginChange};
 
 use crate::ControlError;
@@ -30,7 +30,7 @@ impl Inner {
 }
 
 impl Model {
-    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledFilter>, ControlError> {
+    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledFilters>, ControlError> {
         match change {
             Change::Bind(bind) => self.bind_as(bind),
             Change::Unbind(bind) => {
@@ -47,12 +47,12 @@ impl Model {
     ///
     /// # Errors
     /// As of [`bind`](Self::bind).
-    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilter>, ControlError> {
+    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilters>, ControlError> {
         let (filter, terms) = (bind.filter.value(), terms(bind.on_fault, bind.budget, bind.packet_budget));
         Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, terms)?.1)
     }
 
-    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilter>, ControlError> {
+    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilters>, ControlError> {
         let binding = self.find_filter(filter)?;
         Ok(self.plugins.remove_binding(binding)?)
     }
@@ -61,7 +61,7 @@ impl Model {
     pub(crate) fn add_configured_filter(
         &mut self,
         filter: &Filter,
-    ) -> Result<(BindingId, PluginChange<CompiledFilter>), ControlError> {
+    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
     }
@@ -80,7 +80,7 @@ impl Model {
         };
         // The leaf that it names may have been removed before.
         let looked_up = gone.map_or_else(|| self.action(action, matches), Ok)?;
-        self.plugins.find_binding(&looked_up, gate, matches).ok_or_else(|| {
+        self.plugins.find_binding(&looked_up, gate, matches, filter.priority).ok_or_else(|| {
             ControlError::NotFound(format!("no filter {:?} has the action \"{action}\"", matches.to_string()))
         })
     }

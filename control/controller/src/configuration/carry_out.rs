@@ -146,7 +146,7 @@ impl Router {
             Change::AddPlugin(plugin) => {
                 let path = plugin.file.display().to_string();
                 let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-                let loaded = self.read_plugin(&new.path).await;
+                let loaded = self.read_plugin(&new, None).await;
                 let entered = loaded.and_then(|loaded| self.lock().enter_plugin(loaded, &new));
                 self.say_loaded(&new, &entered);
                 entered.map(drop)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_config::Config;
+use millrace_config::{Config, Role};
 use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
 use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
@@ -66,12 +66,18 @@ impl Router {
     /// Makes a revision of what runs: a router that starts from the last good one starts with it. What is the newest one already is that.
     ///
     /// # Errors
-    /// A text that says something else than what runs; while a configuration is applied or waits to be confirmed; a disk that refuses.
-    pub async fn keep(&self, order: Keep, who: Who) -> Result<Revision, ControlError> {
+    /// A text that says something else than what runs; [`ControlError::NeedsAdmin`] for a role below `admin` and a text that permits
+    /// the next start more; while a configuration is applied or waits to be confirmed; a disk that refuses.
+    pub async fn keep(&self, order: Keep, who: Who, role: Role) -> Result<Revision, ControlError> {
         let _turn = self.begin_apply()?;
         let (running, kept, by) = (self.running(), self.kept(), who.clone());
         let order = Keep { comment: Some(order.comment.unwrap_or_else(|| "saved".to_owned())), ..order };
-        let work = tokio::task::spawn_blocking(move || kept.keep(&running, order, by));
+        let work = tokio::task::spawn_blocking(move || {
+            if role < Role::Admin {
+                kept.unless_privileged(&running, &order)?;
+            }
+            kept.keep(&running, order, by)
+        });
         let (draft, revision) =
             work.await.map_err(|error| ControlError::system("write the revision", error))??;
         let (number, origin) = (revision.number, revision.origin.clone());
@@ -158,6 +164,30 @@ impl Kept {
         Ok(false)
     }
 
+    /// Refuses a text that permits the next start more than what runs: what is said beside configurations hides `[api]`, state paths
+    /// and `on-death` of the text now, and a plugin that is loaded already needs no `allow-downgrade`.
+    fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
+        let Some(text) = &order.text else { return Ok(()) };
+        let origin = order.origin.as_deref().unwrap_or("configuration");
+        let submitted = Config::parse(text, origin)?.normalized();
+        let said = Config::parse(&self.base.draft.text, &self.base.draft.origin)?.normalized();
+        let mut plain = self.overrides.taken_out(running.clone(), &said);
+        if submitted.router.on_death == said.router.on_death {
+            plain.router.on_death = said.router.on_death;
+        }
+        let refused = |what: &str| {
+            let problem = format!("{origin} differs from what runs: {what}: storing it needs the role admin");
+            Err(ControlError::NeedsAdmin(problem))
+        };
+        if let Some(plugin) = submitted.plugin.iter().find(|plugin| !plain.plugin.contains(plugin)) {
+            return refused(&format!("allow-downgrade of plugin {}", plugin.file.display()));
+        }
+        match plain.difference(&submitted).restart.first() {
+            None => Ok(()),
+            Some(first) => refused(first),
+        }
+    }
+
     fn keep(self, running: &Config, order: Keep, who: Who) -> Result<(Draft, Revision), ControlError> {
         let Self { store, base, overrides } = self;
         let origin = order.origin.unwrap_or_else(|| base.draft.origin.clone());
@@ -170,7 +200,8 @@ impl Kept {
             }
             None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
         };
-        let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes.len();
+        let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes;
+        let changes = super::apply::commands(&changes).len();
         let draft = Draft { who, comment: order.comment, origin, state: State::Good, changes, text };
         let newest = store.last_good().map_err(system)?;
         if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {

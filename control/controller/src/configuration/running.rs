@@ -64,7 +64,7 @@ impl Model {
     fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
         let Terms { on_fault, call, packet } = bound.terms;
         // Budgets of a binding are always in this range.
-        let budget = |time: std::time::Duration| Budget::try_from(time.as_micros() as u64).ok();
+        let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
         Bind {
             instance: instance.into(),
             gate: self.plugins.gate_name(bound.gate).into(),

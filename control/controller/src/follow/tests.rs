@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use millrace_config::Config;
-use millrace_pipeline::Command;
 
 use crate::worker_handle::silence::Silence;
 use crate::{ControlError, Router, StartOptions, start};
@@ -56,7 +55,7 @@ fn a_router_whose_worker_is_silent_goes_on_and_who_asks_is_told() {
 #[test]
 fn a_router_whose_worker_has_ended_ends() {
     with_router(async |router| {
-        router.lock().workers.tell(|| Command::Stop).unwrap();
+        router.lock().workers.stop().unwrap();
         let ended = tokio::time::timeout(4 * ROUNDS, router.run()).await.expect("it goes on");
         assert_eq!(ended.unwrap_err().to_string(), "a worker of the data plane has ended");
         router.shutdown().await.unwrap();

@@ -72,9 +72,10 @@ impl Bench {
     /// Loads as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
         let admitted = self.model.admitted();
-        let loaded = load_by(&admitted, path, |module| self.compile(module))
-            .and_then(|loaded| with_slow_half(&admitted, path, loaded, |module| self.compile(module)));
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
+        let admit = |manifest: &Manifest, origin| admit_new(&self.model, manifest, origin, &new);
+        let loaded = load_by(&admitted, path, &admit, |module| self.compile(module))
+            .and_then(|loaded| with_slow_half(&admitted, path, loaded, |module| self.compile(module)));
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
 
@@ -166,9 +167,12 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
     let trust = Arc::new(Trust::new(vec![made.key], None));
-    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse };
+    let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, runs: true };
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
-    let refused = load_by(&admitted, &second, |module| bench.compile(module)).err().unwrap().to_string();
+    let refused = load_by(&admitted, &second, &|_, _| Ok(()), |module| bench.compile(module))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
 }
 
@@ -211,13 +215,13 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
     let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
-    let loaded = file.load(&admitted, |module| bench.compile(module)).ok().unwrap();
+    let examined = file.examine(&admitted).ok().unwrap();
+    let loaded = file.load(&admitted, examined, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Swapped between the two files, they don't fit each other.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
-    let mixed = mixed.load(&admitted, |module| bench.compile(module));
-    assert!(mixed.err().unwrap().contains("does not fit"));
+    assert!(mixed.examine(&admitted).err().unwrap().contains("does not fit"));
 }
 
 #[test]
@@ -240,13 +244,18 @@ fn a_key_that_is_none_is_an_error_of_the_configuration() {
     assert!(error.contains("plugins.keys") && error.contains("RWno"), "{error}");
 }
 
-/// A shared object that does nothing; `None` when there is no compiler.
+/// A shared object that does nothing but leave the file `constructor-ran` in the folder when it is loaded; `None` when there is no
+/// compiler.
 fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
+    let marker = folder.join("constructor-ran").display().to_string();
     let manifest = format!(
         r#"{{\"abi\":1,\"name\":\"{name}\",\"version\":\"{version}\",\"summary\":\"For tests.\",\"positions\":[\"late\"]}}"#
     );
     let text = format!(
         "#include \"millrace.h\"
+        #include <fcntl.h>
+        #include <unistd.h>
+        __attribute__((constructor)) static void begin(void) {{ close(open(\"{marker}\", O_CREAT | O_WRONLY, 0600)); }}
         MILLRACE_PLUGIN(\"{manifest}\");
         int32_t millrace_init(const uint8_t *settings, size_t bytes) {{ (void)settings, (void)bytes; return 0; }}
         void millrace_packets(struct millrace_call *call) {{ (void)call; }}"
@@ -315,4 +324,44 @@ fn the_version_of_a_slow_half_does_not_go_back_either() {
     load("1.0.9", true).unwrap();
     load("1.2.0", false).unwrap();
     load("1.1.0", false).unwrap_err();
+}
+
+#[test]
+fn no_constructor_runs_before_name_version_and_signer_are_checked() {
+    let mut bench = Bench::new("objects-claims", "shared-objects = \"allow\"");
+    let Some(old) = object(&bench.folder, "a", "1.9.0") else { return };
+    let Some(new) = object(&bench.folder, "a", "1.10.0") else { return };
+    let marker = bench.folder.join("constructor-ran");
+    let refused = |bench: &mut Bench, path: &str, word: &str| {
+        let _ = fs::remove_file(&marker);
+        let refused = bench.load(path).unwrap_err();
+        assert!(refused.contains(word), "{refused}");
+        assert!(!marker.exists(), "{word}: the constructor ran");
+    };
+    // Signed as another plugin.
+    let path = bench.write("claims.so", &old);
+    let key: SecretKey = fs::read_to_string(&bench.key).unwrap().parse().unwrap();
+    let claims = Claims { name: "b".into(), version: "1.9.0".into(), capabilities: vec![] };
+    fs::write(format!("{path}.minisig"), sign(&old, &claims, &key).unwrap()).unwrap();
+    refused(&mut bench, &path, "name=b");
+    // A version that goes back, and a name that is taken.
+    let (older, newer) = (bench.write_signed("old.so", &old), bench.write_signed("new.so", &new));
+    bench.load(&newer).unwrap();
+    assert!(marker.exists(), "what is admitted runs");
+    refused(&mut bench, &newer, "\"a\"");
+    bench.unload("a");
+    refused(&mut bench, &older, "--allow-downgrade");
+    assert_eq!(bench.load_as(&older, true), Ok("a"));
+}
+
+#[test]
+fn a_plan_runs_no_constructor() {
+    let mut bench = Bench::new("objects-plan", "shared-objects = \"allow\"");
+    let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
+    let path = bench.write_signed("a.so", &bytes);
+    let admitted = Admitted { runs: false, ..bench.model.admitted() };
+    let loaded = load_by(&admitted, &path, &|_, _| Ok(()), |module| bench.compile(module)).ok().unwrap();
+    assert_eq!((loaded.plugin.name(), loaded.plugin.version()), ("a", "1.0.0"));
+    assert!(!bench.folder.join("constructor-ran").exists());
+    assert_eq!(bench.load(&path), Ok("a"));
 }

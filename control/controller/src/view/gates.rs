@@ -36,6 +36,9 @@ pub struct BindingView {
     /// What of them went to the queues of ports. At a gate for copies, copies.
     #[serde(flatten)]
     pub queues: QueuesView,
+    /// In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can win; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadowed_by: Option<Vec<NamedFilterView>>,
 }
 
 /// A gate.

@@ -37,6 +37,10 @@ pub struct InstanceView {
     pub level: &'static str,
     /// Why it is not in the driver, where it isn't.
     pub why_worker: Option<String>,
+    /// Packets that its bindings got.
+    pub packets: u64,
+    /// The same per second, since the last time that somebody asked.
+    pub packet_rate: f64,
     /// Where it is bound.
     pub bindings: Vec<BindingView>,
 }

@@ -90,6 +90,9 @@ pub struct StatusView {
     /// Configured routes that the kernel is to have, and does not; nothing when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_routes: Option<MissingRoutesView>,
+    /// Crashes of workers whose captures are kept, the oldest first; nothing where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crashes: Option<Vec<crate::CrashView>>,
     /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,

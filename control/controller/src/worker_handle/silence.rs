@@ -36,7 +36,8 @@ impl Silence {
         let (plan, turn) = (Arc::new(Plan::default()), Arc::new(Mutex::new(())));
         let (commands, taken) = RingBuffer::new(4096);
         let (_, no_events) = RingBuffer::new(1);
-        let link = WorkerLink { commands, events: no_events, pulse: worker.seen.pulse.clone() };
+        let (pulse, ended) = (worker.seen.pulse.clone(), worker.link.ended.clone());
+        let link = WorkerLink { commands, events: no_events, pulse, ended };
         let WorkerLink { commands, events, .. } = std::mem::replace(&mut worker.link, link);
         worker.link.events = events;
         let (wake, loses, locks) = (worker.wake.clone(), plan.clone(), turn.clone());

@@ -25,7 +25,7 @@ fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         .map(|word| Token { text: word, offset: word.as_ptr() as usize - text.as_ptr() as usize })
 }
 
-fn missing(field: Field, text: &str) -> FilterError {
+pub(super) fn missing(field: Field, text: &str) -> FilterError {
     let help = match field {
         Field::Source | Field::Destination => "an address or a prefix",
         Field::Protocol => "a protocol's name or number",
@@ -40,14 +40,17 @@ fn missing(field: Field, text: &str) -> FilterError {
     Refusal::new(format!("{field} has no value"), format!("write {help} behind it")).at(end)
 }
 
-fn unknown(word: &str) -> Refusal {
+pub(super) fn unknown(word: &str) -> Refusal {
     let problem = format!("{word:?} is no keyword");
     let lower = word.to_ascii_lowercase();
     if matches!(protocol::parse(word), Ok(Some(_))) && word.parse::<u32>().is_err() {
         return Refusal::new(problem, format!("write proto {lower}"));
     }
     let help = match lower.as_str() {
-        "port" => "write sport or dport".to_owned(),
+        "ether" | "vlan" | "arp" | "len" | "gateway" | "broadcast" | "multicast" => {
+            "filters see IP packets: write one of src, dst, host, net, port, proto, in, flags, dscp"
+                .to_owned()
+        }
         "from" | "source" | "saddr" => "did you mean src?".to_owned(),
         "to" | "destination" | "daddr" => "did you mean dst?".to_owned(),
         "iif" | "iifname" | "interface" => "did you mean in?".to_owned(),

@@ -28,12 +28,16 @@
 //! can't see: `exceptions cut` and `exceptions fragment` match them. In the same way a condition on flags never holds
 //! for packets whose flags are unknown.
 //!
+//! **Expressions** join such conditions by `or`, `and` and `not`, and take lists and words of `tcpdump`: see
+//! [`FilterExpression`].
+//!
 //! Nothing here panics on any text.
 
 mod address;
 mod compiled;
 mod dscp;
 mod error;
+mod expression;
 mod field;
 mod keywords;
 mod masked;
@@ -58,6 +62,7 @@ pub(crate) use compiled::Masked;
 pub use compiled::{CompiledFilter, UnknownPort};
 pub use dscp::Dscp;
 pub use error::FilterError;
+pub use expression::{FilterExpression, MOST_ALTERNATIVES};
 pub use field::Field;
 pub use masked::{ExceptionsMatch, TcpFlagsMatch};
 pub use port_range::PortRange;
@@ -186,11 +191,7 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        match text.trim() {
-            "" | "*" => Ok(Self::any()),
-            trimmed if trimmed.starts_with('<') => tuple::parse(text),
-            _ => keywords::parse(text),
-        }
+        expression::parse_single(text)
     }
 }
 

@@ -40,6 +40,11 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Returns the filter; its fields may contradict each other.
+    pub fn unchecked(self) -> Filter {
+        self.filter
+    }
+
     /// The filter, once its fields are found not to contradict each other.
     pub fn finish(self) -> Result<Filter, FilterError> {
         let contradiction = self

@@ -49,6 +49,29 @@ pub struct Ambiguous {
     pub decided_by: Option<Field>,
 }
 
+/// Returns the filters that come before some and cover each of them, alone or together; `None` unless all of them are covered.
+///
+/// It compares the filters with those that come before them, not all with each other.
+pub fn shadowed_by<'a, T: 'a>(
+    entries: impl IntoIterator<Item = &'a Entry<T>>,
+    is_meant: impl Fn(&Entry<T>) -> bool,
+) -> Option<Vec<FilterId>> {
+    let sorted = in_order(entries);
+    let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
+    let mut all: Vec<FilterId> = Vec::new();
+    let meant: Vec<usize> = (0..sorted.len()).filter(|place| is_meant(sorted[*place])).collect();
+    for place in &meant {
+        let before: Vec<usize> = (0..*place).filter(|other| !meant.contains(other)).collect();
+        let Cover::By(by) = cover(&shapes[*place], &shapes, &before, MOST) else { return None };
+        for id in by.into_iter().map(|by| sorted[by].id) {
+            if !all.contains(&id) {
+                all.push(id);
+            }
+        }
+    }
+    (!meant.is_empty()).then_some(all)
+}
+
 /// Looks for filters that are shadowed and for those that are ambiguous; of ambiguous pairs the first `most` are told.
 ///
 /// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long. What several filters cover

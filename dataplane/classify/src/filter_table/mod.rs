@@ -24,7 +24,7 @@ use std::fmt;
 
 use crate::{Candidate, CompiledFilter, Field};
 
-pub use analysis::{Ambiguous, Analysis, Shadowed, analyse};
+pub use analysis::{Ambiguous, Analysis, Shadowed, analyse, shadowed_by};
 pub use bounded::{BoundedTable, MemoryBound, Moved, OverMemory};
 pub use cutting_tree::CuttingTree;
 pub use dag::{DagConfig, DagTable, Links};

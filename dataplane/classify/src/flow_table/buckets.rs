@@ -2,7 +2,8 @@
 //!
 //! A hash names a *home* bucket. Four buckets that follow each other are a group; an entry that finds its home full
 //! goes to another one of the group. When an entry of a full bucket is removed, one that had to go elsewhere comes
-//! home: so an entry is looked for elsewhere only while its home is full.
+//! home: so an entry is looked for elsewhere only while its home is full. An entry whose whole group is full stands in
+//! the table's [`Overflow`] until a place of its group is free.
 //!
 //! The number of groups doubles by linear hashing (Litwin, VLDB 1980): group after group is split, each into itself
 //! and a new one behind all others, so that any hash has its entry in one group at any time, and a step has a bounded
@@ -11,6 +12,8 @@
 use std::hint::select_unpredictable;
 
 use millrace_memory::{HugeSlice, MemoryError, Portable, Vectors, prefetch_slice_element, zeroable};
+
+use super::overflow::Overflow;
 
 /// Entries of a bucket.
 const WIDTH: usize = 16;
@@ -37,6 +40,8 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) struct Buckets {
     buckets: HugeSlice<Bucket>,
+    /// Entries whose group is full.
+    overflow: Overflow,
     /// Buckets in use.
     used: u32,
     /// Buckets wanted, a power of two.
@@ -78,7 +83,7 @@ impl Buckets {
         let used = groups * GROUP as u32;
         let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
         let slots = u32::MAX >> slots.leading_zeros();
-        Ok(Self { buckets, used, wanted: used, round: used, slots })
+        Ok(Self { buckets, overflow: Overflow::new(), used, wanted: used, round: used, slots })
     }
 
     /// Takes the memory of all buckets that there can be.
@@ -147,7 +152,11 @@ impl Buckets {
         if !self.spills(home) {
             return None;
         }
-        others.into_iter().find_map(|other| self.find_in(other, hash, &mut is_it))
+        others.into_iter().find_map(|other| self.find_in(other, hash, &mut is_it)).or_else(|| {
+            let tag = self.tag(hash);
+            let alike = self.overflow.entries().iter().filter(|&&entry| entry & !self.slots == tag);
+            alike.map(|&entry| self.slot(entry)).find(|&slot| is_it(slot))
+        })
     }
 
     #[inline]
@@ -164,22 +173,31 @@ impl Buckets {
         None
     }
 
-    /// The slots in the group of `hash`.
-    pub fn group_of(&self, hash: u64) -> impl Iterator<Item = u32> {
+    /// The slots in the buckets of the group of `hash`.
+    fn group_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         let entries = Self::group(self.home(hash)).into_iter().flat_map(|number| self.buckets[number].0);
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
-    /// Whether an entry of `hash` finds a place.
-    pub fn has_room(&self, hash: u64) -> bool {
-        Self::group(self.home(hash)).iter().any(|&number| !self.buckets[number].is_full())
+    /// The slots of which one has to go before an entry of `hash` finds a place: its group's and the overflow's.
+    pub fn rivals_of(&self, hash: u64) -> impl Iterator<Item = u32> {
+        self.group_of(hash).chain(self.overflow.entries().iter().map(|&entry| self.slot(entry)))
     }
 
-    /// Enters `slot` under `hash`; false when the group is full.
+    /// Whether an entry of `hash` finds a place.
+    pub fn has_room(&self, hash: u64) -> bool {
+        self.overflow.has_room() || !self.is_group_full(self.home(hash))
+    }
+
+    fn is_group_full(&self, home: u32) -> bool {
+        Self::group(home).iter().all(|&number| self.buckets[number].is_full())
+    }
+
+    /// Enters `slot` under `hash`; returns false when the group and the overflow are full.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> bool {
         let entry = self.tag(hash) | slot;
-        self.place(self.home(hash), entry)
+        self.place(self.home(hash), entry) || self.overflow.push(entry)
     }
 
     fn place(&mut self, home: u32, entry: u32) -> bool {
@@ -198,18 +216,35 @@ impl Buckets {
         let is_it = |&entry: &u32| entry & slots == slot;
         for number in Self::group(home) {
             let Some(at) = self.buckets[number].0.iter().position(is_it) else { continue };
-            return self.empty(number, at, hash_of);
+            self.empty(number, at, &hash_of);
+            return self.refill(home, hash_of);
         }
-        debug_assert!(false, "slot {slot} is not in its buckets");
+        let removed = self.overflow.take(|entry| entry & slots == slot);
+        debug_assert!(removed.is_some(), "slot {slot} is not in its buckets");
+    }
+
+    /// Moves an entry of the overflow to its group, which is that of `home`, where a place has become free.
+    fn refill(&mut self, home: u32, hash_of: impl Fn(u32) -> u64) {
+        if self.overflow.is_empty() {
+            return;
+        }
+        let (aim, slots) = (self.aim(), self.slots);
+        let home_of = |entry: u32| aim.home(hash_of(entry & slots));
+        let Some(entry) = self.overflow.take(|entry| home_of(entry) / GROUP as u32 == home / GROUP as u32)
+        else {
+            return;
+        };
+        let placed = self.place(home_of(entry), entry);
+        debug_assert!(placed, "a place of the group is free");
     }
 
     /// Empties the place `at` of bucket `number`. If that was full, an entry that had to go elsewhere comes home, and
     /// its place is emptied in turn. With each turn one entry less is abroad.
-    fn empty(&mut self, mut number: usize, mut at: usize, hash_of: impl Fn(u32) -> u64) {
+    fn empty(&mut self, mut number: usize, mut at: usize, hash_of: &impl Fn(u32) -> u64) {
         loop {
             let was_full = self.buckets[number].is_full();
             self.buckets[number].0[at] = 0;
-            let abroad = if was_full { self.abroad(number as u32, &hash_of) } else { None };
+            let abroad = if was_full { self.abroad(number as u32, hash_of) } else { None };
             let Some((other, place)) = abroad else { return };
             self.buckets[number].0[at] = self.buckets[other].0[place];
             (number, at) = (other, place);
@@ -256,6 +291,22 @@ impl Buckets {
             let placed = self.place(home, entry);
             debug_assert!(placed, "a split lost an entry");
         }
+        self.place_overflow(old as u32, hash_of);
+    }
+
+    /// Moves the overflow's entries of a group that was split, whose first bucket is `old`, to the places that they
+    /// find in it and its twin.
+    fn place_overflow(&mut self, old: u32, hash_of: impl Fn(u32) -> u64) {
+        let twin = self.used - GROUP as u32;
+        for home in [old, twin] {
+            while !self.overflow.is_empty() && !self.is_group_full(home) {
+                let before = self.overflow.entries().len();
+                self.refill(home, &hash_of);
+                if self.overflow.entries().len() == before {
+                    break;
+                }
+            }
+        }
     }
 }
 
@@ -293,14 +344,16 @@ mod tests {
     fn check(buckets: &Buckets, model: &BTreeMap<u32, u64>) {
         for (&slot, &hash) in model {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));
-            assert_eq!(buckets.group_of(hash).filter(|&other| other == slot).count(), 1);
+            let overflowing = || buckets.overflow.entries().iter().map(|&entry| buckets.slot(entry));
+            assert_eq!(buckets.rivals_of(hash).filter(|&other| other == slot).count(), 1);
+            assert!(buckets.is_group_full(buckets.home(hash)) || overflowing().all(|other| other != slot));
             let home = buckets.home(hash);
             let guess = buckets.guess(Portable, home, buckets.tag(hash));
             assert!(guess != 0 || buckets.spills(home));
         }
         let entries: usize =
             buckets.buckets.iter().map(|bucket| bucket.0.iter().filter(|&&e| e != 0).count()).sum();
-        assert_eq!(entries, model.len());
+        assert_eq!(entries + buckets.overflow.entries().len(), model.len());
     }
 
     proptest! {
@@ -313,7 +366,8 @@ mod tests {
                 match step {
                     Step::Insert(hash) => {
                         let room = buckets.has_room(hash);
-                        prop_assert_eq!(buckets.group_of(hash).count() < GROUP * WIDTH, room);
+                        let in_group = buckets.group_of(hash).count() < GROUP * WIDTH;
+                        prop_assert_eq!(in_group || buckets.overflow.has_room(), room);
                         prop_assert_eq!(buckets.insert(hash, slot), room);
                         if room {
                             model.insert(slot, hash);

@@ -23,7 +23,7 @@ pub enum Full {
     /// Too many records ended without having been read by [`FlowTable::pop_removed`].
     #[error("the ends of flow records are not read")]
     Unread,
-    /// 64 reserved or stateful records have hashes that lead to the same buckets.
+    /// 64 reserved or stateful records have hashes that lead to the same buckets, and the overflow is full.
     #[error("the flow table has no room for one more reserved or stateful record of like hash")]
     Collisions,
 }
@@ -180,7 +180,7 @@ impl FlowTable {
     }
 
     /// Ends a record of the group of buckets that `hash` leads to: on probation if there is one, else the least
-    /// recently used. With random hashes hardly any table sees it.
+    /// recently used. With random hashes no table sees it: the group and the overflow would have to be full.
     #[cold]
     fn recycle_colliding(&mut self, hash: u64) -> Result<(), Full> {
         let rank = |slot: &u32| {
@@ -191,7 +191,7 @@ impl FlowTable {
                 false => (false, u64::from(ticks_since(self.now, record.used))),
             }
         };
-        let candidates = self.buckets.group_of(hash).filter(|&slot| self.records[slot].may_go());
+        let candidates = self.buckets.rivals_of(hash).filter(|&slot| self.records[slot].may_go());
         match candidates.max_by_key(rank) {
             Some(slot) => {
                 self.end(slot, RemovalReason::Recycled);

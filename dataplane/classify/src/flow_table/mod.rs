@@ -34,6 +34,7 @@ mod insert;
 mod list;
 mod lookup;
 mod meeting;
+mod overflow;
 mod record;
 mod records;
 #[cfg(test)]
@@ -67,8 +68,8 @@ pub const SAMPLE: usize = 24;
 pub const LARGEST: u32 = 1 << 24;
 
 /// For how many records a group of buckets is made: when all are used it has 32 entries of 64, on average. By
-/// Poisson's law one table of a million records in 150 then has a group that lacks a place, and an entry in 1,000
-/// isn't at home.
+/// Poisson's law one table of a million records in 150 then has a group that lacks a place (see [`overflow`]), and an
+/// entry in 1,000 isn't at home.
 const RECORDS_PER_GROUP: u32 = 32;
 
 /// What a [`FlowTable`] is made for.

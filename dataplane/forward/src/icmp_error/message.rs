@@ -75,7 +75,7 @@ pub(super) fn build4(
     let mut octets = [0; ipv4::HEADER_LEN];
     repr.emit(&mut ipv4::Packet::new_unchecked(&mut octets[..]));
     let mut packet = assemble(pool, original, &octets, header4(error)?, quote)?;
-    let value = checksum::checksum(&packet.data()[ipv4::HEADER_LEN..]);
+    let value = checksum::checksum(packet.transport());
     set_checksum(&mut packet, ipv4::HEADER_LEN, value);
     Some(packet)
 }
@@ -104,7 +104,7 @@ pub(super) fn build6(
     let mut packet = assemble(pool, original, &octets, header6(error, &quoted)?, quote)?;
     let length = (ICMP_HEADER_LEN + quote) as u32;
     let pseudo = checksum::pseudo_header_v6(source, quoted.src(), Protocol::ICMPV6, length);
-    let value = pseudo.bytes(&packet.data()[ipv6::HEADER_LEN..]).checksum();
+    let value = pseudo.bytes(packet.transport()).checksum();
     set_checksum(&mut packet, ipv6::HEADER_LEN, value);
     Some(packet)
 }
@@ -127,5 +127,8 @@ fn assemble(
 }
 
 fn set_checksum(packet: &mut Packet, icmp: usize, value: u16) {
-    packet.data_mut()[icmp + 2..icmp + 4].copy_from_slice(&value.to_be_bytes());
+    let message = packet.data_mut().get_mut(icmp..);
+    if let Some([_, _, high, low, ..]) = message.and_then(<[u8]>::first_chunk_mut::<ICMP_HEADER_LEN>) {
+        [*high, *low] = value.to_be_bytes();
+    }
 }

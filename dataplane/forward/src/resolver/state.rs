@@ -5,6 +5,7 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use super::Heard;
+use super::places::Rank;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -26,6 +27,21 @@ pub(super) enum State {
 pub(super) struct Entry {
     pub state: State,
     pub deadline: Instant,
+    /// A packet asked for the neighbour, or the neighbour answered a probe of the router.
+    pub wanted: bool,
+}
+
+impl Entry {
+    /// Claim of the neighbour to its place.
+    pub fn rank(&self) -> Rank {
+        match self.state {
+            State::Static(_) => Rank::Configured,
+            State::Incomplete { .. } | State::Failed => Rank::Unresolved,
+            _ if !self.wanted => Rank::Unconfirmed,
+            State::Stale(_) => Rank::Stale,
+            State::Reachable(_) | State::Probe { .. } => Rank::InUse,
+        }
+    }
 }
 
 impl State {

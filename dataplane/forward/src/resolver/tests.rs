@@ -214,7 +214,7 @@ fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
     // 13 seconds at 200 new ones a second and one burst, each asked for up to three times.
     assert!(requests <= 3 * (50 + 14 * 200), "{requests}");
     assert_eq!(bench.solicit(13), Solicited::Known(MAC));
-    assert_eq!(bench.resolver.unresolved, bench.resolver.len() - 1);
+    assert_eq!(bench.resolver.places.unresolved(), bench.resolver.len() - 1);
 }
 
 #[test]
@@ -228,7 +228,82 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     assert_eq!(resolver.len(), 2);
     resolver.link_down(PortId(1));
     resolver.poll(second(0), &mut actions);
-    assert!(resolver.is_empty() && resolver.deadlines.is_empty());
+    assert!(resolver.is_empty() && resolver.next_event().is_none());
+}
+
+/// A resolver with few places.
+fn small(capacity: usize) -> (Resolver, Vec<Action>) {
+    let requests = RateLimit { per_second: 1000, burst: 1000 };
+    let settings = ResolverSettings { capacity, requests, ..ResolverSettings::default() };
+    (Resolver::new(settings, 1), Vec::new())
+}
+
+fn on(port: u16, number: u16) -> NeighbourKey {
+    NeighbourKey { port: PortId(port), ..key(number) }
+}
+
+/// AR-05, ND-09: 8,400 strangers on each of 10 links, and a new neighbour of a flooded and of a quiet link.
+#[test]
+fn strangers_leave_places_to_wanted_neighbours() {
+    let mut bench = Bench::resolved();
+    let Bench { resolver, actions } = &mut bench;
+    for (port, number) in (1..=10).flat_map(|port| (1000..9400).map(move |number| (port, number))) {
+        resolver.heard(on(port, number), OTHER, Heard::Solicitation, second(1), actions);
+    }
+    assert!(resolver.len() <= 8192);
+    for port in [1, 11] {
+        assert_eq!(resolver.solicit(on(port, 500), second(2), actions), Solicited::Pending, "port {port}");
+        assert!(resolver.heard(on(port, 500), MAC, REPLY, second(2), actions), "port {port}");
+    }
+    assert_eq!(
+        resolver.solicit(key(1), second(2), actions),
+        Solicited::Known(MAC),
+        "in use before the flood"
+    );
+    assert!(resolver.len() <= 8192);
+}
+
+/// AR-05, ND-09: one link holds no more than an eighth by words alone.
+#[test]
+fn strangers_of_one_link_hold_an_eighth_of_the_places() {
+    let (mut resolver, mut actions) = small(64);
+    for number in 0..64 {
+        resolver.heard(on(1, number), MAC, Heard::Solicitation, second(0), &mut actions);
+        // An answer that nobody asked for confirms nothing.
+        resolver.heard(on(1, number), MAC, REPLY, second(0), &mut actions);
+    }
+    assert_eq!(resolver.len(), 8);
+    assert!(
+        resolver.heard(on(2, 1), MAC, Heard::Solicitation, second(0), &mut actions),
+        "another link has its own"
+    );
+}
+
+#[test]
+fn neighbours_in_use_yield_to_a_link_with_fewer_only() {
+    let (mut resolver, mut actions) = small(16);
+    resolver.set_static(on(1, 99), MAC, &mut actions);
+    for number in 0..15 {
+        assert_eq!(resolver.solicit(on(1, number), second(0), &mut actions), Solicited::Pending);
+        assert!(resolver.heard(on(1, number), MAC, REPLY, second(0), &mut actions));
+    }
+    assert_eq!(resolver.solicit(on(1, 15), second(0), &mut actions), Solicited::Limited);
+    assert_eq!(resolver.solicit(on(2, 0), second(0), &mut actions), Solicited::Pending);
+    assert_eq!(actions.iter().filter(|action| matches!(action, Action::Forgotten { .. })).count(), 1);
+    assert!(actions.contains(&Action::Forgotten { key: on(1, 0) }), "the oldest of the larger link");
+    resolver.poll(second(30), &mut actions);
+    assert_eq!(resolver.solicit(on(1, 15), second(30), &mut actions), Solicited::Pending, "stale ones yield");
+    assert_eq!(resolver.solicit(on(1, 99), second(30), &mut actions), Solicited::Known(MAC));
+}
+
+/// ND-09: a scan by one link takes the requests of no other.
+#[test]
+fn requests_are_limited_for_each_link() {
+    let mut bench = Bench::new();
+    let Bench { resolver, actions } = &mut bench;
+    let asked = (0..1000).filter(|n| resolver.solicit(on(1, *n), second(0), actions) == Solicited::Pending);
+    assert_eq!(asked.count(), 50);
+    assert_eq!(resolver.solicit(on(2, 1), second(0), actions), Solicited::Pending);
 }
 
 #[test]
@@ -267,5 +342,5 @@ fn neighbours_whose_time_has_come_all_at_once_are_looked_after_in_pieces() {
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
     resolver.link_down(PortId(1));
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
-    assert!(resolver.is_empty() && resolver.deadlines.is_empty());
+    assert!(resolver.is_empty() && resolver.next_event().is_none());
 }

@@ -63,16 +63,16 @@ impl KernelHandback {
     /// # Errors
     /// [`InjectError::TooLong`] above what a page holds, [`InjectError::DeviceGone`].
     pub fn hand_back(&mut self, ifindex: u32, frame: &[u8]) -> Result<(), InjectError> {
+        check_lengths(&[frame])?;
         self.hand_back_batch(ifindex, &[frame]).map(drop)
     }
 
-    /// Gives the kernel several frames, up to 256 with one system call; returns how many it took. The call lasts until
-    /// the kernel has done with them, their forwarding included.
+    /// Gives the kernel several frames, up to 256 with one system call; returns how many it took. Leaves out frames that are too short or
+    /// too long. The call lasts until the kernel has done with them, their forwarding included.
     ///
     /// # Errors
-    /// As [`Self::hand_back`]; with [`InjectError::TooLong`] and [`InjectError::TooShort`] none of them was taken.
+    /// [`InjectError::DeviceGone`].
     pub fn hand_back_batch(&mut self, ifindex: u32, frames: &[&[u8]]) -> Result<usize, InjectError> {
-        check_lengths(frames)?;
         let mut taken = 0;
         for frame in frames {
             if self.tape.is_full() {

@@ -60,6 +60,23 @@ fn the_longest_frame_passes_and_one_byte_more_is_an_error() {
 }
 
 #[test]
+fn short_or_long_frame_does_not_keep_the_others_of_its_batch_back() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    wire.near(|| {
+        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
+        let mut handback = KernelHandback::new().unwrap();
+        let (first, last) = (to_self(10), to_self(20));
+        let frames: [&[u8]; 5] = [&first, &[0; 13], &[], &[0; 4000], &last];
+        assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 2);
+        assert_eq!(lengths(&socket), [10, 20]);
+    });
+}
+
+#[test]
 fn a_run_of_a_program_attached_to_no_port_is_fast() {
     if !can_load() {
         return;

@@ -1,6 +1,6 @@
 //! Tables of gates while control changes them and workers read them.
 
-use millrace_classify::Filter;
+use millrace_classify::FilterExpression;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_packet::{Exceptions, FlowKey};
 use millrace_plugin::Terms;
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn compiled(text: &str) -> CompiledFilter {
-    text.parse::<Filter>().unwrap().compile(|_| Some(PortId(1))).unwrap()
+fn compiled(text: &str) -> CompiledFilters {
+    text.parse::<FilterExpression>().unwrap().compile(|_| Some(PortId(1))).unwrap()
 }
 
-fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilter> {
+fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilters> {
     let (binding, gate) = (BindingId(binding), GateId(2));
     PluginChange::Bind {
         binding,
@@ -25,7 +25,7 @@ fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilt
     }
 }
 
-fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledFilter> {
+fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledFilters> {
     PluginChange::Unbind { binding: BindingId(binding), gate: GateId(2), filter: compiled(filter) }
 }
 
@@ -43,6 +43,22 @@ fn table(changes: Vec<PluginChange<Published>>) -> Arc<GateTable> {
 fn packet(destination_port: u16) -> Candidate {
     let addresses = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     Candidate::plain(FlowKey::v4(addresses[0], addresses[1], 6, (7, destination_port), PortId(1)))
+}
+
+#[test]
+fn alternatives_of_a_binding_are_found_and_removed_together() {
+    for kind in TableKind::ALL {
+        let mut tables = GateTables::default();
+        tables.set_kind(GateId(2), kind);
+        let text = "dport 80,443 or not dport 0-1000";
+        let found =
+            |table: &GateTable| [80, 81, 443, 2000].map(|port| table.lookup(&packet(port)).map(|id| id.0));
+        let both = table(tables.publish(vec![bind(0, text, Action::Drop), bind(1, "*", instance())]));
+        assert_eq!(found(&both), [Some(0), Some(1), Some(0), Some(0)], "{kind:?}");
+        assert_eq!(found(&both.copy(TableKind::Linear)), [Some(0), Some(1), Some(0), Some(0)], "{kind:?}");
+        let one = table(tables.publish(vec![unbind(0, text)]));
+        assert_eq!((found(&one), one.filters().len()), ([Some(1); 4], 1), "{kind:?}");
+    }
 }
 
 #[test]

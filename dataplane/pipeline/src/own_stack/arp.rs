@@ -8,7 +8,7 @@ use millrace_units::PortId;
 use millrace_wire::arp::{self, Operation, Repr};
 use millrace_wire::{EtherType, MacAddr};
 
-use super::{Context, Outcome, Outgoing, OwnStack, has};
+use super::{Context, Outcome, Outgoing, OwnStack, has, is_of_prefix};
 use crate::ports::PortEntry;
 
 pub(super) fn handle(
@@ -37,8 +37,7 @@ pub(super) fn handle(
     };
     let key = NeighbourKey { port: packet.port, address: message.sender_ip.into() };
     // A probe (RFC 5227, 1.1) comes from the unspecified address: there is nothing to learn from it.
-    let near = entry.settings.addresses.iter().any(|net| net.contains(&key.address));
-    if !message.sender_ip.is_unspecified() && near {
+    if !message.sender_ip.is_unspecified() && is_of_prefix(entry, key.address) {
         stack.resolver.heard(key, message.sender_mac, how, context.now, &mut stack.actions);
     }
     if for_us && message.operation == Operation::REQUEST {

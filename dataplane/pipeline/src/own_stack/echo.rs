@@ -3,15 +3,17 @@
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Packet};
 use millrace_wire::ipv6_ext::{self, End};
-use millrace_wire::{Protocol, checksum, ipv4, ipv6};
+use millrace_wire::{Protocol, checksum, icmpv4, ipv4, ipv6};
 
 use super::{Context, Outcome, is_icmp};
 
 const TTL: u8 = 64;
 const ECHO_REQUEST4: u8 = 8;
+const ECHO_REPLY4: u8 = 0;
 const ECHO_REQUEST6: u8 = 128;
 const ECHO_REPLY6: u8 = 129;
 
+/// Answers an ICMPv4 echo request to an address of a port without a kernel, and refuses other protocols.
 pub(super) fn handle4(packet: &Packet, context: &mut Context<'_>) -> Outcome {
     let Ok(header) = ipv4::Packet::new_checked(packet.network()) else {
         return Outcome::Dropped(DropReason::Ip4Short);
@@ -23,35 +25,20 @@ pub(super) fn handle4(packet: &Packet, context: &mut Context<'_>) -> Outcome {
     if !is_icmp(protocol) {
         return refusal(protocol);
     }
-    // What is read next stands in the first frame: the whole message may not.
-    if packet.network().get(offset) != Some(&ECHO_REQUEST4)
-        || !checksum::sum_slices(message(packet, offset)).is_valid()
-    {
+    let is_request = message_type(packet, offset) == Some(ECHO_REQUEST4);
+    if !is_request || !checksum::sum_slices(message(packet, offset)).is_valid() {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
-    let Some(mut reply) = bare_copy(packet, context) else { return Outcome::Dropped(DropReason::NoMemory) };
-    let mut view = ipv4::Packet::new_unchecked(reply.network_mut());
-    let (source, destination) = (view.src(), view.dst());
-    view.set_src(destination);
-    view.set_dst(source);
-    view.set_ttl(TTL);
-    view.fill_checksum();
-    let icmp = &mut reply.network_mut()[offset..];
-    let sum = u16::from_be_bytes([icmp[2], icmp[3]]);
-    let [high, low] =
-        checksum::update_u16(sum, u16::from_be_bytes([icmp[0], icmp[1]]), u16::from_be_bytes([0, icmp[1]]))
-            .to_be_bytes();
-    (icmp[0], icmp[2], icmp[3]) = (0, high, low);
-    context.packets.push(reply);
-    Outcome::Delivered
+    answer(packet, context, |reply| reply4(reply, offset))
 }
 
+/// Answers an ICMPv6 echo request to an address of a port without a kernel, and refuses other protocols.
 pub(super) fn handle6(packet: &Packet, context: &mut Context<'_>) -> Outcome {
     let Ok(header) = ipv6::Packet::new_checked(packet.network()) else {
         return Outcome::Dropped(DropReason::Ip6Short);
     };
     let walk = ipv6_ext::walk(&header);
-    let (source, destination) = (header.src(), header.dst());
+    let destination = header.dst();
     if walk.end != End::UpperLayer || walk.fragment.is_some() {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
@@ -66,24 +53,64 @@ pub(super) fn handle6(packet: &Packet, context: &mut Context<'_>) -> Outcome {
     let length = packet.network_len().saturating_sub(offset);
     let pseudo = header.pseudo_header(Protocol::ICMPV6, length as u32);
     let sum = message(packet, offset).fold(pseudo, |sum, bytes| sum.bytes(bytes));
-    let is_request = packet.network().get(offset) == Some(&ECHO_REQUEST6);
+    let is_request = message_type(packet, offset) == Some(ECHO_REQUEST6);
     // RFC 4443, 4.2 lets a node answer a request to a group; a router that is no member of any does not.
     if !is_request || destination.is_multicast() || !sum.is_valid() || offset != ipv6::HEADER_LEN {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
+    answer(packet, context, |reply| reply6(reply, offset))
+}
+
+/// Sends a copy of the request that `turn` has made a reply.
+fn answer(packet: &Packet, context: &mut Context<'_>, turn: impl FnOnce(&mut [u8]) -> Option<()>) -> Outcome {
     let Some(mut reply) = bare_copy(packet, context) else { return Outcome::Dropped(DropReason::NoMemory) };
-    let mut view = ipv6::Packet::new_unchecked(reply.network_mut());
+    if turn(reply.network_mut()).is_none() {
+        return Outcome::Dropped(DropReason::LocalUnknown);
+    }
+    context.packets.push(reply);
+    Outcome::Delivered
+}
+
+/// Turns an IPv4 echo request into its reply; `None` for a packet shorter than its headers.
+fn reply4(packet: &mut [u8], offset: usize) -> Option<()> {
+    let mut view = ipv4::Packet::new_checked(&mut *packet).ok()?;
+    let (source, destination) = (view.src(), view.dst());
+    view.set_src(destination);
+    view.set_dst(source);
+    view.set_ttl(TTL);
+    view.fill_checksum();
+    set_type(packet.get_mut(offset..)?, ECHO_REPLY4)
+}
+
+/// Turns an IPv6 echo request into its reply; `None` for a packet shorter than its headers.
+fn reply6(packet: &mut [u8], offset: usize) -> Option<()> {
+    let mut view = ipv6::Packet::new_checked(&mut *packet).ok()?;
+    let (source, destination) = (view.src(), view.dst());
     view.set_src(destination);
     view.set_dst(source);
     view.set_hop_limit(TTL);
-    let icmp = &mut reply.network_mut()[offset..];
-    let sum = u16::from_be_bytes([icmp[2], icmp[3]]);
-    let old = u16::from_be_bytes([icmp[0], icmp[1]]);
-    let [high, low] =
-        checksum::update_u16(sum, old, u16::from_be_bytes([ECHO_REPLY6, icmp[1]])).to_be_bytes();
-    (icmp[0], icmp[2], icmp[3]) = (ECHO_REPLY6, high, low);
-    context.packets.push(reply);
-    Outcome::Delivered
+    set_type(packet.get_mut(offset..)?, ECHO_REPLY6)
+}
+
+/// Sets the type of an ICMP message and updates its checksum; `None` for a message shorter than its header.
+fn set_type(message: &mut [u8], to: u8) -> Option<()> {
+    let [kind, code, high, low, ..] = message.first_chunk_mut::<{ icmpv4::HEADER_LEN }>()?;
+    let (old, new) = (u16::from_be_bytes([*kind, *code]), u16::from_be_bytes([to, *code]));
+    *kind = to;
+    let sum = match checksum::update_u16(u16::from_be_bytes([*high, *low]), old, new) {
+        // Both are right but over a message of zeros, as the reply to an empty request of identifier 0 is one.
+        0 => 0xffff,
+        sum => sum,
+    };
+    [*high, *low] = sum.to_be_bytes();
+    Some(())
+}
+
+/// Type of the ICMP message `offset` bytes behind the network header's start; `None` unless its whole header of 8
+/// bytes, the same length in both versions, is in the first frame.
+fn message_type(packet: &Packet, offset: usize) -> Option<u8> {
+    let [kind, ..] = packet.network().get(offset..)?.first_chunk::<{ icmpv4::HEADER_LEN }>()?;
+    Some(*kind)
 }
 
 fn refusal(protocol: Protocol) -> Outcome {
@@ -93,13 +120,13 @@ fn refusal(protocol: Protocol) -> Outcome {
     })
 }
 
-/// The bytes of the packet from `offset` behind the network header's start.
+/// The bytes of the packet from `offset` behind the network header's start, frame by frame.
 fn message(packet: &Packet, offset: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = packet.network_offset() + offset;
     packet.frames().map(move |bytes| {
-        let from = skip.min(bytes.len());
-        skip -= from;
-        &bytes[from..]
+        let (skipped, rest) = bytes.split_at_checked(skip).unwrap_or((bytes, &[]));
+        skip -= skipped.len();
+        rest
     })
 }
 

@@ -100,6 +100,11 @@ fn has(entry: &PortEntry, address: IpAddr) -> bool {
     entry.settings.addresses.iter().any(|net| net.addr() == address)
 }
 
+/// Whether the address is of one of the port's prefixes.
+fn is_of_prefix(entry: &PortEntry, address: IpAddr) -> bool {
+    entry.settings.addresses.iter().any(|net| net.contains(&address))
+}
+
 /// Whether the packet is for a link-local address that is not the port's: routes don't tell, for they don't know links.
 fn is_of_another(packet: &Packet, entry: &PortEntry) -> bool {
     let destination = ipv6::Packet::new_checked(packet.network()).map(|header| header.dst());

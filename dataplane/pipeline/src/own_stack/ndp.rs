@@ -10,7 +10,7 @@ use millrace_wire::ipv6_ext::{self, End};
 use millrace_wire::ndp::{self, Flags, Repr};
 use millrace_wire::{EtherType, MacAddr, Protocol, ipv6};
 
-use super::{Context, Outcome, Outgoing, OwnStack, has, sender};
+use super::{Context, Outcome, Outgoing, OwnStack, has, is_of_prefix, sender};
 use crate::ports::PortEntry;
 
 /// Where the ICMPv6 message begins, in bytes behind the IPv6 header's start, if the packet is one of neighbour or
@@ -46,7 +46,7 @@ pub(super) fn handle(
                 return Outcome::Delivered;
             }
             if let Some(mac) = source_link
-                && !source.is_unspecified()
+                && is_on_link(entry, source)
             {
                 let key = NeighbourKey { port: packet.port, address: source.into() };
                 stack.resolver.heard(key, mac, Heard::Solicitation, context.now, &mut stack.actions);
@@ -74,6 +74,11 @@ pub(super) fn handle(
         // A router does not let itself be redirected (RFC 4861, 8.2).
         Ok(Repr::Redirect { .. }) | Err(_) => ignored,
     }
+}
+
+/// Whether a source is a host of the port's link: of one of its prefixes, or link-local. Others are answered, not learned.
+fn is_on_link(entry: &PortEntry, source: Ipv6Addr) -> bool {
+    source.is_unicast_link_local() || is_of_prefix(entry, source.into())
 }
 
 /// Answers a solicitation: to its source, or to all nodes if it came from the unspecified address (RFC 4861, 7.2.4).
@@ -139,8 +144,9 @@ fn send(
     let pseudo =
         millrace_wire::checksum::pseudo_header_v6(source, destination, Protocol::ICMPV6, length as u32);
     let end = ipv6::HEADER_LEN + length;
-    message.emit(&mut ndp::Packet::new_unchecked(&mut bytes[ipv6::HEADER_LEN..end]), pseudo);
-    if let Some(packet) = context.pool.packet_from(&bytes[..end]) {
+    let Some(body) = bytes.get_mut(ipv6::HEADER_LEN..end) else { return };
+    message.emit(&mut ndp::Packet::new_unchecked(body), pseudo);
+    if let Some(packet) = bytes.get(..end).and_then(|bytes| context.pool.packet_from(bytes)) {
         context.frames.push(Outgoing { port, destination: station, ether_type: EtherType::IPV6, packet });
     }
 }

@@ -38,7 +38,9 @@ impl Head {
             // As most: in one frame, or all of it in the first.
             length if length >= Self::MOST || packet.is_linear() => {
                 let length = length.min(Self::MOST);
-                self.bytes[..length].copy_from_slice(&first[..length]);
+                if let (Some(place), Some(bytes)) = (self.bytes.get_mut(..length), first.get(..length)) {
+                    place.copy_from_slice(bytes);
+                }
                 length as u8
             }
             _ => packet.read(0, &mut self.bytes) as u8,
@@ -47,7 +49,7 @@ impl Head {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length.into()]
+        self.bytes.get(..self.length.into()).unwrap_or(&self.bytes)
     }
 }
 

@@ -170,6 +170,9 @@ impl Router {
             }
         }
         self.gates_traced(Position::Queue, from(Position::Queue), work, now);
+        if position == Position::Queue {
+            self.decide_late(work);
+        }
     }
 
     /// A packet that has waited for a neighbour goes on.

@@ -5,11 +5,11 @@
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use object::Endianness;
 use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, SHT_DYNSYM};
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 
 use super::object::{ATTACH, MANIFEST};
-use crate::ManifestError;
 use crate::wasm::MOST_MODULE;
+use crate::{Manifest, ManifestError};
 
 /// What every ELF file begins with.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
@@ -42,9 +42,16 @@ pub enum ObjectError {
     /// Its code is of another version of the interface.
     #[error("its code is of version {0} of the interface, and not of {ABI_VERSION}")]
     WrongAbi(u32),
-    /// It hands over no manifest.
-    #[error("millrace_manifest returns nothing: is it a plugin?")]
+    /// Its manifest can't be read without running it.
+    #[error(
+        "the shared object has no section {SECTION} with its manifest: build it again with the header or crate of this version"
+    )]
     NoManifest,
+    /// Its code hands over another manifest than the section that was checked.
+    #[error(
+        "its code hands over another manifest than its section {SECTION}: only what was checked is loaded"
+    )]
+    OtherManifest,
     /// Its manifest is wrong.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -52,6 +59,9 @@ pub enum ObjectError {
     #[error("{0}")]
     NotGiven(String),
 }
+
+/// Section that holds the manifest, as JSON.
+const SECTION: &str = "millrace.manifest";
 
 /// This machine, as ELF numbers it and as it is called; `None` where that isn't known here.
 fn machine() -> Option<(u16, &'static str)> {
@@ -73,6 +83,29 @@ fn name_of(machine: u16) -> String {
         EM_RISCV => "RISC-V".to_owned(),
         other => format!("machine {other} of ELF's numbers"),
     }
+}
+
+/// Returns the bytes of the manifest that an object states in its section, without the zeros behind it. No code of the object runs.
+///
+/// # Errors
+/// [`ObjectError`] for the first thing that is wrong with the object.
+pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
+    check(bytes)?;
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
+    let endian = header.endian().map_err(malformed)?;
+    let sections = header.sections(endian, bytes).map_err(malformed)?;
+    let (_, section) = sections.section_by_name(endian, SECTION.as_bytes()).ok_or(ObjectError::NoManifest)?;
+    let text = section.data(endian, bytes).map_err(malformed)?;
+    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    text.get(..end).filter(|text| !text.is_empty()).ok_or(ObjectError::NoManifest)
+}
+
+/// Returns the manifest that an object states in its section. No code of the object runs.
+///
+/// # Errors
+/// [`ObjectError`] for the first thing that is wrong with the object or its manifest.
+pub fn manifest(bytes: &[u8]) -> Result<Manifest, ObjectError> {
+    Ok(Manifest::parse(manifest_bytes(bytes)?)?)
 }
 
 fn malformed(error: object::read::Error) -> ObjectError {
@@ -187,10 +220,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let _ = check(&bytes);
+            let _ = manifest(&bytes);
             let mut headed = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
             headed.extend(&bytes);
-            let _ = check(&headed);
+            let _ = manifest(&headed);
         }
     }
 }

@@ -7,7 +7,7 @@ use millrace_plugin_abi::binary::ABI_VERSION;
 use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
 
-use super::elf::{MAGIC, ObjectError, check};
+use super::elf::{MAGIC, ObjectError, manifest_bytes};
 use super::instance::NativeInstance;
 use super::object::Object;
 use crate::Manifest;
@@ -37,20 +37,22 @@ impl fmt::Debug for NativePlugin {
 }
 
 impl NativePlugin {
-    /// The plugin of an object. A copy of it is loaded, so its constructors run: what is not trusted must not come here.
+    /// Loads an object. Its constructors run, so the caller has decided by [`manifest`](super::manifest) that the object is trusted.
     ///
     /// # Errors
-    /// [`ObjectError`] for the first thing that is wrong. All but the manifest and the version of the code is looked at before
-    /// anything of it runs.
+    /// [`ObjectError`] for the first thing that is wrong. All but the version of the code is checked before anything of it runs.
     pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
-        check(bytes)?;
+        let stated = manifest_bytes(bytes)?;
+        let manifest = Manifest::parse(stated)?;
+        let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
         let object = Object::load(bytes)?;
-        let manifest = Manifest::parse(&object.manifest().ok_or(ObjectError::NoManifest)?)?;
         let abi = object.abi();
         if abi != ABI_VERSION {
             return Err(ObjectError::WrongAbi(abi));
         }
-        let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
+        if object.manifest().as_deref() != Some(stated) {
+            return Err(ObjectError::OtherManifest);
+        }
         let (bytes, spare) = (bytes.to_vec(), Mutex::new(Some(object)));
         Ok(Self(Arc::new(Code { bytes, manifest, declared, spare })))
     }

@@ -9,6 +9,15 @@ use millrace_units::GateId;
 use super::{Error, MOST_BINDINGS, PluginControlUnit};
 use crate::{Action, BindingId, Gate, PluginChange, Terms};
 
+/// Gate, action, filter and priority: no two bindings share all of them.
+pub(super) type Identity<S> = (GateId, Action, S, i32);
+
+/// Returns what a binding shares with no other. An instance is bound to a filter once, so that its priority does not tell bindings apart.
+fn identity<S: Clone>(gate: GateId, action: &Action, filter: &S, priority: i32) -> Identity<S> {
+    let priority = if action.instance().is_some() { 0 } else { priority };
+    (gate, action.clone(), filter.clone(), priority)
+}
+
 /// A binding as the control side knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound<S, F> {
@@ -72,7 +81,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let gate = self.gate(gate)?;
         self.check_position(&action, gate)?;
-        let identity = (gate.id, action.clone(), filter.clone());
+        let identity = identity(gate.id, &action, &filter, priority);
         if let Some(bound) = self.by_filter.get(&identity).and_then(|binding| self.bindings.get(binding)) {
             return Err(Error::Bound {
                 what: self.action_name(&action),
@@ -117,9 +126,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let action = Action::Instance(self.instance(instance)?);
         let gate = self.gate(gate)?;
-        let identity = (gate.id, action, filter.clone());
-        let Some(binding) = self.by_filter.get(&identity).copied() else {
-            let (id, action, _) = identity;
+        let id = gate.id;
+        let Some(binding) = self.find_binding(&action, id, filter, 0) else {
             let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
             let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
             return Err(Error::NotBound {
@@ -133,9 +141,22 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((binding, change))
     }
 
-    /// The binding of an action to a filter at a gate.
-    pub fn find_binding(&self, action: &Action, gate: GateId, filter: &S) -> Option<BindingId> {
-        self.by_filter.get(&(gate, action.clone(), filter.clone())).copied()
+    /// Returns the binding of an action to a filter at a gate, with that priority; the priority of an instance does not matter.
+    pub fn find_binding(
+        &self,
+        action: &Action,
+        gate: GateId,
+        filter: &S,
+        priority: i32,
+    ) -> Option<BindingId> {
+        self.by_filter.get(&identity(gate, action, filter, priority)).copied()
+    }
+
+    /// Returns a binding of an action to a filter at a gate, whatever its priority.
+    pub fn find_any_binding(&self, action: &Action, gate: GateId, filter: &S) -> Option<BindingId> {
+        let is_same =
+            |bound: &Bound<S, F>| bound.gate == gate && bound.action == *action && bound.filter == *filter;
+        self.bindings.iter().find(|(_, bound)| is_same(bound)).map(|(binding, _)| *binding)
     }
 
     /// Removes a binding by its id.
@@ -153,7 +174,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.free_bindings.push(binding);
         self.by_number.remove(&bound.number);
         let change = unbind(binding, &bound);
-        self.by_filter.remove(&(bound.gate, bound.action, bound.filter));
+        self.by_filter.remove(&identity(bound.gate, &bound.action, &bound.filter, bound.priority));
         Ok(change)
     }
 }

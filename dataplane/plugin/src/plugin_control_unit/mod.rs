@@ -35,7 +35,7 @@ pub use error::PluginControlError;
 pub use replacement::{HeldMaps, SlowHalf, Successors};
 
 use PluginControlError as Error;
-use bindings::{bind, unbind};
+use bindings::{Identity, bind, unbind};
 use maps::Made;
 
 /// Ids of gates are bytes.
@@ -77,7 +77,7 @@ pub struct PluginControlUnit<S, F> {
     gates: Vec<Gate>,
     bindings: BTreeMap<BindingId, Bound<S, F>>,
     /// The same bindings, by what no two of them share.
-    by_filter: HashMap<(GateId, Action, S), BindingId>,
+    by_filter: HashMap<Identity<S>, BindingId>,
     free_bindings: Vec<BindingId>,
     /// The same bindings, by their numbers.
     by_number: HashMap<u64, BindingId>,
@@ -282,7 +282,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             }
             !goes
         });
-        self.by_filter.retain(|(_, action, _), _| *action != Action::Instance(id));
+        self.by_filter.retain(|(_, action, ..), _| *action != Action::Instance(id));
         self.instances.remove(&id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)

@@ -18,6 +18,10 @@ impl Instance for Quiet {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, message: &Message) -> Reply {
         Ok(json!(message.name))
     }

@@ -11,8 +11,8 @@ use crate::exchange::{Exchange, Shared};
 use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
-/// Entries of a table, at most.
-const MOST_ENTRIES: usize = 65_536;
+/// Bytes of a table's entry: a pointer.
+const ENTRY: usize = size_of::<usize>();
 
 /// What the store of an instance holds.
 pub(super) struct Data {
@@ -26,21 +26,33 @@ pub(super) struct Data {
     pub on_worker: bool,
     /// Slices, or ticks after the first one, by which the call is late.
     pub late: u32,
-    /// Bytes of memory, at most.
+    /// Bytes of memory and tables, at most.
     pub most_memory: usize,
+    /// Bytes of memory and tables that there are.
+    pub bytes: usize,
+}
+
+impl Data {
+    /// Whether memory or a table may grow by so many bytes, which count from now on. A refusal is counted.
+    fn grows(&mut self, bytes: Option<usize>) -> bool {
+        let total = bytes.and_then(|bytes| self.bytes.checked_add(bytes));
+        match total.filter(|total| *total <= self.most_memory) {
+            Some(total) => self.bytes = total,
+            None => self
+                .shared
+                .with(|exchange| exchange.memory_refused = exchange.memory_refused.saturating_add(1)),
+        }
+        total.is_some_and(|total| total <= self.most_memory)
+    }
 }
 
 impl ResourceLimiter for Data {
-    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
-        let allowed = desired <= self.most_memory;
-        if !allowed {
-            self.shared.with(|exchange| exchange.memory_refused = exchange.memory_refused.saturating_add(1));
-        }
-        Ok(allowed)
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        Ok(self.grows(desired.checked_sub(current)))
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
-        Ok(desired <= MOST_ENTRIES)
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        Ok(self.grows(desired.checked_sub(current).and_then(|entries| entries.checked_mul(ENTRY))))
     }
 
     fn memories(&self) -> usize {

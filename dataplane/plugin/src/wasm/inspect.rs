@@ -178,6 +178,9 @@ pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
     Ok(manifest)
 }
 
+/// Globals of a module: each takes 16 bytes of every instance, beside its memory.
+const MOST_GLOBALS: u32 = 4096;
+
 /// The parts of a module that say how it looks from outside.
 #[derive(Default)]
 struct Outline<'a> {
@@ -223,6 +226,10 @@ impl<'a> Outline<'a> {
                 for memory in section {
                     self.memories.push(memory.map_err(malformed)?);
                 }
+            }
+            Payload::GlobalSection(section) if section.count() > MOST_GLOBALS => {
+                let text = format!("it has {} globals; at most {MOST_GLOBALS}", section.count());
+                return Err(ModuleError::NotAModule(text));
             }
             Payload::ExportSection(section) => self.take_exports(section).map_err(malformed)?,
             Payload::CustomSection(section) if section.name() == MANIFEST => {

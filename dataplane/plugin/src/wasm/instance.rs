@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::code::WasmPlugin;
 use super::life;
 use super::ticker::Calls;
-use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply};
+use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply, writes_packets};
 use crate::exchange::{Call, Exchange, Job, Shared};
 use crate::fault::{Fault, FaultCounts, FaultKind};
 use crate::raw_packet::{WrongVerdict, raw_flow_end, settle};
@@ -272,6 +272,10 @@ impl Instance for WasmInstance {
             self.overrun("a call that was not resumed");
         }
         self.go_on_with(packets)
+    }
+
+    fn writes_packets(&self) -> bool {
+        writes_packets(self.plugin.manifest())
     }
 
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {

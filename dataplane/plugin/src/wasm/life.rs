@@ -169,8 +169,16 @@ impl Life {
         most_memory: usize,
     ) -> Result<(Self, Area), Fault> {
         let sandbox = plugin.sandbox();
-        let data =
-            Data { shared, memory: None, area: None, service: 0, most_memory, on_worker: false, late: 0 };
+        let data = Data {
+            shared,
+            memory: None,
+            area: None,
+            service: 0,
+            on_worker: false,
+            late: 0,
+            most_memory,
+            bytes: 0,
+        };
         let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);
         let slice = sandbox.slice();

@@ -61,6 +61,10 @@ impl Instance for Picky {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, _message: &Message) -> Reply {
         Ok(json!(self.0))
     }
@@ -218,6 +222,10 @@ impl Instance for Slow {
         self.decide(packets)
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         self.decide(packets)
     }
@@ -276,6 +284,10 @@ impl Instance for Says {
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         packets.for_each(|_, _| self.0);
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn control(&mut self, _message: &Message) -> Reply {

@@ -198,6 +198,10 @@ impl Instance for Rule {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.counters.to_vec()
     }

@@ -13,6 +13,7 @@
 mod options;
 mod ring;
 mod socket;
+#[expect(clippy::indexing_slicing, reason = "messages of a batch, by the packet's place in it")]
 mod transmit;
 
 use std::collections::VecDeque;
@@ -123,7 +124,9 @@ impl AfPacket {
         let has_copy = header.status & libc::TP_STATUS_COPY != 0;
         self.ring.release();
         let length = if has_copy { socket::read_copy(self.receiver.as_fd(), &mut self.copy) } else { 0 };
-        let Some((vnet, bytes)) = self.copy[..length].split_first_chunk::<VNET_HEADER>() else {
+        let Some((vnet, bytes)) =
+            self.copy.get(..length).and_then(|copy| copy.split_first_chunk::<VNET_HEADER>())
+        else {
             return self.drops.add(DropReason::ReceiveRingFull, 1);
         };
         self.read_bytes += bytes.len() as u64;
@@ -134,8 +137,9 @@ impl AfPacket {
     /// Sets a frame right and lays it down in the backlog, in pieces perhaps.
     fn accept(&mut self, pool: &Pool, packet: Option<Packet>, vnet: [u8; VNET_HEADER], header: &Header) {
         let Some(mut packet) = packet else { return self.drops.add(DropReason::NoMemory, 1) };
-        let number = |at: usize| u16::from_ne_bytes([vnet[at], vnet[at + 1]]);
-        let (flags, segment_type, segment_payload) = (vnet[0], vnet[1], number(4));
+        let [flags, segment_type, _, _, size @ .., a, b, c, d] = vnet;
+        let (segment_payload, start, offset) =
+            (u16::from_ne_bytes(size), u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
         let mtu = self.capabilities.mtu;
         if segment_type != 0 || packet.len() > usize::from(mtu) + ethernet::HEADER_LEN {
             let known = Known { segment_payload: (segment_type != 0).then_some(segment_payload) };
@@ -149,7 +153,7 @@ impl AfPacket {
         }
         if flags & NEEDS_CHECKSUM != 0 {
             let moved = if header.tag().is_some() { 4 } else { 0 };
-            partial_checksum::complete_at(&mut packet, usize::from(number(6)) + moved, number(8).into());
+            partial_checksum::complete_at(&mut packet, usize::from(start) + moved, offset.into());
         } else if self.partial_checksums {
             partial_checksum::complete(&mut packet);
         }
@@ -173,8 +177,9 @@ fn with_tag(pool: &Pool, bytes: &[u8], tag: Option<[u8; 4]>) -> Option<Packet> {
     const ADDRESSES: usize = 12;
     let (Some(tag), true) = (tag, bytes.len() >= ADDRESSES) else { return pool.packet_from(bytes) };
     let mut packet = pool.packet_from(bytes)?;
-    packet.prepend(tag.len()).copy_within(tag.len()..tag.len() + ADDRESSES, 0);
-    packet.data_mut()[ADDRESSES..ADDRESSES + tag.len()].copy_from_slice(&tag);
+    let front = packet.prepend(tag.len()).first_chunk_mut::<{ ADDRESSES + 4 }>()?;
+    front.copy_within(tag.len().., 0);
+    *front.last_chunk_mut()? = tag;
     Some(packet)
 }
 

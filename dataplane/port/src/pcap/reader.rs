@@ -70,7 +70,7 @@ impl Recording {
     #[inline]
     pub fn get(&self, index: usize) -> Option<(Duration, &[u8])> {
         let packet = self.packets.get(index)?;
-        Some((Duration::from_nanos(packet.time), &self.file[packet.bytes.clone()]))
+        Some((Duration::from_nanos(packet.time), self.file.get(packet.bytes.clone())?))
     }
 
     /// The time of the first packet, from 1970 on.
@@ -162,7 +162,7 @@ impl Recording {
                     limit => limit,
                 };
                 let length = packet.data.len().min(packet.original_len.min(limit) as usize);
-                self.add(file, *last, &packet.data[..length], packet.original_len);
+                self.add(file, *last, packet.data.get(..length).unwrap_or(&packet.data), packet.original_len);
             }
             _ => {}
         }

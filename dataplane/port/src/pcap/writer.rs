@@ -17,6 +17,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter, RawBlock};
 use pcap_file::{DataLink, PcapError};
 
+use super::create_recording;
 use crate::PortError;
 
 /// Bytes that are gathered before they are written.
@@ -59,13 +60,13 @@ struct Status {
 }
 
 impl PcapngWriter<File> {
-    /// Makes the file at `path`, overwriting what is there. `origin` is added to all times.
+    /// Makes the file at `path` as [`create_recording`] does. `origin` is added to all times.
     ///
     /// # Errors
     /// [`PortError::File`] when it can't be made.
     pub fn create(path: &Path, origin: Duration) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
-        Self::new(File::create(path).map_err(failed)?, origin).map_err(failed)
+        Self::new(create_recording(path).map_err(failed)?, origin).map_err(failed)
     }
 }
 

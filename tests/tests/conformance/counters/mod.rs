@@ -15,25 +15,25 @@ const SCHEDULERS: [&str; 6] = [
     "",
     r#"scheduler = { rate = "2mbit", node = [
     { name = "top", kind = "priority" },
-    { name = "first", kind = "fifo", under = "top", level = 0, threshold = 3000 },
-    { name = "second", kind = "fifo", under = "top", level = 1, threshold = 2000 } ] }
+    { name = "first", kind = "fifo", under = "top", level = 0, threshold = "3000B" },
+    { name = "second", kind = "fifo", under = "top", level = 1, threshold = "2000B" } ] }
 "#,
     r#"scheduler = { rate = "3mbit", node = [
     { name = "top", kind = "deficit-round-robin" },
-    { name = "first", kind = "fq-codel", under = "top", quantum = 1500 },
-    { name = "second", kind = "fifo", under = "top", quantum = 1500, threshold = 2000 } ] }
+    { name = "first", kind = "fq-codel", under = "top", quantum = "1500B" },
+    { name = "second", kind = "fifo", under = "top", quantum = "1500B", threshold = "2000B" } ] }
 "#,
     r#"scheduler = { rate = "2mbit", node = [
     { name = "top", kind = "deficit-round-robin" },
-    { name = "first", kind = "flow-queues", under = "top", quantum = 1500, threshold = 1000 },
-    { name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000, under = "top", quantum = 500 } ] }
+    { name = "first", kind = "flow-queues", under = "top", quantum = "1500B", threshold = "1000B" },
+    { name = "second", kind = "fifo", manage = "red", minimum = "500B", maximum = "3000B", under = "top", quantum = "500B" } ] }
 "#,
     r#"scheduler = { rate = "1mbit", node = [
     { name = "top", kind = "priority" },
     { name = "first", kind = "fifo", manage = "codel", under = "top", level = 1 },
     { name = "second", kind = "fifo", under = "top", level = 0 } ] }
 "#,
-    r#"scheduler = { rate = "5mbit", node = [{ name = "second", kind = "fifo", manage = "red", minimum = 500, maximum = 3000 }] }
+    r#"scheduler = { rate = "5mbit", node = [{ name = "second", kind = "fifo", manage = "red", minimum = "500B", maximum = "3000B" }] }
 "#,
 ];
 

@@ -23,7 +23,7 @@ const FILTERS: [&str; 9] = [
     "match = \"proto tcp flags syn/syn\"\naction = \"drop\"",
     "match = \"proto udp sport 1001-1004\"\naction = \"drop\"\ngate = \"firewall\"",
     "match = \"proto udp dport 53\"\naction = \"accept\"\ngate = \"firewall\"\npriority = 2",
-    "match = \"src 10.1.0.2/32 dst 10.9.0.1/32 proto udp sport 1005 dport 443\"\naction = \"police 40kbit burst 2000\"\ngate = \"security-in\"",
+    "match = \"src 10.1.0.2/32 dst 10.9.0.1/32 proto udp sport 1005 dport 443\"\naction = \"police 40kbit burst 2000B\"\ngate = \"security-in\"",
 ];
 const ROUTES: [(&str, &str); 4] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),

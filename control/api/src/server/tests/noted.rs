@@ -111,3 +111,17 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     let second = tokio::time::timeout(Duration::from_secs(20), change("s2")).await;
     assert_eq!(second.expect("an answer").unwrap(), StatusCode::CREATED);
 }
+
+#[tokio::test]
+async fn a_handler_that_panics_is_a_500_and_an_event_and_harms_no_other_request() {
+    let server = Server::start();
+    for _ in 0..2 {
+        let (status, problem) = server.ask("POST", "/lookup", r#"{"packet": "panic"}"#).await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("POST /lookup panicked"), "{problem}");
+    }
+    let page = server.control.events().page(&Default::default());
+    let event = page.events.iter().find(|event| event.kind.name() == "handler-panicked").unwrap();
+    assert_eq!(event.subject, "POST /lookup");
+    assert_eq!(server.ask("GET", "/status", "").await.0, StatusCode::OK);
+}

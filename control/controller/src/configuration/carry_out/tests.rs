@@ -121,7 +121,7 @@ fn step(error: &str) -> (usize, String) {
 fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_named() {
     with_silence(async |router, silence| {
         let (before, other) = (seen(router), other());
-        let planned = router.difference(&other, "other").await.unwrap().changes;
+        let planned = router.difference(&other, "other", millrace_config::Role::Admin).await.unwrap().changes;
         let mut named = Vec::new();
         for answered in 0.. {
             silence.after(answered, 1);
@@ -145,7 +145,14 @@ fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_nam
         named.dedup();
         // Filters are told together, and routes: of these the last is named.
         assert_eq!(named, [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14], "{planned:#?}");
-        assert!(router.difference(&other, "other").await.unwrap().changes.is_empty());
+        assert!(
+            router
+                .difference(&other, "other", millrace_config::Role::Admin)
+                .await
+                .unwrap()
+                .changes
+                .is_empty()
+        );
         assert!(!apply(router, BASE).await.unwrap().is_empty());
         assert_same(&seen(router), &before, "applied and taken back");
     });

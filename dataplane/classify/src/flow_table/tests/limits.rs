@@ -315,12 +315,33 @@ fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
         let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
         made.inspect(|&index| table.set_reserved(index, reserved))
     };
-    (0..65).for_each(|flow| _ = colliding(flow, false).unwrap());
-    (65..129).for_each(|flow| _ = colliding(flow, true).unwrap());
-    assert_eq!(colliding(129, false), Err(Full::Collisions));
-    assert_eq!((table.len(), table.counts().recycled_on_probation), (64, 65));
+    // The places of a group of buckets, and of the overflow.
+    let places = 64 + 32;
+    (0..places + 1).for_each(|flow| _ = colliding(flow, false).unwrap());
+    (places + 1..2 * places + 1).for_each(|flow| _ = colliding(flow, true).unwrap());
+    assert_eq!(colliding(2 * places + 1, false), Err(Full::Collisions));
+    assert_eq!((table.len(), table.counts().recycled_on_probation), (places, u64::from(places) + 1));
     let ended: Vec<FlowKey> = std::iter::from_fn(|| table.pop_removed()).map(|removed| removed.key).collect();
-    assert_eq!(ended, (0..65).map(key).collect::<Vec<_>>(), "the oldest go first");
+    assert_eq!(ended, (0..places + 1).map(key).collect::<Vec<_>>(), "the oldest go first");
+}
+
+#[test]
+fn a_group_that_is_full_displaces_no_record_while_the_table_has_room() {
+    let mut table = table(1024, 1024);
+    let mut indexes = Vec::new();
+    for flow in 0..70 {
+        let index = table.insert(&key(flow), 42, 0, answer(flow), Instant::ZERO).unwrap();
+        table.touch(index, 64, Instant::ZERO);
+        table.touch(index, 64, Instant::ZERO);
+        indexes.push(index);
+    }
+    let counts = table.counts();
+    assert_eq!((table.len(), counts.recycled, counts.recycled_on_probation), (70, 0, 0));
+    assert!((0..70).all(|flow| table.find(&key(flow), 42, 0) == Some(indexes[flow as usize])));
+    let keys: Vec<FlowKey> = (0..70).map(key).collect();
+    let mut found = vec![None; 70];
+    table.find_batch(&keys, &[42; 70], &mut found);
+    assert!(found.into_iter().eq(indexes.into_iter().map(Some)));
 }
 
 #[test]

@@ -22,6 +22,10 @@ impl Instance for Instanced {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, _message: &Message) -> Reply {
         Ok(Value::Null)
     }

@@ -372,6 +372,37 @@ fn memory_beyond_the_limit_is_refused_and_counted() {
     assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
 }
 
+#[test]
+fn tables_count_as_memory() {
+    // Its 4 pages leave 3.75 MiB: 491,520 entries of 8 bytes, in tables together. How many the last has is at 0.
+    let body = for_each(
+        "(drop (table.grow $first (ref.null func) (i32.const 400000)))
+         (drop (table.grow $second (ref.null func) (i32.const 100000)))
+         (drop (table.grow $second (ref.null func) (i32.const 90000)))
+         (i32.store (local.get $window) (table.size $second))",
+    );
+    let mut instance = begin(&format!("(table $first 0 funcref)\n(table $second 0 funcref)\n{body}"));
+    let packets = Batch::equal(1, 60).processed(&mut instance).packets;
+    assert_eq!(packets[0].data()[..4], 90_000_u32.to_le_bytes());
+    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
+}
+
+#[test]
+fn a_module_with_tables_beyond_the_limit_does_not_begin() {
+    let tables = "(table 65536 funcref)\n".repeat(100);
+    let before = resident();
+    let refused = begin_with("", &tables, InstanceSettings::default()).unwrap_err();
+    assert_eq!(refused.kind, FaultKind::Init);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 4 MiB");
+}
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
 /// Counts packets at 64; that is what it saves. What it restores must be of version 3.
 const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 4)) i32.const 0)

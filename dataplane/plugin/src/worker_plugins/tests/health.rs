@@ -55,6 +55,10 @@ impl Instance for Touchy {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn control(&mut self, _message: &Message) -> Reply {
         Ok(json!(null))
     }
@@ -91,6 +95,10 @@ impl Instance for Timed {
             Verdict::Pass
         });
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn take_fault(&mut self) -> Option<Fault> {
@@ -174,6 +182,10 @@ impl Instance for Watches {
     fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         self.look();
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn control(&mut self, _message: &Message) -> Reply {

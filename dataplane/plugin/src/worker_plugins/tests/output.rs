@@ -21,6 +21,10 @@ impl Instance for Talker {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn take_output(&mut self) -> Option<Output> {
         let line = self.0.pop()?;
         Some(Output::Log(LogLevel::Information, line.to_owned()))

@@ -109,6 +109,10 @@ impl Instance for Stateful {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn flow_state(&self) -> usize {
         3
     }

@@ -21,6 +21,10 @@ impl Instance for Keeper {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn flow_state(&self) -> usize {
         self.flow_state
     }
@@ -158,7 +162,13 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
     send_and_keep(&mut worker, &pool, path, &[9], at(0));
     let keeper = Keeper { count: 5, takes: 1, flow_state: 0, common: vec![0] };
     let told = succeed(&mut worker, successor(keeper, Inheritance::Required, true));
-    assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Lost("it is pausing".into())));
+    let Ok(Inherited::Lost(why)) = told.try_recv().unwrap().unwrap().inherited else {
+        panic!("nothing is lost")
+    };
+    assert_eq!(
+        why,
+        "the replaced instance was pausing and handed nothing over; the new one starts without state"
+    );
     assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(seen(&mut worker, 0), 6);
@@ -177,6 +187,10 @@ impl Instance for DiesOfSaving {
         packets.for_each(|_, _| if dead { Verdict::Fault } else { Verdict::Pass });
         self.packets += 1;
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
@@ -276,6 +290,10 @@ impl Instance for Halfway {
         Progress::Done
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn restore(&mut self, state: &[u8], _version: u32) -> Result<(), PluginError> {
         self.count = state[0];
         Err(PluginError::Refused("the other half is missing".into()))
@@ -311,6 +329,10 @@ struct Mute;
 impl Instance for Mute {
     fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
@@ -355,6 +377,10 @@ struct Counting(Vec<(&'static str, u64)>);
 impl Instance for Counting {
     fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn control(&mut self, _message: &Message) -> Reply {

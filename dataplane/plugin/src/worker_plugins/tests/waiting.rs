@@ -36,6 +36,10 @@ impl Instance for Watchful {
         self.resume(packets, now)
     }
 
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
     fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         let known = packets.backlog(0);
         assert_eq!(known.queue, None);
@@ -78,6 +82,10 @@ struct Hearing(bool, Vec<Vec<u8>>);
 impl Instance for Hearing {
     fn process(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn resume(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
@@ -205,6 +213,10 @@ impl Instance for SlowToEnd {
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
         packets.for_each(|_, _| Verdict::Pass);
         Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
     }
 
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {

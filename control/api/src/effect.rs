@@ -1,0 +1,64 @@
+//! Effects of operations: the worst that a caller can cause with one. From the effect follow the least role that an operation may
+//! need, and whether the audit log has a line of it.
+
+#[cfg(test)]
+use millrace_controller::Role;
+
+/// The worst that a caller can cause with an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Reads configuration, counters and names.
+    Look,
+    /// Reads contents of packets.
+    Packets,
+    /// Checks a submitted configuration, and runs no code of plugins.
+    DryRun,
+    /// Changes forwarding with the plugins that are loaded.
+    Forwarding,
+    /// Stores the running configuration, which the next start may use.
+    Store,
+    /// Changes limits that protect the router itself.
+    Protection,
+    /// Replaces the configuration.
+    Configuration,
+    /// Loads, replaces or unloads code.
+    Code,
+    /// Reads or changes who has access.
+    Access,
+}
+
+impl Effect {
+    /// The least role that an operation with this effect needs.
+    #[cfg(test)]
+    pub const fn least_role(self) -> Role {
+        match self {
+            Self::Look => Role::Viewer,
+            Self::Packets | Self::DryRun | Self::Forwarding | Self::Store => Role::Operator,
+            Self::Protection | Self::Configuration | Self::Code | Self::Access => Role::Admin,
+        }
+    }
+
+    /// Whether the audit log has a line of a request, in addition to refusals.
+    pub const fn is_audited(self, method: &str) -> bool {
+        match self {
+            Self::Look => false,
+            Self::Access => !matches!(method.as_bytes(), b"GET"),
+            _ => true,
+        }
+    }
+
+    /// What a caller can cause.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Look => "reads configuration, counters and names",
+            Self::Packets => "reads contents of packets",
+            Self::DryRun => "checks a submitted configuration, and runs no code of plugins",
+            Self::Forwarding => "changes forwarding with the plugins that are loaded",
+            Self::Store => "stores the running configuration, which the next start may use",
+            Self::Protection => "changes limits that protect the router itself",
+            Self::Configuration => "replaces the configuration, which may load code",
+            Self::Code => "loads, replaces or unloads code",
+            Self::Access => "reads or changes who has access",
+        }
+    }
+}

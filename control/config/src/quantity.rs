@@ -1,0 +1,301 @@
+//! Rates, sizes and times of a configuration: text with a unit.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use millrace_units::{read_rate, read_size, read_time, write_rate, write_size, write_time};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::{Serialize, Serializer};
+
+/// Rate in bits per second, written as `64kbit`, `1.5mbit` or `10gbit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bits(pub u64);
+
+impl FromStr for Bits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match read_rate(text).map_err(|error| error.to_string())? {
+            bits @ 1..=1_000_000_000_000_000 => Ok(Self(bits)),
+            _ => Err(format!("{text:?} is out of range: a rate is 1bit to 1000000gbit")),
+        }
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&write_rate(self.0))
+    }
+}
+
+/// Size of `LEAST` to `MOST` bytes, written as `1538B` or `64KiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size<const LEAST: u64, const MOST: u64>(u64);
+
+/// Size that fits 32 bits: of a queue, a quantum, a burst.
+pub type QueueSize = Size<0, { u32::MAX as u64 }>;
+
+impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
+    /// Returns the size of so many bytes, moved into the range.
+    pub const fn clamped(bytes: u64) -> Self {
+        Self(if bytes < LEAST {
+            LEAST
+        } else if bytes > MOST {
+            MOST
+        } else {
+            bytes
+        })
+    }
+
+    /// Bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes, at most `u32::MAX`.
+    pub fn bytes_u32(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> FromStr for Size<LEAST, MOST> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match read_size(text).map_err(|error| error.to_string())? {
+            bytes if (LEAST..=MOST).contains(&bytes) => Ok(Self(bytes)),
+            _ => Err(format!("{text:?} is out of range: {} to {}", write_size(LEAST), write_size(MOST))),
+        }
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> fmt::Display for Size<LEAST, MOST> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&write_size(self.0))
+    }
+}
+
+/// Time of `LEAST` to `MOST` microseconds, written as `50us`, `10ms` or `30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time<const LEAST: u64, const MOST: u64>(u64);
+
+impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
+    /// Returns the time of so many microseconds, moved into the range.
+    pub const fn clamped(microseconds: u64) -> Self {
+        Self(if microseconds < LEAST {
+            LEAST
+        } else if microseconds > MOST {
+            MOST
+        } else {
+            microseconds
+        })
+    }
+
+    /// Microseconds.
+    pub const fn microseconds(self) -> u64 {
+        self.0
+    }
+
+    /// The same as a duration.
+    pub const fn duration(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> FromStr for Time<LEAST, MOST> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match read_time(text).map_err(|error| error.to_string())? {
+            time if (LEAST..=MOST).contains(&time) => Ok(Self(time)),
+            _ => Err(format!("{text:?} is out of range: {} to {}", write_time(LEAST), write_time(MOST))),
+        }
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> fmt::Display for Time<LEAST, MOST> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&write_time(self.0))
+    }
+}
+
+/// Average length of a queue: a size, or a number of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Bytes, written with a unit.
+    Bytes(QueueSize),
+    /// Packets, written as a number.
+    Packets(u32),
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim().parse() {
+            Ok(packets) => Ok(Self::Packets(packets)),
+            Err(_) => text.parse().map(Self::Bytes),
+        }
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(size) => size.fmt(f),
+            Self::Packets(packets) => packets.fmt(f),
+        }
+    }
+}
+
+impl JsonSchema for Length {
+    fn schema_name() -> Cow<'static, str> {
+        "Length".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "integer"]})
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+impl Serialize for Length {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bytes(size) => size.serialize(serializer),
+            Self::Packets(packets) => packets.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read(deserializer, "a size such as \"4KiB\", or a number of packets")
+    }
+}
+
+/// Reads a quantity. A plain number is read as text, whose reader refuses it with the unit that it lacks.
+fn read<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<T, D::Error> {
+    struct Quantity<T>(&'static str, std::marker::PhantomData<T>);
+
+    impl<T: FromStr<Err = String>> Visitor<'_> for Quantity<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+    deserializer.deserialize_any(Quantity(expected, std::marker::PhantomData))
+}
+
+/// Implements reading and writing of a quantity.
+macro_rules! quantity {
+    ($name:ty, $schema:literal, $expected:literal $(, const $bound:ident)*) => {
+        impl<$(const $bound: u64),*> Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de, $(const $bound: u64),*> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                read(deserializer, $expected)
+            }
+        }
+
+        impl<$(const $bound: u64),*> JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                $schema.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string"})
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+        }
+    };
+}
+
+quantity!(crate::CurveText, "Curve", "a curve such as \"1mbit\" or \"1mbit 10ms 64kbit\"");
+quantity!(Bits, "Rate", "a rate such as \"10mbit\"");
+quantity!(Size<LEAST, MOST>, "Size", "a size such as \"64KiB\"", const LEAST, const MOST);
+quantity!(Time<LEAST, MOST>, "Time", "a time such as \"10ms\"", const LEAST, const MOST);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_without_units_are_refused_with_the_unit_named() {
+        for (text, hint) in [
+            ("rate = 5", "has no unit: write \"5mbit\""),
+            ("rate = \"50\"", "has no unit: write \"50mbit\""),
+            ("size = 1538", "has no unit: write \"1538B\""),
+            ("time = 1.5", "has no unit: write \"1.5ms\""),
+            ("rate = \"0bit\"", "a rate is 1bit to 1000000gbit"),
+            ("time = \"11s\"", "\"11s\" is out of range: 1ms to 10s"),
+            ("size = \"5GiB\"", "is out of range: 0B to 4294967295B"),
+        ] {
+            #[derive(serde::Deserialize)]
+            struct Quantities {
+                #[serde(default)]
+                _rate: Option<Bits>,
+                #[serde(default)]
+                _size: Option<QueueSize>,
+                #[serde(default)]
+                _time: Option<Time<1_000, 10_000_000>>,
+            }
+            let text = format!("_{text}");
+            let error = toml::from_str::<Quantities>(&text).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rates_have_a_unit() {
+        for (text, bits, written) in [
+            ("64kbit", 64_000, "64kbit"),
+            ("1.5mbit", 1_500_000, "1500kbit"),
+            ("10Gbit", 10_000_000_000, "10gbit"),
+            ("999bit", 999, "999bit"),
+        ] {
+            let rate: Bits = text.parse().unwrap();
+            assert_eq!((rate.0, rate.to_string().as_str()), (bits, written));
+            assert_eq!(written.parse(), Ok(rate));
+        }
+        for wrong in ["", "fast", "1tbit", "mbit", "-1mbit", "nan"] {
+            assert!(wrong.parse::<Bits>().unwrap_err().contains("is no rate"), "{wrong}");
+        }
+        for wrong in ["0bit", "2000000gbit"] {
+            assert!(wrong.parse::<Bits>().unwrap_err().contains("out of range"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! System calls that are refused to threads that read and write files, or forward packets.
+//!
+//! A refused call fails with `EPERM`; the thread goes on. A thread that ends would stop forwarding, and a refused call harms nobody.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, sock_filter,
+};
+
+use crate::ConfineError;
+
+/// Starting a program.
+const PROGRAMS: &[libc::c_long] = &[libc::SYS_execve, libc::SYS_execveat];
+
+/// Reaching into other processes, file systems, namespaces, the kernel itself and its programs.
+const SYSTEM: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+/// `bpf` commands for a worker: elements of maps that are open already (1 to 4, 21, 24 to 27), and test runs of programs that are
+/// open already (10), by which packets reach the kernel.
+const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
+
+/// Numbers of system calls of the x32 interface begin here; the list above does not name them.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+/// What a thread may still do, of what the filter can refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Whether it may start programs.
+    pub may_start_programs: bool,
+    /// Whether it may use eBPF maps and programs that are open already.
+    pub may_use_maps: bool,
+}
+
+impl Refused {
+    /// Refuses the calls to the calling thread, and to those that it starts.
+    ///
+    /// # Errors
+    /// When the kernel has no filters of system calls, or refuses.
+    pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
+        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
+        seccompiler::apply_filter(&filter).map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+    }
+
+    fn filter(self) -> Result<BpfProgram, BackendError> {
+        let programs = if self.may_start_programs { &[] } else { PROGRAMS };
+        let refused = SYSTEM.iter().chain(programs);
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused.map(|call| (*call, Vec::new())).collect();
+        rules.insert(libc::SYS_bpf, if self.may_use_maps { vec![other_than_maps()?] } else { Vec::new() });
+        let refuse = SeccompAction::Errno(libc::EPERM as u32);
+        let architecture = std::env::consts::ARCH.try_into()?;
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
+        Ok(without_x32(filter.try_into()?))
+    }
+}
+
+/// Every `bpf` command but those that a worker needs.
+fn other_than_maps() -> Result<SeccompRule, BackendError> {
+    let differs =
+        |command: &u64| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *command);
+    SeccompRule::new(MAP_ELEMENTS.iter().map(differs).collect::<Result<_, _>>()?)
+}
+
+/// Puts the refusal of the x32 interface in front of a filter: load the call's number; below the first of x32, go on; else `EPERM`.
+#[cfg(target_arch = "x86_64")]
+fn without_x32(filter: BpfProgram) -> BpfProgram {
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut all = vec![
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, refuse),
+    ];
+    all.extend(filter);
+    all
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn without_x32(filter: BpfProgram) -> BpfProgram {
+    filter
+}

@@ -1,0 +1,180 @@
+//! Dry runs, and requests that are refused, run no code of the plugins that a submitted configuration names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millrace_config::Config;
+use millrace_controller::{Apply, ControlError, Keep, Overrides, Role, Router, StartOptions, Who, start};
+
+/// A router without plugins that are files: `plugins` are its keys under `[plugins]`, `more` the rest.
+fn text(plugins: &str, more: &str) -> String {
+    format!(
+        "[plugins]\nstate = \"none\"\ncache = \"none\"\n{plugins}\n\
+         [[port]]\nname = \"lan\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n{more}"
+    )
+}
+
+/// A folder with a shared object whose constructor leaves a file.
+struct Object {
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Object {
+    /// Builds it; `None` when there is no compiler.
+    fn build(test: &str) -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("millrace-dry-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (source, file) = (folder.join("object.c"), folder.join("object.so"));
+        let marker = folder.join("constructor-ran").display().to_string();
+        let code = format!(
+            "#include \"millrace.h\"\n#include <fcntl.h>\n#include <unistd.h>\n\
+             __attribute__((constructor)) static void begin(void) {{ close(open(\"{marker}\", O_CREAT | O_WRONLY, 0600)); }}\n\
+             MILLRACE_PLUGIN(\"{{\\\"abi\\\":1,\\\"name\\\":\\\"marker\\\",\\\"version\\\":\\\"1.0.0\\\",\\\"summary\\\":\\\"For tests.\\\",\\\"positions\\\":[\\\"late\\\"]}}\");\n\
+             int32_t millrace_init(const uint8_t *s, size_t n) {{ (void)s; (void)n; return 0; }}\n\
+             void millrace_packets(struct millrace_call *call) {{ (void)call; }}\n"
+        );
+        fs::write(&source, code).unwrap();
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-fvisibility=hidden", "-I"]).arg(Path::new("../../sdk/c"));
+        let Ok(done) = cc.arg("-o").arg(&file).arg(&source).status() else {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "there is no cc");
+            println!("skipped: there is no cc");
+            return None;
+        };
+        assert!(done.success());
+        Some(Self { folder, file })
+    }
+
+    /// A configuration that loads it, with an instance.
+    fn loaded(&self) -> String {
+        let file = self.file.display();
+        format!(
+            "[[plugin]]\nfile = \"{file}\"\n[[instance]]\nplugin = \"marker\"\nname = \"m\"\n\
+             [[bind]]\ninstance = \"m\"\ngate = \"monitor\"\nfilter = \"proto udp\"\n"
+        )
+    }
+
+    fn has_run(&self) -> bool {
+        self.folder.join("constructor-ran").exists()
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn with_router(plugins: &str, work: impl AsyncFn(Router)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Config::parse(&text(plugins, ""), "base.toml").unwrap();
+        let router = start(config, StartOptions::default()).await.unwrap();
+        work(router.clone()).await;
+        router.shutdown().await.unwrap();
+    });
+}
+
+/// What refuses every plugin that is not signed with a key that nobody has.
+fn refusing(folder: &Path) -> String {
+    let key = millrace_repository::generate(&folder.join("test.key")).unwrap().key;
+    format!("shared-objects = \"refuse\"\nunsigned = \"refuse\"\nkeys = [\"{key}\"]")
+}
+
+/// What the attacker's text says instead.
+const ALLOWING: &str = "shared-objects = \"allow\"\nunsigned = \"allow\"";
+
+#[test]
+fn a_difference_runs_no_constructor_of_a_submitted_shared_object() {
+    let Some(object) = Object::build("difference") else { return };
+    with_router(&refusing(&object.folder), async |router| {
+        let refused = router.difference(&text(ALLOWING, &object.loaded()), "x.toml", Role::Admin).await;
+        assert!(!object.has_run(), "{refused:?}");
+        assert!(refused.is_err());
+    });
+}
+
+#[test]
+fn an_apply_that_what_runs_refuses_runs_no_constructor() {
+    let Some(object) = Object::build("apply") else { return };
+    with_router(&refusing(&object.folder), async |router| {
+        let order = Apply { text: text(ALLOWING, &object.loaded()), ..Apply::default() };
+        let refused = router.apply(order, Who::router()).await;
+        assert!(!object.has_run(), "{refused:?}");
+        assert!(refused.is_err());
+    });
+}
+
+#[test]
+fn a_difference_describes_an_admitted_shared_object_and_runs_none_of_it() {
+    let Some(object) = Object::build("described") else { return };
+    with_router("shared-objects = \"allow\"", async |router| {
+        let submitted = text("shared-objects = \"allow\"", &object.loaded());
+        let difference = router.difference(&submitted, "x.toml", Role::Admin).await.unwrap();
+        assert_eq!(difference.changes.len(), 3, "{difference:?}");
+        assert!(!object.has_run());
+        let late = submitted.replace("monitor", "early");
+        let refused = router.difference(&late, "x.toml", Role::Admin).await.unwrap_err().to_string();
+        assert!(refused.contains("early") && !object.has_run(), "{refused}");
+        router.apply(Apply { text: submitted, ..Apply::default() }, Who::router()).await.unwrap();
+        assert!(object.has_run(), "what is applied runs");
+    });
+}
+
+#[test]
+fn a_check_of_a_file_runs_no_constructor() {
+    let Some(object) = Object::build("check") else { return };
+    let config = Config::parse(&text("shared-objects = \"allow\"", &object.loaded()), "x.toml").unwrap();
+    millrace_controller::check(&config).unwrap();
+    assert!(!object.has_run());
+}
+
+#[test]
+fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
+    with_router("", async |router| {
+        let compare = async |text: &str| router.difference(text, "x.toml", Role::Operator).await;
+        let route = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.1.0.254\"\n";
+        assert_eq!(compare(&text("", route)).await.unwrap().changes.len(), 1);
+        for (plugins, more, table) in [
+            ("shared-objects = \"allow\"", "", "[plugins]"),
+            ("", "[[plugin]]\nfile = \"/etc/shadow\"\n", "[[plugin]]"),
+            ("", "[api]\ngroups = { users = \"admin\" }\n", "[api]"),
+        ] {
+            let refused = compare(&text(plugins, more)).await.unwrap_err();
+            assert!(matches!(&refused, ControlError::NeedsAdmin(why) if why.contains(table)), "{refused}");
+        }
+        let state = text("", "").replace("state = \"none\"", "state = \"/tmp/elsewhere\"");
+        assert!(matches!(compare(&state).await, Err(ControlError::NeedsAdmin(_))));
+        // What is wrong elsewhere in the text makes no file be read.
+        let wrong = text("", "[[plugin]]\nfile = \"/etc/shadow\"\n[[route]]\nto = \"10.9.0.0\"\n");
+        let refused = compare(&wrong).await.unwrap_err().to_string();
+        assert!(!refused.contains("shadow"), "{refused}");
+    });
+}
+
+#[test]
+fn an_operator_stores_no_revision_that_permits_more_than_what_runs() {
+    let Some(object) = Object::build("keep") else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let said = text("shared-objects = \"allow\"", &object.loaded());
+        let overrides = Overrides { listen: vec!["127.0.0.1:8443".parse().unwrap()], ..Overrides::default() };
+        let config = Config::parse(&said, "base.toml").unwrap();
+        let source = millrace_controller::Source { origin: "base.toml".into(), text: said.clone() };
+        let options = StartOptions { overrides, source: Some(source), ..StartOptions::default() };
+        let router = start(config, options).await.unwrap();
+        let keep = async |text: String, role| {
+            router.keep(Keep { text: Some(text), ..Keep::default() }, Who::router(), role).await
+        };
+        let downgrade = said.replace("object.so\"", "object.so\"\nallow-downgrade = true");
+        let listening = format!("{said}[api]\nlisten = [\"0.0.0.0:8443\"]\n");
+        keep(said.clone(), Role::Operator).await.unwrap();
+        for (text, word) in [(downgrade, "allow-downgrade"), (listening, "api.listen")] {
+            let refused = keep(text.clone(), Role::Operator).await.unwrap_err();
+            assert!(matches!(&refused, ControlError::NeedsAdmin(why) if why.contains(word)), "{refused}");
+            assert!(keep(text, Role::Admin).await.is_ok());
+        }
+        router.shutdown().await.unwrap();
+    });
+}

@@ -1,0 +1,170 @@
+//! Captures of crashes: for each panic of a worker the frames of its last batch, and a report, in a directory of bounded size.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::notebook::NotebookError;
+
+/// The directory below the state directory.
+const DIRECTORY: &str = "crash-captures";
+/// Names the newest capture that a start has reported.
+const REPORTED: &str = "reported";
+/// Captures that are kept. The oldest goes first.
+pub const MOST_CAPTURES: usize = 8;
+/// Most bytes of the frames of a capture.
+pub const MOST_FRAME_BYTES: usize = 4 << 20;
+/// Most bytes of a report.
+pub const MOST_REPORT_BYTES: usize = 4 << 20;
+/// Extension of the file of frames, pcapng.
+const FRAMES: &str = "pcapng";
+/// Extension of the report, JSON.
+const REPORT: &str = "json";
+
+/// The captures of a state directory.
+#[derive(Clone, Debug)]
+pub struct CrashCaptures(PathBuf);
+
+impl CrashCaptures {
+    /// Names the captures below a state directory. Nothing is read.
+    pub fn of(state: &Path) -> Self {
+        Self(state.join(DIRECTORY))
+    }
+
+    /// Writes a capture, removes the oldest ones beyond [`MOST_CAPTURES`], and returns the path of the frames. Names sort by age,
+    /// as they begin with a UTC time.
+    ///
+    /// # Errors
+    /// When the system refuses, or a part is larger than its limit.
+    pub fn add(&self, name: &str, frames: &[u8], report: &[u8]) -> Result<PathBuf, NotebookError> {
+        if frames.len() > MOST_FRAME_BYTES || report.len() > MOST_REPORT_BYTES {
+            let error = io::Error::other("the crash capture is too large");
+            return Err(NotebookError { path: self.0.clone(), error });
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+            .map_err(|error| NotebookError { path: self.0.clone(), error })?;
+        let path = self.path(name, FRAMES);
+        write_new(&path, frames)?;
+        // The report comes last: a capture counts once it is there.
+        write_new(&self.path(name, REPORT), report)?;
+        self.remove_oldest();
+        Ok(path)
+    }
+
+    /// Returns the names of all captures, the oldest first.
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let report = |entry: fs::DirEntry| {
+            let path = entry.path();
+            let is_report = path.extension().is_some_and(|extension| extension == REPORT);
+            is_report.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+        };
+        let mut names: Vec<String> = entries.filter_map(report).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Returns the captures since the last call, also of another process, and marks them as reported.
+    pub fn take_unreported(&self) -> Vec<String> {
+        let mark = self.0.join(REPORTED);
+        let last = fs::read_to_string(&mark).unwrap_or_default();
+        let new: Vec<String> = self.names().into_iter().filter(|name| *name > last).collect();
+        if let Some(newest) = new.last() {
+            let mut options = OpenOptions::new();
+            let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&mark);
+            // What can't be marked is reported again.
+            let _ = opened.and_then(|mut file| file.write_all(newest.as_bytes()));
+        }
+        new
+    }
+
+    /// Returns the path of a capture's frames.
+    pub fn frames(&self, name: &str) -> PathBuf {
+        self.path(name, FRAMES)
+    }
+
+    /// Reads the report of a capture.
+    ///
+    /// # Errors
+    /// When it can't be read, or is too large.
+    pub fn report(&self, name: &str) -> Result<Vec<u8>, NotebookError> {
+        read_report(&self.path(name, REPORT))
+    }
+
+    fn path(&self, name: &str, extension: &str) -> PathBuf {
+        self.0.join(format!("{name}.{extension}"))
+    }
+
+    fn remove_oldest(&self) {
+        let names = self.names();
+        for name in names.iter().take(names.len().saturating_sub(MOST_CAPTURES)) {
+            for extension in [REPORT, FRAMES] {
+                // What can't be removed is tried again at the next crash.
+                let _ = fs::remove_file(self.path(name, extension));
+            }
+        }
+    }
+}
+
+/// Reads the report that belongs to a file of frames, wherever that is.
+///
+/// # Errors
+/// When it can't be read, or is too large.
+pub fn report_of(frames: &Path) -> Result<Vec<u8>, NotebookError> {
+    read_report(&frames.with_extension(REPORT))
+}
+
+fn read_report(path: &Path) -> Result<Vec<u8>, NotebookError> {
+    let failed = |error| NotebookError { path: path.to_owned(), error };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(MOST_REPORT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    match bytes.len() > MOST_REPORT_BYTES {
+        true => Err(failed(io::Error::other("the report is too large"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Writes a file that must not be there.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), NotebookError> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = opened.and_then(|mut file| file.write_all(bytes));
+    written.map_err(|error| NotebookError { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_folder::Folder;
+
+    #[test]
+    fn eight_captures_are_kept_and_each_is_reported_once() {
+        let folder = Folder::new("crash-captures");
+        let captures = CrashCaptures::of(&folder.0);
+        assert!(captures.names().is_empty() && captures.take_unreported().is_empty());
+        for number in 0..10 {
+            let name = format!("20261123T2200{number:02}Z-1");
+            let path = captures.add(&name, b"frames", format!("{number}").as_bytes()).unwrap();
+            assert_eq!(report_of(&path).unwrap(), captures.report(&name).unwrap());
+        }
+        assert_eq!(captures.names().len(), MOST_CAPTURES);
+        assert_eq!(captures.names()[0], "20261123T220002Z-1");
+        assert!(!captures.frames("20261123T220001Z-1").exists());
+        assert_eq!(captures.take_unreported().len(), MOST_CAPTURES);
+        assert!(captures.take_unreported().is_empty());
+        captures.add("20261123T230000Z-1", b"", b"{}").unwrap();
+        assert_eq!(captures.take_unreported(), ["20261123T230000Z-1"]);
+    }
+
+    #[test]
+    fn a_capture_beyond_its_limit_is_refused() {
+        let folder = Folder::new("crash-captures-limit");
+        let captures = CrashCaptures::of(&folder.0);
+        assert!(captures.add("a", &vec![0; MOST_FRAME_BYTES + 1], b"{}").is_err());
+        assert!(captures.names().is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! Filter expressions: `or`, `and`, `not`, lists, and the words of `tcpdump`.
+//!
+//! An expression is compiled into filters, its alternatives: a packet matches when one of them matches. The filter tables
+//! search the alternatives; the user sees one filter.
+//!
+//! ```text
+//! expression := chain "or" chain …  |  chain "and" chain …          never both without parentheses
+//! chain      := part part …                                         every part has to hold
+//! part       := ["not"] ( KEYWORD LIST | WORD | "(" expression ")" )
+//! ```
+//!
+//! | written | meaning |
+//! |---|---|
+//! | `dport 80,443,8000-8010` | one of the values; likewise for `src`, `dst`, `proto`, `sport`, `in`, `tag`, `dscp` |
+//! | `host A`, `net A/LENGTH` | `src A or dst A` |
+//! | `port LIST`, `portrange N-M` | `sport LIST or dport LIST` |
+//! | `src host A`, `src net A`, `src port N`, and `dst …` | `src A`, `sport N`, and `dst …` |
+//! | `tcp`, `udp`, `icmp`, `icmp6`, `sctp` | `proto tcp`, … |
+//! | `ip`, `ip6` | IPv4, IPv6 |
+//!
+//! `not` is the complement: a packet whose ports are unknown does not match `dport 80`, so it matches `not dport 80`.
+
+mod normal;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use millrace_units::PortId;
+
+use super::error::Refusal;
+use super::{CompiledFilter, Filter, FilterError, UnknownPort, keywords, tuple};
+
+/// Alternatives of an expression, at most.
+pub const MOST_ALTERNATIVES: usize = 1024;
+
+/// Filter as the user writes it, with the filters that match the same packets together.
+///
+/// Expressions of one alternative print in the keyword form of [`Filter`]; others print as they were written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FilterExpression {
+    text: String,
+    alternatives: Arc<[Filter]>,
+}
+
+impl FilterExpression {
+    /// Filters of which one has to match. There is at least one.
+    pub fn alternatives(&self) -> &[Filter] {
+        &self.alternatives
+    }
+
+    /// The only filter, where there is one alternative.
+    pub fn single(&self) -> Option<&Filter> {
+        match &*self.alternatives {
+            [filter] => Some(filter),
+            _ => None,
+        }
+    }
+
+    /// Compiles each alternative; `resolve` returns the id of a port name.
+    ///
+    /// # Errors
+    /// [`UnknownPort`] when it returns none.
+    pub fn compile(
+        &self,
+        resolve: impl Fn(&str) -> Option<PortId>,
+    ) -> Result<Arc<[CompiledFilter]>, UnknownPort> {
+        self.alternatives.iter().map(|filter| filter.compile(&resolve)).collect()
+    }
+}
+
+impl From<Filter> for FilterExpression {
+    fn from(filter: Filter) -> Self {
+        Self { text: filter.to_string(), alternatives: Arc::new([filter]) }
+    }
+}
+
+impl FromStr for FilterExpression {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || trimmed == "*" {
+            return Ok(Filter::any().into());
+        }
+        if trimmed.starts_with('<') {
+            return tuple::parse(text).map(Self::from);
+        }
+        // One match without words of expressions: its errors name single fields.
+        let plain = keywords::parse(text);
+        if plain.is_ok() || !parse::is_expression(text) {
+            return plain.map(Self::from);
+        }
+        let parsed = parse::parse(text)?;
+        let mut alternatives = normal::alternatives(&parsed, parse::whole(text))?;
+        if alternatives.len() == 1
+            && let Some(filter) = alternatives.pop()
+        {
+            return Ok(filter.into());
+        }
+        let text = trimmed.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(Self { text, alternatives: alternatives.into() })
+    }
+}
+
+/// Reads a filter of one alternative.
+pub(super) fn parse_single(text: &str) -> Result<Filter, FilterError> {
+    let expression: FilterExpression = text.parse()?;
+    let count = expression.alternatives.len();
+    expression.single().cloned().ok_or_else(|| {
+        let problem = format!("the expression stands for {count} filters");
+        Refusal::new(problem, "write one match here, without or, not and lists").at(parse::whole(text))
+    })
+}
+
+impl fmt::Display for FilterExpression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl serde::Serialize for FilterExpression {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for FilterExpression {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

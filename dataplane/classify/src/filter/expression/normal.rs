@@ -1,0 +1,275 @@
+//! From an expression to its alternatives: the disjunctive normal form.
+
+use std::collections::HashSet;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use millrace_wire::Protocol;
+
+use super::super::error::{FilterError, Refusal, Token};
+use super::super::{Dscp, ExceptionsMatch, Filter, PortRange, TcpFlagsMatch};
+use super::MOST_ALTERNATIVES;
+use super::parse::Expression;
+use crate::candidate::PORTS_UNKNOWN;
+
+/// Alternatives between two steps, at most: those that others cover are taken away at the end of each step.
+const MOST_BETWEEN: usize = 1 << 17;
+
+/// Returns the filters of which one matches where the expression does.
+pub(super) fn alternatives(
+    expression: &Expression<'_>,
+    whole: Token<'_>,
+) -> Result<Vec<Filter>, FilterError> {
+    let made = of(expression, false).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
+    let made = without_covered(made).map_err(|refusal| refusal.at(whole))?;
+    if made.is_empty() {
+        return Err(Refusal::new("no packet meets all conditions", "leave one out").at(whole));
+    }
+    if made.len() > MOST_ALTERNATIVES {
+        return Err(too_many().at(whole));
+    }
+    Ok(made)
+}
+
+/// Refusal with the place of the condition, where it is one condition.
+type Refused<'a> = (Refusal, Option<Token<'a>>);
+
+fn too_many() -> Refusal {
+    let problem = format!("the expression stands for more than {MOST_ALTERNATIVES} filters");
+    Refusal::new(problem, "write several filters, or one of lower priority for the rest")
+}
+
+/// Returns the alternatives of an expression, or of its complement.
+fn of<'a>(expression: &Expression<'a>, complement: bool) -> Result<Vec<Filter>, Refused<'a>> {
+    match expression {
+        Expression::Is(filter, _) if !complement => Ok(vec![with_protocol(filter.clone())]),
+        Expression::Is(filter, at) => outside(filter).map_err(|refusal| (refusal, Some(*at))),
+        Expression::Not(inner) => of(inner, !complement),
+        Expression::All(parts) if !complement => all(parts, complement),
+        Expression::Either(parts) if complement => all(parts, complement),
+        Expression::All(parts) | Expression::Either(parts) => {
+            let made: Result<Vec<_>, _> = parts.iter().map(|part| of(part, complement)).collect();
+            let made: Vec<Filter> = made?.into_iter().flatten().collect();
+            if made.len() > MOST_BETWEEN { Err((too_many(), None)) } else { Ok(made) }
+        }
+    }
+}
+
+/// Returns the alternatives that meet one alternative of every part.
+fn all<'a>(parts: &[Expression<'a>], complement: bool) -> Result<Vec<Filter>, Refused<'a>> {
+    let mut made = vec![Filter::any()];
+    for part in parts {
+        let further = of(part, complement)?;
+        if made.len().saturating_mul(further.len()) > MOST_BETWEEN {
+            return Err((too_many(), None));
+        }
+        let both = made.iter().flat_map(|one| further.iter().filter_map(|other| meet(one, other)));
+        made = without_covered(both.collect()).map_err(|refusal| (refusal, None))?;
+    }
+    Ok(made)
+}
+
+/// Only TCP has flags.
+fn with_protocol(mut filter: Filter) -> Filter {
+    if filter.tcp_flags.is_some() {
+        filter.protocol = Some(Protocol::TCP);
+    }
+    filter
+}
+
+/// Removes filters that another one covers. The order of the others stays.
+fn without_covered(filters: Vec<Filter>) -> Result<Vec<Filter>, Refusal> {
+    let mut seen = HashSet::new();
+    let filters: Vec<Filter> = filters.into_iter().filter(|filter| seen.insert(filter.clone())).collect();
+    // All are compared with each other.
+    if filters.len() > 4 * MOST_ALTERNATIVES {
+        return Err(too_many());
+    }
+    let is_covered = |narrow: &Filter| filters.iter().any(|wide| wide != narrow && covers(wide, narrow));
+    Ok(filters.iter().filter(|narrow| !is_covered(narrow)).cloned().collect())
+}
+
+/// Whether every packet that matches the second filter matches the first.
+fn covers(wide: &Filter, narrow: &Filter) -> bool {
+    let ports = |wide: PortRange, narrow: PortRange| wide.is_any() || ports(wide, narrow) == Some(narrow);
+    let bits =
+        |wide: (u8, u8), narrow: (u8, u8)| wide.1 & !narrow.1 == 0 && (wide.0 ^ narrow.0) & wide.1 == 0;
+    let flags = |one: TcpFlagsMatch| (one.value, one.mask);
+    let exceptions = |one: ExceptionsMatch| (one.value, one.mask);
+    covers_value(wide.protocol, narrow.protocol, |wide, narrow| wide == narrow)
+        && covers_value(wide.source, narrow.source, |wide, narrow| wide.contains(&narrow))
+        && covers_value(wide.destination, narrow.destination, |wide, narrow| wide.contains(&narrow))
+        && ports(wide.source_port, narrow.source_port)
+        && ports(wide.destination_port, narrow.destination_port)
+        && covers_value(wide.incoming(), narrow.incoming(), |wide, narrow| wide == narrow)
+        && covers_value(wide.tcp_flags, narrow.tcp_flags, |wide, narrow| bits(flags(wide), flags(narrow)))
+        && covers_value(wide.tag, narrow.tag, |wide, narrow| wide == narrow)
+        && covers_value(wide.exceptions, narrow.exceptions, |wide, narrow| {
+            bits(exceptions(wide), exceptions(narrow))
+        })
+        && covers_value(wide.dscp, narrow.dscp, |wide, narrow| wide == narrow)
+}
+
+/// Whether a condition covers another; none at all covers every one.
+fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T) -> bool) -> bool {
+    match (wide, narrow) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wide), Some(narrow)) => covers(wide, narrow),
+    }
+}
+
+/// Returns the filter for packets that match both; `None` where there are none.
+fn meet(one: &Filter, other: &Filter) -> Option<Filter> {
+    let met = Filter {
+        source: both(one.source, other.source, prefix)?,
+        destination: both(one.destination, other.destination, prefix)?,
+        protocol: both(one.protocol, other.protocol, same)?,
+        source_port: ports(one.source_port, other.source_port)?,
+        destination_port: ports(one.destination_port, other.destination_port)?,
+        incoming: both(one.incoming.clone(), other.incoming.clone(), same)?,
+        tcp_flags: both(one.tcp_flags, other.tcp_flags, |one, other| {
+            let (value, mask) = bits((one.value, one.mask), (other.value, other.mask))?;
+            Some(TcpFlagsMatch { value, mask })
+        })?,
+        tag: both(one.tag, other.tag, same)?,
+        exceptions: both(one.exceptions, other.exceptions, |one, other| {
+            let (value, mask) = bits((one.value, one.mask), (other.value, other.mask))?;
+            Some(ExceptionsMatch { value, mask })
+        })?,
+        dscp: both(one.dscp, other.dscp, same)?,
+    };
+    is_possible(&met).then_some(met)
+}
+
+/// Whether the fields of a filter don't contradict each other.
+fn is_possible(filter: &Filter) -> bool {
+    let v4 = |net: &IpNet| net.addr().is_ipv4();
+    let families = filter.source.as_ref().zip(filter.destination.as_ref());
+    let unknown = filter.exceptions.is_some_and(|one| one.value & PORTS_UNKNOWN.bits() != 0);
+    let has_ports = filter.protocol.is_none_or(Protocol::has_ports);
+    families.is_none_or(|(source, destination)| v4(source) == v4(destination))
+        && (!filter.asks_for_ports() || has_ports && !unknown)
+}
+
+/// Returns what two conditions on a field have in common: `None` for nothing, `Some(None)` where there is no condition.
+fn both<T>(one: Option<T>, other: Option<T>, meet: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
+    match (one, other) {
+        (Some(one), Some(other)) => meet(one, other).map(Some),
+        (one, other) => Some(one.or(other)),
+    }
+}
+
+fn same<T: PartialEq>(one: T, other: T) -> Option<T> {
+    (one == other).then_some(one)
+}
+
+fn prefix(one: IpNet, other: IpNet) -> Option<IpNet> {
+    if one.contains(&other) {
+        Some(other)
+    } else if other.contains(&one) {
+        Some(one)
+    } else {
+        None
+    }
+}
+
+fn ports(one: PortRange, other: PortRange) -> Option<PortRange> {
+    match (one, other) {
+        (PortRange::Any, range) | (range, PortRange::Any) => Some(range),
+        (PortRange::Ports { first, last }, PortRange::Ports { first: other_first, last: other_last }) => {
+            let (first, last) = (first.max(other_first), last.min(other_last));
+            (first <= last).then_some(PortRange::Ports { first, last })
+        }
+    }
+}
+
+fn bits((value, mask): (u8, u8), (other_value, other_mask): (u8, u8)) -> Option<(u8, u8)> {
+    ((value ^ other_value) & mask & other_mask == 0).then_some((value | other_value, mask | other_mask))
+}
+
+/// Returns the filters that together match the packets that don't meet a condition.
+fn outside(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
+    let any = Filter::any;
+    let mut made = Vec::new();
+    if filter.incoming.is_some() {
+        let help = "name the other ports, as in `in wan,dmz`";
+        return Err(Refusal::new("`not in` would depend on which ports there are", help));
+    }
+    if filter.tcp_flags.is_some() {
+        let help = "write the flags that are clear, as in `flags none/syn+ack`";
+        return Err(Refusal::new("`not flags` would match packets whose flags are unknown", help));
+    }
+    if let Some(net) = filter.source {
+        made.extend(outside_prefix(net).map(|net| Filter { source: Some(net), ..any() }));
+    }
+    if let Some(net) = filter.destination {
+        made.extend(outside_prefix(net).map(|net| Filter { destination: Some(net), ..any() }));
+    }
+    if let Some(protocol) = filter.protocol {
+        made.extend(protocols(|other| other != protocol));
+    }
+    if let PortRange::Ports { first, last } = filter.source_port {
+        made.extend(outside_ports(first, last).map(|source_port| Filter { source_port, ..any() }));
+    }
+    if let PortRange::Ports { first, last } = filter.destination_port {
+        made.extend(outside_ports(first, last).map(|destination_port| Filter { destination_port, ..any() }));
+    }
+    if filter.asks_for_ports() {
+        made.extend(protocols(|protocol| !protocol.has_ports()));
+        made.extend(single_bits(PORTS_UNKNOWN.bits()).map(|bit| exception(bit, bit)));
+    }
+    if let Some(tag) = filter.tag {
+        made.extend((0..32).filter(|other| *other != tag).map(|other| Filter { tag: Some(other), ..any() }));
+    }
+    if let Some(ExceptionsMatch { value, mask }) = filter.exceptions {
+        made.extend(single_bits(mask).map(|bit| exception(!value & bit, bit)));
+    }
+    if let Some(dscp) = filter.dscp {
+        let others = (0..64).map(Dscp).filter(|other| *other != dscp);
+        made.extend(others.map(|other| Filter { dscp: Some(other), ..any() }));
+    }
+    Ok(made)
+}
+
+fn protocols(is_meant: impl Fn(Protocol) -> bool) -> impl Iterator<Item = Filter> {
+    let meant = (0..=u8::MAX).map(Protocol).filter(move |protocol| is_meant(*protocol));
+    meant.map(|protocol| Filter { protocol: Some(protocol), ..Filter::any() })
+}
+
+fn exception(value: u8, mask: u8) -> Filter {
+    Filter { exceptions: Some(ExceptionsMatch { value, mask }), ..Filter::any() }
+}
+
+fn single_bits(mask: u8) -> impl Iterator<Item = u8> {
+    (0..8).map(|bit| 1 << bit).filter(move |bit| mask & bit != 0)
+}
+
+fn outside_ports(first: u16, last: u16) -> impl Iterator<Item = PortRange> {
+    let below = first.checked_sub(1).map(|last| PortRange::Ports { first: 0, last });
+    let above = last.checked_add(1).map(|first| PortRange::Ports { first, last: u16::MAX });
+    below.into_iter().chain(above)
+}
+
+/// Returns the prefixes that together hold all other addresses: one for each bit of the prefix, and the other family.
+fn outside_prefix(net: IpNet) -> impl Iterator<Item = IpNet> {
+    let other_family = match net {
+        IpNet::V4(_) => IpNet::V6(Ipv6Net::default()),
+        IpNet::V6(_) => IpNet::V4(Ipv4Net::default()),
+    };
+    let siblings = (1..=net.prefix_len()).filter_map(move |length| sibling(net, length));
+    siblings.chain([other_family])
+}
+
+/// Returns the prefix of that length that differs in its last bit alone.
+fn sibling(net: IpNet, length: u8) -> Option<IpNet> {
+    Some(match net {
+        IpNet::V4(net) => {
+            let flipped = net.addr().to_bits() ^ (1 << (32 - u32::from(length)));
+            IpNet::V4(Ipv4Net::new(flipped.into(), length).ok()?.trunc())
+        }
+        IpNet::V6(net) => {
+            let flipped = net.addr().to_bits() ^ (1 << (128 - u32::from(length)));
+            IpNet::V6(Ipv6Net::new(flipped.into(), length).ok()?.trunc())
+        }
+    })
+}

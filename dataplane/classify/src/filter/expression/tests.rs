@@ -1,0 +1,180 @@
+//! Expressions against an obvious evaluator.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Candidate;
+use crate::filter::tests::{any_candidate, any_filter, misses, resolve};
+
+fn expression(text: &str) -> FilterExpression {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn refused(text: &str) -> String {
+    text.parse::<FilterExpression>().unwrap_err().to_string()
+}
+
+/// Whether one of the compiled alternatives matches.
+fn matches(expression: &FilterExpression, candidate: &Candidate) -> bool {
+    expression.compile(resolve).unwrap().iter().any(|filter| filter.matches(candidate))
+}
+
+/// Expression of a property test: its text, and what it says.
+#[derive(Clone, Debug)]
+enum Said {
+    Is(Filter),
+    Not(Box<Self>),
+    All(Vec<Self>),
+    Either(Vec<Self>),
+}
+
+impl Said {
+    fn text(&self) -> String {
+        let join = |parts: &[Self], word: &str| {
+            parts.iter().map(|part| format!("({})", part.text())).collect::<Vec<_>>().join(word)
+        };
+        match self {
+            Self::Is(filter) => filter.to_string(),
+            Self::Not(inner) => format!("not ({})", inner.text()),
+            Self::All(parts) => join(parts, " and "),
+            Self::Either(parts) => join(parts, " or "),
+        }
+    }
+
+    /// What the expression says, one condition after the other.
+    fn holds(&self, candidate: &Candidate) -> bool {
+        match self {
+            Self::Is(filter) => misses(filter, candidate).is_empty(),
+            Self::Not(inner) => !inner.holds(candidate),
+            Self::All(parts) => parts.iter().all(|part| part.holds(candidate)),
+            Self::Either(parts) => parts.iter().any(|part| part.holds(candidate)),
+        }
+    }
+}
+
+fn any_said() -> impl Strategy<Value = Said> {
+    // `not in` and `not flags` are refused.
+    let filter = any_filter().prop_map(|filter| Filter { incoming: None, tcp_flags: None, ..filter });
+    filter.prop_map(Said::Is).prop_recursive(3, 5, 2, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(|one| Said::Not(Box::new(one))),
+            prop::collection::vec(inner.clone(), 1..3).prop_map(Said::All),
+            prop::collection::vec(inner, 1..3).prop_map(Said::Either),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn alternatives_match_exactly_what_the_expression_says(
+        said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..32),
+    ) {
+        match said.text().parse::<FilterExpression>() {
+            Ok(expression) => {
+                let compiled = expression.compile(resolve).unwrap();
+                for candidate in &candidates {
+                    let found = compiled.iter().any(|filter| filter.matches(candidate));
+                    prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", expression, candidate);
+                }
+            }
+            Err(error) if error.problem.starts_with("no packet") => {
+                prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
+            }
+            Err(error) => prop_assert!(error.problem.contains("more than"), "{}: {error}", said.text()),
+        }
+    }
+
+    #[test]
+    fn expressions_print_as_they_read_back(said in any_said()) {
+        if let Ok(expression) = said.text().parse::<FilterExpression>() {
+            prop_assert_eq!(expression.to_string().parse(), Ok(expression));
+        }
+    }
+
+    #[test]
+    fn anything_like_an_expression_is_read_or_refused(
+        words in prop::collection::vec(
+            prop_oneof![
+                Just("("), Just(")"), Just("not"), Just("!"), Just("or"), Just("and"), Just("src"), Just("port"), Just("80,443"),
+                Just("80,"), Just(","), Just("host"), Just("10.0.0.1"), Just("tcp"), Just("dport"), Just("in"), Just("lan,wan"),
+                Just("ü("), Just("exceptions"), Just("ttl,cut"),
+            ], 0..14),
+    ) {
+        let text = words.join(" ");
+        if let Err(error) = text.parse::<FilterExpression>() {
+            prop_assert!(text.get(error.offset..error.offset + error.length).is_some(), "{}", error);
+        }
+    }
+}
+
+#[test]
+fn words_of_tcpdump_mean_the_same_as_keywords() {
+    for (text, keywords) in [
+        ("tcp dst port 80", "proto tcp dport 80"),
+        ("udp src portrange 1-9", "proto udp sport 1-9"),
+        ("src host 10.0.0.1 and dst net 10.1.0.0/16", "src 10.0.0.1 dst 10.1.0.0/16"),
+        ("icmp6", "proto icmpv6"),
+        ("ip", "src 0.0.0.0/0"),
+        ("(tcp)", "proto tcp"),
+        ("dport 80,80", "dport 80"),
+    ] {
+        assert_eq!(expression(text), expression(keywords), "{text}");
+        assert_eq!(expression(text).to_string(), keywords, "{text}");
+    }
+    for (text, alternatives) in [
+        ("host 10.0.0.1", &["src 10.0.0.1", "dst 10.0.0.1"][..]),
+        ("tcp port 80", &["proto tcp sport 80", "proto tcp dport 80"]),
+        ("dport 80,443,8000-8010", &["dport 80", "dport 443", "dport 8000-8010"]),
+        ("proto tcp dport 80, 443", &["proto tcp dport 80", "proto tcp dport 443"]),
+        ("in lan,wan", &["in lan", "in wan"]),
+        ("proto udp or dport 80", &["proto udp", "dport 80"]),
+        ("not src 128.0.0.0/1", &["src 0.0.0.0/1", "src ::/0"]),
+        ("tcp and not exceptions none/ttl", &["proto tcp exceptions ttl"]),
+    ] {
+        let made: Vec<String> = expression(text).alternatives().iter().map(Filter::to_string).collect();
+        assert_eq!(made, alternatives, "{text}");
+    }
+    assert_eq!(expression("  tcp   port 80 ").to_string(), "tcp port 80", "as it was written");
+}
+
+#[test]
+fn wrong_expressions_say_what_would_be_right() {
+    for (text, problem) in [
+        ("tcp or udp and dport 80", "\"and\" and \"or\" stand side by side; write parentheses"),
+        ("not tcp dport 80", "it is not clear how far `not` reaches; write `and` between them"),
+        ("port 80 or 443", "\"443\" is no keyword"),
+        ("(tcp", "the closing ) is missing"),
+        ("tcp)", "a closing parenthesis without an opening one"),
+        ("tcp or", "a condition is missing"),
+        ("not in lan", "name the other ports, as in `in wan,dmz`"),
+        ("tcp and udp", "no packet meets all conditions"),
+        ("tcp dport 80,x", "\"x\" is no port"),
+        ("tcp dport 80 or dprt 443", "did you mean dport?"),
+    ] {
+        assert!(refused(text).contains(problem), "{text}: {}", refused(text));
+    }
+    let deep = format!("{}tcp", "not ".repeat(1000));
+    assert!(refused(&deep).contains("more than 32"));
+}
+
+#[test]
+fn a_filter_of_several_alternatives_is_refused_where_one_is_needed() {
+    let error = "tcp port 80".parse::<Filter>().unwrap_err().to_string();
+    assert!(error.contains("stands for 2 filters"), "{error}");
+}
+
+#[test]
+fn the_complement_of_ports_holds_packets_without_ports() {
+    let not_80 = expression("not port 80");
+    assert!(not_80.alternatives().len() < 300, "{}", not_80.alternatives().len());
+    let icmp = Candidate::plain(millrace_packet::FlowKey::v4(
+        [10, 0, 0, 1].into(),
+        [10, 0, 0, 2].into(),
+        1,
+        (0, 0),
+        PortId(1),
+    ));
+    assert!(matches(&not_80, &icmp));
+}

@@ -1,0 +1,140 @@
+//! Check of packets that an instance may have changed. The stages behind it rely on what the parse stage found: a whole network
+//! header of the flow's family, a length that the header tells, offsets that lead to the headers.
+
+use millrace_packet::{Exceptions, Family, Packet};
+use millrace_plugin_abi::Position;
+use millrace_wire::ipv6_ext::{self, End};
+use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, ipv4, ipv6};
+
+/// Octets of an Ethernet header without tags.
+const LINK: usize = 14;
+/// The largest IPv4 packet that fragments may make up.
+const LONGEST: usize = 65_535;
+
+/// Rule that a packet breaks after an instance had it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Malformed {
+    /// The frame was to leave as it is, and its link header is gone.
+    #[error("the link header of a finished frame does not lead to its network header")]
+    Link,
+    /// The version is not that of the flow's key.
+    #[error("the version of the network header is not that of the packet's flow")]
+    Family,
+    /// RFC 1812, 5.2.2.
+    #[error("{0}")]
+    V4(Ipv4Fault),
+    /// RFC 8200.
+    #[error("{0}")]
+    V6(Ipv6Fault),
+    /// The fragment ends behind the longest packet.
+    #[error("ipv4: the fragment ends beyond octet 65535 of its packet")]
+    Fragment,
+    /// The header tells of fewer octets, and frames that copies share can't be cut.
+    #[error("the network header tells of fewer octets than a packet has whose frames are shared")]
+    Shared,
+    /// Behind the forward stage nobody looks at the hops again.
+    #[error("no hops are left at a gate of the position queue")]
+    Hops,
+}
+
+/// Checks a packet that an instance at a position may have changed, and notes anew what the stages behind it read. `family`: the one
+/// that it must have; any, if `None`.
+///
+/// # Errors
+/// The first rule that it breaks; the packet is to be dropped then.
+pub(crate) fn recheck(
+    packet: &mut Packet,
+    family: Option<Family>,
+    position: Position,
+) -> Result<(), Malformed> {
+    if packet.is_framed && !leads_to_network(packet.data(), packet.network_offset()) {
+        return Err(Malformed::Link);
+    }
+    let own = match packet.network().first().map_or(0, |first| first >> 4) {
+        6 => Family::V6,
+        _ => Family::V4,
+    };
+    if family.is_some_and(|family| family != own) {
+        return Err(Malformed::Family);
+    }
+    let headers = match own {
+        Family::V4 => check4(packet)?,
+        Family::V6 => check6(packet)?,
+    };
+    if position == Position::Queue && headers.hops == 0 && !packet.is_framed {
+        return Err(Malformed::Hops);
+    }
+    let (network, length) = (packet.network_offset(), packet.network_offset() + headers.length);
+    if packet.len() > length {
+        if packet.is_shared() {
+            return Err(Malformed::Shared);
+        }
+        packet.truncate(length);
+    }
+    packet.set_network(network);
+    packet.set_transport(network + headers.transport);
+    note_exceptions(packet, &headers, position);
+    Ok(())
+}
+
+/// What the network header tells.
+struct Headers {
+    /// Octets of the packet from the network header on.
+    length: usize,
+    /// Where the transport header begins, from the network header on.
+    transport: usize,
+    hops: u8,
+    options: bool,
+    /// Whether the transport header can't be reached.
+    cut: bool,
+}
+
+fn check4(packet: &Packet) -> Result<Headers, Malformed> {
+    ipv4::sanity(packet.network(), packet.network_len()).map_err(Malformed::V4)?;
+    let header = ipv4::Packet::new_unchecked(packet.network());
+    let (transport, length) = (header.header_len(), usize::from(header.total_len()));
+    if usize::from(header.fragment_offset()) + length - transport > LONGEST {
+        return Err(Malformed::Fragment);
+    }
+    let options = transport > ipv4::HEADER_LEN;
+    Ok(Headers { length, transport, hops: header.ttl(), options, cut: false })
+}
+
+fn check6(packet: &Packet) -> Result<Headers, Malformed> {
+    ipv6::sanity(packet.network(), packet.network_len()).map_err(Malformed::V6)?;
+    let header = ipv6::Packet::new_unchecked(packet.network());
+    let walk = ipv6_ext::walk(&header);
+    let cut = matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop);
+    let options = walk.hop_by_hop.is_some();
+    Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
+}
+
+/// Notes the exceptions that the header tells; what a fragment has of the first one stays. Behind the forward stage one hop is left at
+/// least, which is no exception there.
+fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
+    let kept = packet.exceptions.bits() & (Exceptions::FRAGMENT.bits() | Exceptions::CUT.bits());
+    let mut exceptions = Exceptions::from_bits(kept);
+    if headers.hops <= 1 && position != Position::Queue {
+        exceptions = exceptions.with(Exceptions::TTL);
+    }
+    if headers.options {
+        exceptions = exceptions.with(Exceptions::OPTIONS);
+    }
+    if headers.cut {
+        exceptions = exceptions.with(Exceptions::CUT);
+    }
+    packet.exceptions = exceptions;
+}
+
+/// Whether an Ethernet header with its tags ends where the network header begins.
+fn leads_to_network(frame: &[u8], network: usize) -> bool {
+    let is_tag = |at: usize| {
+        let ether_type = frame.get(at..).and_then(|bytes| bytes.first_chunk().copied());
+        ether_type.is_some_and(|bytes| EtherType(u16::from_be_bytes(bytes)).is_vlan())
+    };
+    let mut end = LINK;
+    while end < network && is_tag(end - 2) {
+        end += 4;
+    }
+    end == network
+}

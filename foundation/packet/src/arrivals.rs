@@ -1,0 +1,74 @@
+//! Frames of the batch that a worker took up last, to be read after a panic.
+//!
+//! Noting a batch copies one pointer a packet. The bytes stay where they are: frames that return to the pool keep their contents
+//! until the pool gives them away again. So what is read is what the packets looked like last.
+#![allow(unsafe_code)]
+
+use crate::packet::Frame;
+use crate::{BATCH_SIZE, Packet, Pool};
+
+/// Longest chain that is read: a packet of 65,535 bytes has 33 frames.
+const LONGEST_CHAIN: usize = 40;
+
+/// The first frames of the last batch.
+#[derive(Debug)]
+pub struct Arrivals {
+    heads: Box<[*const Frame; BATCH_SIZE]>,
+    count: usize,
+    /// Keeps the frames in memory.
+    _pool: Pool,
+}
+
+impl Arrivals {
+    /// Creates a note of no packets, for packets of `pool`.
+    pub fn new(pool: Pool) -> Self {
+        Self { heads: Box::new([std::ptr::null(); BATCH_SIZE]), count: 0, _pool: pool }
+    }
+
+    /// Notes the packets of a batch. They must be of this pool.
+    #[inline]
+    pub fn note(&mut self, packets: &[Packet]) {
+        self.count = packets.len().min(BATCH_SIZE);
+        for (head, packet) in self.heads.iter_mut().zip(packets) {
+            *head = packet.head_address();
+        }
+    }
+
+    /// Returns the bytes of each noted packet, as they stand in memory now. For the time after a panic, when nothing
+    /// else uses the packets.
+    pub fn frames(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.heads.iter().take(self.count).map(|head| bytes_of(*head))
+    }
+}
+
+/// Returns the bytes of a chain of frames.
+fn bytes_of(head: *const Frame) -> Vec<u8> {
+    let (mut bytes, mut frame) = (Vec::new(), head);
+    for _ in 0..LONGEST_CHAIN {
+        // SAFETY: the pool's metadata of frames lives as long as the pool, which the caller holds, and frames are chained only to
+        // frames of their pool; both belong to this thread, and nobody writes them while this runs.
+        let Some(current) = (unsafe { frame.as_ref() }) else { break };
+        bytes.extend_from_slice(current.bytes());
+        frame = current.next;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_readable_after_their_packets_were_dropped() {
+        let pool = Pool::new(8).unwrap();
+        let mut arrivals = Arrivals::new(pool.clone());
+        let long: Vec<u8> = (0..5000_u32).map(|byte| byte as u8).collect();
+        let packets = [&[1, 2, 3][..], &long].map(|bytes| pool.packet_from(bytes).unwrap());
+        arrivals.note(&packets);
+        drop(packets);
+        assert_eq!(pool.in_use(), 0);
+        assert_eq!(arrivals.frames().collect::<Vec<_>>(), [vec![1, 2, 3], long]);
+        arrivals.note(&[]);
+        assert_eq!(arrivals.frames().count(), 0);
+    }
+}

@@ -1,0 +1,209 @@
+//! Rates, sizes and times as text: a number with its unit.
+//!
+//! A number without a unit is refused everywhere, so that `rate=5` is never 5 bit/s. Units are read in any case; decimals are
+//! rounded to the whole bit, byte or microsecond.
+
+use std::fmt;
+
+/// Reads a rate in bits per second: `64kbit`, `1.5mbit`, `10gbit`.
+///
+/// # Errors
+/// A text that is no number with a unit of a rate.
+pub fn read_rate(text: &str) -> Result<u64, QuantityError> {
+    RATE.read(text)
+}
+
+/// Reads a size in bytes: `1538B`, `64KiB`, `10MB`.
+///
+/// # Errors
+/// A text that is no number with a unit of a size.
+pub fn read_size(text: &str) -> Result<u64, QuantityError> {
+    SIZE.read(text)
+}
+
+/// Reads a time in microseconds: `50us`, `10ms`, `30s`, `1h`.
+///
+/// # Errors
+/// A text that is no number with a unit of a time.
+pub fn read_time(text: &str) -> Result<u64, QuantityError> {
+    TIME.read(text)
+}
+
+/// Writes a rate of so many bits per second, in the largest unit that divides it.
+pub fn write_rate(bits: u64) -> String {
+    RATE.write(bits)
+}
+
+/// Writes a size of so many bytes, in the largest binary unit that divides it.
+pub fn write_size(bytes: u64) -> String {
+    SIZE.write(bytes)
+}
+
+/// Writes a time of so many microseconds, in the largest unit that divides it.
+pub fn write_time(microseconds: u64) -> String {
+    TIME.write(microseconds)
+}
+
+/// Reason why a text is no quantity.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuantityError {
+    text: String,
+    kind: &'static Kind,
+    has_no_unit: bool,
+}
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, kind: Kind { noun, usual, examples, .. }, has_no_unit } = self;
+        match has_no_unit {
+            true => {
+                let [first, second, third] = usual;
+                write!(
+                    f,
+                    "{text:?} has no unit: write \"{text}{first}\", \"{text}{second}\" or \"{text}{third}\""
+                )
+            }
+            false => write!(f, "{text:?} is no {noun}: write {examples}"),
+        }
+    }
+}
+
+impl std::error::Error for QuantityError {}
+
+/// A kind of quantity.
+#[derive(PartialEq, Eq, Debug)]
+struct Kind {
+    noun: &'static str,
+    /// Units to read, each with its factor.
+    units: &'static [(&'static str, u64)],
+    /// Units to write, the largest first; the last one is 1.
+    written: &'static [(&'static str, u64)],
+    /// Units that an error proposes for a number without one.
+    usual: [&'static str; 3],
+    examples: &'static str,
+}
+
+const RATE: &Kind = &Kind {
+    noun: "rate",
+    units: &[("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)],
+    written: &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)],
+    usual: ["mbit", "kbit", "gbit"],
+    examples: "\"64kbit\", \"1.5mbit\" or \"10gbit\"",
+};
+
+const SIZE: &Kind = &Kind {
+    noun: "size",
+    units: &[
+        ("b", 1),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+        ("tib", 1 << 40),
+    ],
+    written: &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
+    usual: ["B", "KiB", "MiB"],
+    examples: "\"1538B\", \"64KiB\" or \"8MiB\"",
+};
+
+const TIME: &Kind = &Kind {
+    noun: "time",
+    units: &[
+        ("us", 1),
+        ("ms", 1_000),
+        ("s", 1_000_000),
+        ("m", 60_000_000),
+        ("h", 3_600_000_000),
+        ("d", 86_400_000_000),
+        ("y", 365 * 86_400_000_000),
+    ],
+    written: &[("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)],
+    usual: ["ms", "s", "us"],
+    examples: "\"500us\", \"10ms\" or \"30s\"",
+};
+
+impl Kind {
+    fn read(&'static self, text: &str) -> Result<u64, QuantityError> {
+        let wrong = |has_no_unit| QuantityError { text: text.trim().to_owned(), kind: self, has_no_unit };
+        let lower = text.trim().to_ascii_lowercase();
+        let end = lower.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+        let (number, unit) = lower.split_at(end.unwrap_or(lower.len()));
+        let value: f64 = number.parse().map_err(|_| wrong(false))?;
+        if unit.is_empty() {
+            return Err(wrong(true));
+        }
+        let scale = self.units.iter().find(|(known, _)| *known == unit.trim_start());
+        let (_, scale) = scale.ok_or_else(|| wrong(false))?;
+        match number.parse::<u64>() {
+            Ok(whole) => whole.checked_mul(*scale).ok_or_else(|| wrong(false)),
+            Err(_) if value * (*scale as f64) < u64::MAX as f64 => Ok((value * *scale as f64).round() as u64),
+            Err(_) => Err(wrong(false)),
+        }
+    }
+
+    fn write(&self, value: u64) -> String {
+        let divides = |(_, scale): &&(&str, u64)| value != 0 && value.is_multiple_of(*scale);
+        let smallest = ("", 1);
+        let (unit, scale) = self.written.iter().find(divides).or(self.written.last()).unwrap_or(&smallest);
+        format!("{}{unit}", value / scale)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_without_a_unit_is_refused_with_the_unit_named() {
+        for (error, hint) in [
+            (read_rate("5"), "\"5\" has no unit: write \"5mbit\", \"5kbit\" or \"5gbit\""),
+            (read_size("1538"), "\"1538\" has no unit: write \"1538B\", \"1538KiB\" or"),
+            (read_time("1.5"), "\"1.5\" has no unit: write \"1.5ms\", \"1.5s\" or \"1.5us\""),
+            (read_time("0"), "has no unit"),
+        ] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_read_and_written() {
+        type Functions = (fn(&str) -> Result<u64, QuantityError>, fn(u64) -> String);
+        let (rate, size, time): (Functions, Functions, Functions) =
+            ((read_rate, write_rate), (read_size, write_size), (read_time, write_time));
+        for ((read, write), text, value, written) in [
+            (rate, "64kbit", 64_000, "64kbit"),
+            (rate, "1.5mbit", 1_500_000, "1500kbit"),
+            (rate, " 10Gbit", 10_000_000_000, "10gbit"),
+            (rate, "0bit", 0, "0bit"),
+            (size, "1538B", 1538, "1538B"),
+            (size, "64 KiB", 65_536, "64KiB"),
+            (size, "10MB", 10_000_000, "10000000B"),
+            (time, "50us", 50, "50us"),
+            (time, "90s", 90_000_000, "90s"),
+            (time, "1h", 3_600_000_000, "1h"),
+            (time, "0s", 0, "0us"),
+        ] {
+            assert_eq!(read(text), Ok(value), "{text}");
+            assert_eq!(write(value), written);
+            assert_eq!(read(written), Ok(value));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in
+            ["", "mbit", "-1mbit", "1tbit", "fast", "nan", "1e3bit", "1.2.3bit", "99999999999999999999gbit"]
+        {
+            assert!(read_rate(text).is_err(), "{text}");
+        }
+        for text in ["1kbit", "B", "1 2B", "1ö"] {
+            assert!(read_size(text).is_err(), "{text}");
+        }
+        for text in ["1w", "-1s", "18446744073709551615h", "soon"] {
+            assert!(read_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! IPv6 packets whose transport header can't be reached: while a filter refuses packets, none passes it by (RFC 7112; RFC 5722).
+
+use millrace_packet::DropReason;
+use millrace_tests::{Ipv6Frame, Scenario};
+
+const PAD: [u8; 7] = [0, 1, 4, 0, 0, 0, 0];
+
+fn chain(frame: Ipv6Frame, headers: usize) -> Ipv6Frame {
+    (0..headers).fold(frame, |frame, _| frame.extension(60, &PAD))
+}
+
+fn refusing(action: &str, gate: &str, table: &str) -> Scenario {
+    Scenario::with(&format!(
+        "[[gate]]\nname = \"{gate}\"\ntable = \"{table}\"\n\
+         [[filter]]\nmatch = \"proto tcp\"\naction = \"{action}\"\ngate = \"{gate}\"\n"
+    ))
+}
+
+#[test]
+fn packet_with_more_extension_headers_than_are_read_is_dropped_while_a_filter_refuses() {
+    for action in ["drop", "reject"] {
+        for gate in ["security-in", "firewall", "route"] {
+            for table in ["linear", "tuple-space", "dag"] {
+                let mut router = refusing(action, gate, table);
+                // Eight are read.
+                router.send("a", &chain(Ipv6Frame::tcp(), 8));
+                assert_eq!(router.dropped(DropReason::Filter), 1, "{action} {gate} {table}");
+                router.take_all();
+                router.expect_forwarded("a", &chain(Ipv6Frame::udp(), 8), "b");
+                for hidden in [
+                    chain(Ipv6Frame::tcp(), 9),
+                    chain(Ipv6Frame::udp(), 9),
+                    // The chain is cut, as in a first fragment that is too short.
+                    Ipv6Frame::raw(60).payload(&[6, 9, 1, 4, 0, 0, 0, 0]),
+                    Ipv6Frame::raw(60).payload(&[6, 9, 1, 4, 0, 0, 0, 0]).fragment(0, true, 7),
+                    // Hop-by-hop options behind another header.
+                    Ipv6Frame::tcp().extension(60, &PAD).extension(0, &PAD),
+                ] {
+                    router.expect_drop("a", &hidden, DropReason::Ip6HeaderChain);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn readable_chains_pass_filters_that_do_not_match() {
+    let mut router = refusing("drop", "firewall", "dag");
+    let ah = [4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    for frame in [
+        Ipv6Frame::udp().extension(51, &ah),
+        Ipv6Frame::raw(50),
+        Ipv6Frame::raw(59),
+        Ipv6Frame::raw(253),
+        Ipv6Frame::udp().extension(43, &[0, 4, 0, 0, 0, 0, 0]),
+    ] {
+        router.expect_forwarded("a", &frame, "b");
+    }
+    router.expect_drop("a", &Ipv6Frame::tcp().extension(51, &ah), DropReason::Filter);
+}
+
+#[test]
+fn long_chain_is_forwarded_again_when_no_filter_refuses() {
+    let mut router = Scenario::standard();
+    let filter = toml::from_str("match = 'proto tcp'\naction = 'drop'\n").unwrap();
+    let hidden = chain(Ipv6Frame::tcp(), 9);
+    router.expect_forwarded("a", &hidden, "b");
+    let id = router.router.add_filter(&filter).unwrap();
+    router.expect_drop("a", &hidden, DropReason::Ip6HeaderChain);
+    router.router.remove_filter(id).unwrap();
+    router.expect_forwarded("a", &hidden, "b");
+}
+
+#[test]
+fn lookup_agrees_with_the_drop() {
+    let mut router = refusing("drop", "firewall", "dag");
+    let packet = "src fd00:1::2 dst fd00:9::1 proto 60 exceptions cut in a";
+    let looked = router.router.lookup(packet).unwrap();
+    assert!(looked.verdict.starts_with("dropped: ip6_header_chain"), "{looked:?}");
+}
+
+#[test]
+fn later_fragment_is_judged_by_the_chain_of_the_first() {
+    for first_seen in [true, false] {
+        let mut router = refusing("drop", "firewall", "dag");
+        if first_seen {
+            // 8 octets of options and 20 of a TCP header: filtered, but its chain is known.
+            let first = Ipv6Frame::udp().payload(&[0; 24]);
+            let first = first.fragment(0, true, 7).extension(60, &PAD);
+            router.expect_forwarded("a", &first, "b");
+        }
+        for (offset, overlaps) in [(8, true), (16, false), (24, false)] {
+            // Octets 8 to 15 of the first one are its UDP header, whatever this one says of itself.
+            for protocol in [17, 6, 59] {
+                let later = Ipv6Frame::raw(protocol).payload(&[0; 16]).fragment(offset, false, 7);
+                match overlaps {
+                    true => router.expect_drop("a", &later, DropReason::Ip4Fragment),
+                    false if protocol == 6 && !first_seen => {}
+                    false => drop(router.expect_forwarded("a", &later, "b")),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Panics of workers: who forwards then, what is captured, and what the next start tells of it.
+//!
+//! A debug build of the router has a plugin `panic` for this, which the environment asks for.
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, eventually};
+use serde_json::Value;
+
+use crate::support::{assert_hosts_talk, to};
+
+/// Longest gap of the reference flows, as after `kill -9`.
+const GAP: Duration = Duration::from_millis(50);
+/// How soon the process of a router ends whose worker has panicked. A debug build looks up names of a backtrace for seconds.
+const END: Duration = Duration::from_secs(6);
+
+/// The debug build of the router, which cargo leaves beside the tests of the workspace.
+fn debug_binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let binary = test.ancestors().nth(2).unwrap().join("millrace");
+    assert!(binary.is_file(), "{}: `cargo test --workspace` builds it", binary.display());
+    binary
+}
+
+/// Starts the debug build with an instance of `panic` that is bound to UDP port 6666.
+fn start(line: &Line, more: &str) -> Millrace {
+    let state = line.file("state");
+    let config = format!(
+        "[router]\non-death = \"kernel\"\n{more}[plugins]\nstate = \"{}\"\n\
+         [[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n\
+         [[instance]]\nplugin = \"panic\"\nname = \"boom\"\n\
+         [[bind]]\ninstance = \"boom\"\ngate = \"firewall\"\nfilter = \"proto udp dport 6666\"\n",
+        state.display()
+    );
+    let file = line.write("router.toml", &config);
+    // The first argument is the binary that is tested otherwise.
+    let script = format!("shift; exec env MILLRACE_TEST_PLUGINS=1 {} \"$@\"", debug_binary().display());
+    let by = ["sh", "-c", &script, "sh"];
+    let started = Millrace::try_start_by(&line.r, &by, &format!("--config {}", file.display()));
+    started.unwrap_or_else(|ended| panic!("{ended:?}"))
+}
+
+/// Sends the packet of which the worker panics.
+fn provoke(line: &Line) {
+    let socket = line.h1.within(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    socket.send_to(b"panic", "10.2.0.2:6666").unwrap();
+}
+
+fn replay(capture: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(debug_binary());
+    command.env("MILLRACE_TEST_PLUGINS", "1").args(["replay", "--crash"]).arg(capture).args(more);
+    command.output().unwrap()
+}
+
+fn assert_gap(report: &FlowReport, what: &str) {
+    assert!(report.longest_loss <= GAP && report.longest_delay <= GAP, "{what}: {report:?}");
+}
+
+/// Has the worker panic while packets flow both ways; returns how long the process took to end.
+fn crash_under_load(line: &Line, router: &mut Millrace) -> Duration {
+    line.h1.run("ping -c 1 10.2.0.2");
+    let there = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    let back = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 1000, 64);
+    there.go_on(Duration::from_millis(700));
+    let begin = Instant::now();
+    provoke(line);
+    let status = router.wait_for_end();
+    let took = begin.elapsed();
+    assert_eq!(status.code(), Some(1), "{}", router.log());
+    there.go_on(Duration::from_millis(700));
+    assert_gap(&there.finish(), "h1 to h2");
+    assert_gap(&back.finish(), "h2 to h1");
+    took
+}
+
+#[test]
+fn a_worker_that_panics_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let mut first = start(&line, "");
+    let took = crash_under_load(&line, &mut first);
+    assert!(took < END, "the process ended after {took:?}");
+    let log = first.log();
+    assert!(log.contains("a worker panicked at ") && log.contains("plugin panic got 1 packets"), "{log}");
+    // The next start tells of it, and holds the instance back.
+    let second = start(&line, "");
+    let status = second.json(&["show", "status"]);
+    let crashes = status["crashes"].as_array().unwrap();
+    assert_eq!(crashes.len(), 1, "{status:#}");
+    assert_eq!(crashes[0]["message"], "plugin panic got 1 packets");
+    assert_eq!(crashes[0]["instance"], "boom");
+    let events = second.json(&["events", "--kind", "worker-panicked"]);
+    assert!(events.to_string().contains("plugin panic got 1 packets"), "{events:#}");
+    let doctor = second.try_ask(&["doctor", "--json"]).stdout;
+    let doctor: Value = serde_json::from_str(&doctor).unwrap();
+    let checks = doctor["system"]["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["topic"] == "crashes").unwrap();
+    assert!(check["fine"] == false && check["text"].as_str().unwrap().contains("plugin panic"), "{check}");
+    provoke(&line);
+    assert_hosts_talk(&line);
+    // The capture reproduces the panic, also elsewhere.
+    let capture = PathBuf::from(crashes[0]["capture"].as_str().unwrap());
+    let replayed = replay(&capture, &[]);
+    let said = String::from_utf8_lossy(&replayed.stdout).into_owned();
+    assert!(replayed.status.success(), "{replayed:?}");
+    assert!(said.starts_with("reproduced: same panic at ") && said.contains("panic_plugin.rs:"), "{said}");
+    let replayed: Value = serde_json::from_slice(&replay(&capture, &["--json"]).stdout).unwrap();
+    assert_eq!((&replayed["reproduced"], replayed["frames"].as_u64() >= Some(1)), (&true.into(), true));
+    second.assert_conservation();
+}
+
+#[test]
+fn a_panic_of_one_worker_of_two_ends_both_and_is_captured() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let mut router = start(&line, "workers = 2\n");
+    crash_under_load(&line, &mut router);
+    let captures = std::fs::read_dir(line.file("state").join("crash-captures")).unwrap();
+    let count =
+        captures.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "pcapng"));
+    assert_eq!(count.count(), 1);
+}
+
+#[test]
+fn callers_hear_at_once_that_a_worker_has_panicked() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let mut router = start(&line, "");
+    provoke(&line);
+    eventually("the router ends", END, || {
+        let asked = Instant::now();
+        let ended = router.try_ask(&["show", "summary"]);
+        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}: {ended:?}", asked.elapsed());
+        (!router.is_running()).then_some(())
+    });
+}
+
+#[test]
+fn with_on_death_drop_a_panic_opens_nothing() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    let mut first = start(&line, "");
+    assert!(first.end_by(nix::sys::signal::Signal::SIGTERM).success(), "{}", first.log());
+    let file = line.file("router.toml");
+    let config =
+        std::fs::read_to_string(&file).unwrap().replace("on-death = \"kernel\"", "on-death = \"drop\"");
+    std::fs::write(&file, config).unwrap();
+    let script = format!("shift; exec env MILLRACE_TEST_PLUGINS=1 {} \"$@\"", debug_binary().display());
+    let by = ["sh", "-c", &script, "sh"];
+    let start = || Millrace::try_start_by(&line.r, &by, &format!("--config {}", file.display())).unwrap();
+    let mut router = start();
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    provoke(&line);
+    router.wait_for_end();
+    assert!(!line.h1.succeeds("ping -c 3 -i 0.2 -W 1 10.2.0.2"), "IPv4 is dropped");
+    let _next = start();
+    assert_hosts_talk(&line);
+}
