@@ -5,6 +5,7 @@ use nix::sys::prctl;
 
 use crate::ConfineError;
 use crate::refused::Refused;
+use crate::writable::Writable;
 
 /// What a process may do to files and to processes of its own: no device, no route and no program of the kernel is reached by it.
 const FILES: [Capability; 8] = [
@@ -27,11 +28,11 @@ const APART: &str = "begin a thread with fewer privileges";
 /// Privileges that a thread keeps, of those that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
-    /// Files, and processes of its own. It starts no programs.
+    /// Files but those of the kernel, and processes of its own. It starts no programs.
     Files,
     /// As `Files`, and programs that it starts.
     Programs,
-    /// As `Files`, packet memory that the kernel shares, and eBPF maps and programs that are open already.
+    /// Packet memory that the kernel shares, eBPF maps and programs, and files that are open already. It opens none to write.
     Memory,
 }
 
@@ -56,6 +57,8 @@ impl Privileges {
             }
         }
         prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
+        let writable = if self == Self::Memory { Writable::Nothing } else { Writable::Files };
+        writable.leave_to_thread()?;
         let refused =
             Refused { may_start_programs: self == Self::Programs, may_use_maps: self == Self::Memory };
         refused.refuse_to_thread()
@@ -131,6 +134,15 @@ mod tests {
                 ] {
                     assert_eq!(call(number, 0), libc::EPERM, "{left:?}: {name}");
                 }
+                for namespace in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET] {
+                    assert_eq!(
+                        call(libc::SYS_clone, namespace as usize),
+                        libc::EPERM,
+                        "{left:?}: {namespace}"
+                    );
+                }
+                // The kernel's own error for no arguments is another.
+                assert_eq!(call(libc::SYS_clone3, 0), libc::ENOSYS, "{left:?}: clone3");
                 // An element of a map that is not open: the kernel's own error for a worker, ours for others.
                 let element = call(libc::SYS_bpf, 1);
                 assert_eq!(element != libc::EPERM, left == Privileges::Memory, "{left:?}: {element}");
@@ -146,6 +158,30 @@ mod tests {
             .unwrap();
         }
         assert!(run().unwrap(), "other threads start programs as before");
+    }
+
+    #[test]
+    fn a_thread_writes_no_setting_of_the_kernel_and_a_worker_no_file() {
+        let mut open = std::fs::OpenOptions::new();
+        open.write(true);
+        let own = std::env::temp_dir().join(format!("millrace-writable-{}", std::process::id()));
+        std::fs::write(&own, "").unwrap();
+        let pattern = "/proc/sys/kernel/core_pattern";
+        // Who is root may do so, and needs no capability for it.
+        let may = open.open(pattern).is_ok();
+        assert_eq!(may, nix::unistd::geteuid().is_root(), "{pattern}");
+        for left in [Privileges::Files, Privileges::Memory, Privileges::Programs] {
+            left.apart(|| {
+                for path in [pattern, "/proc/self/comm", "/dev/zero"] {
+                    assert!(open.open(path).is_err(), "{left:?}: {path}");
+                    assert!(std::fs::read(pattern).is_ok(), "{left:?}: files are read");
+                }
+                assert_eq!(open.open(&own).is_ok(), left != Privileges::Memory, "{left:?}: a file");
+                assert_eq!(open.open("/dev/null").is_ok(), left != Privileges::Memory, "{left:?}: nothing");
+            })
+            .unwrap();
+        }
+        std::fs::remove_file(own).unwrap();
     }
 
     #[test]

@@ -62,6 +62,17 @@ const SYSTEM: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
+/// Namespaces that a new thread or process would get.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWUTS,
+];
+
 /// `bpf` commands for a worker: elements of maps that are open already (1 to 4, 21, 24 to 27), and test runs of programs that are
 /// open already (10), by which packets reach the kernel.
 const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
@@ -85,8 +96,12 @@ impl Refused {
     /// # Errors
     /// When the kernel has no filters of system calls, or refuses.
     pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
-        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
-        seccompiler::apply_filter(&filter).map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+        for filter in [self.filter(), without_clone3()] {
+            let filter = filter.map_err(ConfineError::of("make a filter of system calls"))?;
+            let set = seccompiler::apply_filter(&filter);
+            set.map_err(ConfineError::of("set a filter of system calls (seccomp)"))?;
+        }
+        Ok(())
     }
 
     fn filter(self) -> Result<BpfProgram, BackendError> {
@@ -94,11 +109,32 @@ impl Refused {
         let refused = SYSTEM.iter().chain(programs);
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused.map(|call| (*call, Vec::new())).collect();
         rules.insert(libc::SYS_bpf, if self.may_use_maps { vec![other_than_maps()?] } else { Vec::new() });
-        let refuse = SeccompAction::Errno(libc::EPERM as u32);
-        let architecture = std::env::consts::ARCH.try_into()?;
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
-        Ok(without_x32(filter.try_into()?))
+        rules.insert(libc::SYS_clone, NAMESPACES.map(new_namespace).into_iter().collect::<Result<_, _>>()?);
+        Ok(without_x32(refusing(rules, libc::EPERM)?))
     }
+}
+
+/// A filter that refuses calls with an error, and allows all others.
+fn refusing(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Result<BpfProgram, BackendError> {
+    let refuse = SeccompAction::Errno(error as u32);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
+}
+
+/// The arguments of `clone3` stand in memory, which filters can't read. Where the kernel does not know it, callers use `clone`.
+fn without_clone3() -> Result<BpfProgram, BackendError> {
+    refusing(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)
+}
+
+/// A `clone` whose first argument asks for a namespace.
+fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
+    let flag = namespace as u64;
+    SeccompRule::new(vec![SeccompCondition::new(
+        0,
+        SeccompCmpArgLen::Qword,
+        SeccompCmpOp::MaskedEq(flag),
+        flag,
+    )?])
 }
 
 /// Every `bpf` command but those that a worker needs.
