@@ -77,7 +77,7 @@ impl Gates {
         self.refuses = self.plugins.refuses();
     }
 
-    /// Whether any filter at any gate drops or rejects packets.
+    /// Whether a filter or an instance at any gate may end packets.
     #[inline]
     pub fn refuses(&self) -> bool {
         self.refuses

@@ -90,9 +90,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(&self.bindings.at(binding.0)?.1.action)
     }
 
-    /// Whether any binding drops or rejects packets.
+    /// Whether any binding may end a packet: one that drops, rejects or polices, or an instance that does not only get copies.
     pub fn refuses(&self) -> bool {
-        self.bindings.iter().any(|(_, binding)| matches!(binding.action, Action::Drop | Action::Reject))
+        self.refusing > 0
     }
 
     /// Whether any instance of a path wants to be told of the ends of flows.

@@ -181,8 +181,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, verdicts, .. } = self;
         let Backlog { instance, call, behind, .. } = backlog;
         let Some(hosted) = instances.get_mut(*instance) else {
-            // The instance is gone: what it had goes on without it.
-            call.finish(place.next(), |_, waiting| released.push(Released::on(waiting)));
+            // The instance is gone: what it had goes on without it, unless it left that malformed.
+            call.finish(place.next(), |_, mut waiting| {
+                let checked =
+                    recheck_behind(&mut waiting.packet, &waiting.key, Verdict::Pass, place.position);
+                let end = checked.is_err().then_some(End::Drop(DropReason::PluginFailed));
+                released.push(Released { waiting, direction: None, end });
+            });
             return true;
         };
         let stage = paths.stages_at(place.path, place.position).get(usize::from(place.stage));
@@ -198,7 +203,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if outcome == Outcome::Suspended {
             return false;
         }
-        let writes = hosted.writes;
         let mut malformed = None;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         call.finish(place, |number, mut waiting| {
@@ -206,9 +210,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 (Outcome::Failed, _) => Verdict::Fault,
                 (_, verdict) => verdict,
             };
-            if writes
-                && let Err(found) = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position)
-            {
+            // Another may stand in its place by now: whether that one writes says nothing of this packet.
+            let checked = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position);
+            if let Err(found) = checked {
                 malformed = Some(found);
                 let end = Some(End::Drop(DropReason::PluginFailed));
                 counts.end(end);

@@ -249,7 +249,14 @@ impl Desk<'_> {
                 hosted.suspensions += 1;
                 group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on)));
             }
-            Outcome::Failed if binding.terms.on_fault == OnFault::Bypass => return true,
+            Outcome::Failed if binding.terms.on_fault == OnFault::Bypass => {
+                if !hosted.writes {
+                    return true;
+                }
+                // It may have failed in the middle of a packet.
+                group.members.iter().for_each(|member| group.verdicts[usize::from(*member)] = Verdict::Pass);
+                drop_malformed(hosted, place.position, binding, group, now, self.news);
+            }
             Outcome::Failed => {
                 binding.counts.drops += group.members.len() as u64;
                 group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));

@@ -63,6 +63,8 @@ pub(crate) struct Binding {
     pub step: Option<Step>,
     /// Whether it is an instance that is told of the ends of flows.
     pub hears: bool,
+    /// Whether it may end a packet.
+    pub refuses: bool,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
     pub terms: Terms,
@@ -163,6 +165,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) gates: Vec<WorkerGate<T>>,
     pub(crate) instances: Instances,
     pub(crate) bindings: Slab<Binding>,
+    /// How many bindings may end packets.
+    pub(crate) refusing: usize,
     pub(crate) paths: Paths,
     /// Kept for its memory.
     pub(crate) found: Vec<Stage>,
@@ -213,6 +217,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             gates: Vec::new(),
             instances: Instances::default(),
             bindings: Slab::with_room(BINDINGS),
+            refusing: 0,
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
@@ -271,7 +276,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let orphans: Vec<_> =
             self.bindings.iter().filter(|(_, binding)| binding.gate == id).map(|(slot, _)| slot).collect();
         for slot in orphans {
-            self.bindings.take(slot);
+            self.take_binding(slot);
         }
         Remains::Table(self.gates.remove(place).table)
     }
@@ -287,6 +292,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
         insert(&mut found.table);
         found.bindings += 1;
+        let position = found.position;
         let step = match &action {
             Action::Instance(instance) => self.instances.key(*instance).map(Step::Instance),
             // At the position of the route, the route itself says so.
@@ -303,11 +309,25 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let hears = instance.is_some_and(|instance| instance.hears_flow_ends());
         let state = instance.map_or(0, |instance| instance.flow_state().min(u16::MAX.into()) as u16);
         let counts = BindingCounts::default();
-        self.bindings.put(id.0, Binding { gate, action, priority, step, hears, state, terms, counts });
+        let refuses = match action {
+            Action::Drop | Action::Reject | Action::Police(_) => true,
+            // What an instance does to copies ends no packet.
+            Action::Instance(_) => position != Position::Copy,
+            _ => false,
+        };
+        self.refusing += usize::from(refuses);
+        self.bindings
+            .put(id.0, Binding { gate, action, priority, step, hears, refuses, state, terms, counts });
+    }
+
+    fn take_binding(&mut self, slot: u32) -> Option<Binding> {
+        let binding = self.bindings.take(slot)?;
+        self.refusing -= usize::from(binding.refuses);
+        Some(binding)
     }
 
     fn unbind(&mut self, id: BindingId, filter: T::Filter) {
-        let Some(binding) = self.bindings.take(id.0) else { return };
+        let Some(binding) = self.take_binding(id.0) else { return };
         if let Some(gate) = self.gates.iter_mut().find(|gate| gate.id == binding.gate) {
             gate.table.remove(filter, id);
             gate.bindings -= 1;
