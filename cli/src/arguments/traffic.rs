@@ -69,6 +69,9 @@ named, those that can't be read before those that can't be done.")]
         /// Its gate, as for `filter add`.
         #[arg(long, requires = "action")]
         gate: Option<String>,
+        /// Its priority, where several filters differ in nothing else.
+        #[arg(long, requires = "action", allow_negative_numbers = true)]
+        priority: Option<i32>,
     },
     /// List filters, and bindings of instances, with their counters.
     #[command(after_help = "\

@@ -39,9 +39,11 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             done(&value, &format!("filter {id} added at gate {gate}: {action} for {filter}"), json);
             warn_shadowed(&value);
         }
-        FilterAction::Remove { which, action, gate } => {
+        FilterAction::Remove { which, action, gate, priority } => {
             let body = match action {
-                Some(action) => json!({"match": which.join(" "), "action": action, "gate": gate}),
+                Some(action) => {
+                    json!({"match": which.join(" "), "action": action, "gate": gate, "priority": priority})
+                }
                 None => json!({"ids": ids(which)?}),
             };
             let value = client.send(Method::DELETE, "/filters", Some(&body))?;

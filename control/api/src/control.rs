@@ -12,9 +12,9 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery, Keep,
-    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour, Page,
-    PageQuery, Revision, Role, RollBack, RouteQuery, Router, RouterSettings, Save, SchedulerNode, Tokens,
-    Trace, TraceRequest, Upgrade, Who, Written,
+    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldFilter,
+    OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, Router, RouterSettings, Save,
+    SchedulerNode, Tokens, Trace, TraceRequest, Upgrade, Who, Written,
 };
 use serde_json::{Map, Value};
 
@@ -119,7 +119,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Controlled<BindingView>;
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
-    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView>;
+    fn remove_filter(&self, old: &OldFilter) -> Controlled<BindingView>;
     fn add_filters(&self, new: Vec<NewFilter>) -> impl Future<Output = Controlled<Vec<u64>>> + Send;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
@@ -416,7 +416,7 @@ impl Control for Router {
         Router::add_filter(self, new)
     }
 
-    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView> {
+    fn remove_filter(&self, old: &OldFilter) -> Controlled<BindingView> {
         Router::remove_filter(self, old)
     }
 

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use millrace_controller::view::{GateView, InstanceView, PluginDetailView, RouteView};
 use millrace_controller::{
-    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldNeighbour, Page,
-    PageQuery, RouteQuery, RouterSettings, Upgrade,
+    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldFilter,
+    OldNeighbour, Page, PageQuery, RouteQuery, RouterSettings, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -378,7 +378,7 @@ pub(crate) async fn filters<C: Control>(
     long(&served, &principal, filters).await
 }
 
-/// Filters by their ids, or one by what it is; its priority does not count.
+/// Filters by their ids, or one by what it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OldFilters {
@@ -387,6 +387,8 @@ pub(crate) struct OldFilters {
     filter: Option<String>,
     action: Option<String>,
     gate: Option<String>,
+    /// Its priority; any, where there is only one such filter.
+    priority: Option<i32>,
 }
 
 pub(crate) async fn remove_filters<C: Control>(
@@ -394,11 +396,11 @@ pub(crate) async fn remove_filters<C: Control>(
     Body(old): Body<OldFilters>,
 ) -> Answer<impl Serialize> {
     let removed = match old {
-        OldFilters { ids: Some(ids), filter: None, action: None, gate: None } => {
+        OldFilters { ids: Some(ids), filter: None, action: None, gate: None, priority: None } => {
             served.control.remove_filters(&ids)?
         }
-        OldFilters { ids: None, filter: Some(filter), action: Some(action), gate } => {
-            vec![served.control.remove_filter(&NewFilter { filter, action, gate, priority: 0 })?]
+        OldFilters { ids: None, filter: Some(filter), action: Some(action), gate, priority } => {
+            vec![served.control.remove_filter(&OldFilter { filter, action, gate, priority })?]
         }
         _ => {
             let problem = "give ids, or match and action: one of the two".to_owned();

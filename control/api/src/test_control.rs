@@ -18,9 +18,9 @@ use millrace_controller::view::{
 };
 use millrace_controller::{
     Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
-    Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldNeighbour,
-    Page, PageQuery, Revision, Role, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode, Tokens,
-    TraceRequest, Upgrade, Who, Written, Wrong,
+    Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldFilter,
+    OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode,
+    Tokens, TraceRequest, Upgrade, Who, Written, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -422,7 +422,7 @@ impl Control for TestControl {
         Ok(binding)
     }
 
-    fn remove_filter(&self, old: &NewFilter) -> Controlled<BindingView> {
+    fn remove_filter(&self, old: &OldFilter) -> Controlled<BindingView> {
         Err(ControlError::NotFound(format!("no filter {:?}", old.filter)))
     }
 

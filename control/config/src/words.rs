@@ -76,7 +76,7 @@ pub(crate) fn filter(verb: &str, filter: &Filter) -> String {
     {
         words += &format!(" --gate {}", &**gate);
     }
-    if filter.priority != 0 && verb == "add" {
+    if filter.priority != 0 {
         words += &format!(" --priority {}", filter.priority);
     }
     words

@@ -17,7 +17,7 @@ use crate::lookup::parse_candidate;
 use crate::model::terms;
 use crate::model::{Model, PortPlan};
 use crate::page::{Page, PageQuery};
-use crate::request::{NewBinding, NewFilter};
+use crate::request::{NewBinding, NewFilter, OldFilter};
 use crate::router::{Inner, Router};
 use crate::said::Said;
 use crate::show::{self, Counts};
@@ -338,14 +338,20 @@ impl Router {
         inner.unbind(&ids)
     }
 
-    /// Removes a filter that is told by what it is. Its priority does not count.
+    /// Removes a filter that is told by what it is.
     ///
     /// # Errors
-    /// A filter or an action that is none, no such filter; nothing has changed then.
-    pub fn remove_filter(&self, old: &NewFilter) -> Result<BindingView, ControlError> {
-        let filter = new_filter(old)?;
+    /// A filter or an action that is none, no such filter, several of different priorities where none is named; nothing has changed
+    /// then.
+    pub fn remove_filter(&self, old: &OldFilter) -> Result<BindingView, ControlError> {
+        let OldFilter { filter, action, gate, priority } = old.clone();
+        let written =
+            new_filter(&NewFilter { filter, action, gate, priority: priority.unwrap_or_default() })?;
         let mut inner = self.to_change()?;
-        let id = inner.model.find_filter(&filter)?;
+        let id = match priority {
+            Some(_) => inner.model.find_filter(&written)?,
+            None => inner.model.find_only_filter(&written)?,
+        };
         let removed = inner.unbind(&[id])?.pop();
         removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
     }

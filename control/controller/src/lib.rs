@@ -99,7 +99,7 @@ pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
 pub use request::{
     FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute,
-    NodeRemoval, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
+    NodeRemoval, OldFilter, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};

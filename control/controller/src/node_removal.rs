@@ -39,8 +39,8 @@ impl Model {
             if let Some(to) = to {
                 let number = self.schedulers.known(to).unwrap_or_default();
                 let there_already =
-                    self.plugins.find_any_binding(&Action::Queue(number), bound.gate, &bound.filter);
-                let other = there_already.and_then(|id| self.plugins.binding(id));
+                    self.plugins.find_bindings(&Action::Queue(number), bound.gate, &bound.filter);
+                let other = there_already.first().and_then(|(_, id)| self.plugins.binding(*id));
                 let wins = other.is_none_or(|other| other.priority < bound.priority);
                 if wins && there.insert((bound.gate, &bound.filter)) {
                     changes.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));

@@ -100,6 +100,19 @@ pub struct NewFilter {
     pub priority: i32,
 }
 
+/// A filter to be removed, told by what it is.
+#[derive(Clone, Debug)]
+pub struct OldFilter {
+    /// Which packets.
+    pub filter: String,
+    /// What is done with them, as in the configuration.
+    pub action: String,
+    /// The gate, as for a [`NewFilter`].
+    pub gate: Option<String>,
+    /// The priority; any, where no other filter has the rest of this.
+    pub priority: Option<i32>,
+}
+
 /// A route to be added.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

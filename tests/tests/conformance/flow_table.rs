@@ -33,7 +33,8 @@ name = "some"
 settings = { ports = "53" }
 "#;
 
-const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nicmp-burst = 1000000\n";
+const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nicmp-burst = 1000000\n\
+                        [control-plane]\npolice = false\n";
 
 /// A configuration that changes.
 #[derive(Clone, Debug, Default)]

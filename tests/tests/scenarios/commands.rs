@@ -215,7 +215,7 @@ fn wrong_requests_are_refused_by_a_running_router_in_one_line() {
     refused(&["control", "stats1", "raed"], &["raed", "read"]);
     refused(&["lookup", "dst 10.2.0.2"], &["src"]);
     refused(&["capture", "r9", "-w", "-"], &["r9"]);
-    let wrong = router.try_ask(&["show", "port"]);
+    let wrong = router.try_ask(&["show", "prots"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     assert!(wrong.stderr.contains("ports"), "{wrong:?}");
     let instance = router.row("instances", "name", "stats1");

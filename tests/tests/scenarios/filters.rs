@@ -470,7 +470,7 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
 }
 
 #[test]
-fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_until_they_are_cleared() {
+fn filters_name_groups_and_counters_say_what_was_dropped_until_they_are_cleared() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -488,17 +488,13 @@ fn filters_that_match_nothing_are_refused_and_counters_say_what_was_dropped_unti
             "--priority",
             "9",
         ]);
-        let counts = || {
-            let filters = router.json(&["filter", "list"]);
-            let filter = &filters[0];
-            (filter["packets"].as_u64().unwrap(), filter["drops"].as_u64().unwrap())
-        };
+        let filter = || router.row("filters", "action", action);
+        let counts = || (filter()["packets"].as_u64().unwrap(), filter()["drops"].as_u64().unwrap());
         line.h1.try_run("ping -c 2 -i 0.2 -W 1 10.2.0.2");
         assert_eq!(counts(), (2, 2), "{action}");
         router.ask(&["clear"]);
         assert_eq!(counts(), (0, 0), "{action}");
-        let id = router.json(&["filter", "list"])[0]["id"].to_string();
-        router.ask(&["filter", "remove", &id]);
+        router.ask(&["filter", "remove", &filter()["id"].to_string()]);
     }
     for (packet, verdict) in [
         ("src 10.1.0.2 dst 127.0.0.1 proto udp in r1", "martian_destination"),

@@ -320,7 +320,7 @@ fn queues_are_shown_and_changed() {
     let sent = shown["sent_packets"].as_u64().unwrap();
     assert!(sent > 0 && sent < arrived(&shown) && arrived(&shown) <= of_flows, "{shown}");
     router.ask(&["queue", "set", "r2", "flows", "threshold=30000B"]);
-    assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["threshold"], 30_000);
+    assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["threshold"], "30000B");
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000B"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);

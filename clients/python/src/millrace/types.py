@@ -1013,11 +1013,13 @@ class OldBinding(TypedDict):
 
 
 class OldFilters(TypedDict):
-    """Filters by their ids, or one by what it is; its priority does not count."""
+    """Filters by their ids, or one by what it is."""
     action: NotRequired[str | None]
     gate: NotRequired[str | None]
     ids: NotRequired[list[int] | None]
     match: NotRequired[str | None]
+    priority: NotRequired[int | None]
+    """Its priority; any, where there is only one such filter."""
 
 
 class OldNeighbour(TypedDict):

@@ -3,6 +3,7 @@
 use millrace_config::{Bind, Change, Filter, FilterAction};
 use millrace_pipeline::CompiledFilters;
 use millrace_plugin::{Action, BindingId, PluginChange};
+use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::model::{Model, terms};
@@ -66,11 +67,40 @@ impl Model {
         self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
     }
 
-    /// The filter with that action, for those packets, at that gate.
+    /// The filter with that action, for those packets, at that gate, of that priority.
     ///
     /// # Errors
     /// There is none.
     pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
+        let (action, gate) = self.looked_up(filter)?;
+        let found = self.plugins.find_binding(&action, gate, filter.r#match.value(), filter.priority);
+        found.ok_or_else(|| no_such_filter(filter))
+    }
+
+    /// The one filter with that action, for those packets, at that gate, whatever its priority.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
+        let (action, gate) = self.looked_up(filter)?;
+        let found = self.plugins.find_bindings(&action, gate, filter.r#match.value());
+        match found[..] {
+            [] => Err(no_such_filter(filter)),
+            [(_, only)] => Ok(only),
+            [..] => {
+                let priorities: Vec<_> = found.iter().map(|(priority, _)| priority.to_string()).collect();
+                Err(ControlError::Conflict(format!(
+                    "filter {:?} with the action \"{}\" is there with the priorities {}: say --priority, or the id",
+                    filter.r#match.value().to_string(),
+                    filter.action.value(),
+                    priorities.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// The action and the gate of a filter of the configuration.
+    fn looked_up(&self, filter: &Filter) -> Result<(Action, GateId), ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
         let gate = self.plugins.gate(gate)?.id;
@@ -79,14 +109,16 @@ impl Model {
             _ => None,
         };
         // The leaf that it names may have been removed before.
-        let looked_up = gone.map_or_else(|| self.action(action, matches), Ok)?;
-        self.plugins.find_binding(&looked_up, gate, matches, filter.priority).ok_or_else(|| {
-            ControlError::NotFound(format!("no filter {:?} has the action \"{action}\"", matches.to_string()))
-        })
+        Ok((gone.map_or_else(|| self.action(action, matches), Ok)?, gate))
     }
 
     /// The id of a filter that is there, as people know it.
     pub(super) fn number_of(&self, filter: &Filter) -> Option<u64> {
         self.plugins.binding(self.find_filter(filter).ok()?).map(|bound| bound.number)
     }
+}
+
+fn no_such_filter(filter: &Filter) -> ControlError {
+    let (matches, action) = (filter.r#match.value().to_string(), filter.action.value());
+    ControlError::NotFound(format!("no filter {matches:?} has the action \"{action}\""))
 }

@@ -152,11 +152,14 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.by_filter.get(&identity(gate, action, filter, priority)).copied()
     }
 
-    /// Returns a binding of an action to a filter at a gate, whatever its priority.
-    pub fn find_any_binding(&self, action: &Action, gate: GateId, filter: &S) -> Option<BindingId> {
+    /// Returns the bindings of an action to a filter at a gate with their priorities, the highest first.
+    pub fn find_bindings(&self, action: &Action, gate: GateId, filter: &S) -> Vec<(i32, BindingId)> {
         let is_same =
             |bound: &Bound<S, F>| bound.gate == gate && bound.action == *action && bound.filter == *filter;
-        self.bindings.iter().find(|(_, bound)| is_same(bound)).map(|(binding, _)| *binding)
+        let same = self.bindings.iter().filter(|(_, bound)| is_same(bound));
+        let mut found: Vec<_> = same.map(|(binding, bound)| (bound.priority, *binding)).collect();
+        found.sort_unstable_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+        found
     }
 
     /// Removes a binding by its id.
