@@ -146,7 +146,10 @@ impl NeighbourTable {
         self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
     }
 
+    /// Nobody is at the address of zeros, which stands for a destination that is not chosen yet.
     fn put(&mut self, key: NeighbourKey, entry: Entry) -> Result<Option<NeighbourKey>, TableFull> {
+        let is_nobody = entry.state == NeighbourState::Reachable(MacAddr::ZERO);
+        let entry = if is_nobody { Entry { state: NeighbourState::Failed, ..entry } } else { entry };
         let old = self.entries.get(&key).copied();
         let evicted = if old.is_none() { self.make_room(key, entry.is_resolved())? } else { None };
         let used = old.is_some_and(|old| old.used);
@@ -243,6 +246,14 @@ mod tests {
 
     fn lookup(table: &mut NeighbourTable, key: NeighbourKey) -> Resolution {
         table.lookup(key.port, key.address)
+    }
+
+    #[test]
+    fn nobody_is_at_the_address_of_zeros() {
+        let mut table = NeighbourTable::new(16, 0);
+        table.upsert(key(1), Reachable(MacAddr::ZERO)).unwrap();
+        table.set_static(key(2), MacAddr::ZERO).unwrap();
+        assert_eq!([1, 2].map(|number| lookup(&mut table, key(number))), [Resolution::Failed; 2]);
     }
 
     #[test]
