@@ -185,11 +185,42 @@ static __always_inline enum control_class class_of_others(__be16 type)
 	return number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER : NOT_POLICED;
 }
 
+/* Whether a packet is for an address of the router, whatever the frame's link header says. */
+static __always_inline int is_for_router(const struct frame *frame, const struct network *network)
+{
+	__u8 to6[16];
+	__be32 to4;
+
+	if (network->type == bpf_htons(ETH_P_IP))
+		return !load(frame, network->offset + 16, &to4, sizeof(to4)) && bpf_map_lookup_elem(&local4, &to4);
+	if (network->type == bpf_htons(ETH_P_IPV6))
+		return !load(frame, network->offset + 24, to6, sizeof(to6)) && bpf_map_lookup_elem(&local6, to6);
+	return 0;
+}
+
+/*
+ * The verdict that a frame of another VLAN or to another station would have without tags and with the port's own MAC address, if it
+ * is for the router itself: devices of the kernel behind the port (of a VLAN, a bridge) receive such frames.
+ */
+static __always_inline enum verdict behind_the_port(const struct frame *frame, enum verdict verdict,
+						    const struct network *network)
+{
+	__u8 first;
+
+	if (verdict != VLAN && verdict != NOT_OURS)
+		return verdict;
+	if (is_for_router(frame, network))
+		return LOCAL;
+	if (verdict == NOT_OURS || load(frame, 0, &first, sizeof(first)) || !(first & 1))
+		return verdict;
+	return network->type == bpf_htons(ETH_P_IP) || network->type == bpf_htons(ETH_P_IPV6) ? MULTICAST : OTHER_ETHERTYPE;
+}
+
 /* The class of a frame that the kernel is to have, of which classify() has told what follows its link header. */
 static __always_inline enum control_class class_of(void *context, const struct frame *frame, enum verdict verdict,
 						   const struct network *network)
 {
-	switch (verdict) {
+	switch (behind_the_port(frame, verdict, network)) {
 	case LOCAL:
 	case MULTICAST:
 		return network->type == bpf_htons(ETH_P_IP) ? class_of_ipv4(context, frame, network->offset) :

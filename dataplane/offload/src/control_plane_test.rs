@@ -85,6 +85,10 @@ fn patched(mut frame: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
     frame
 }
 
+fn to_other(frame: Vec<u8>) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 9], &frame[6..]].concat()
+}
+
 fn to_group(frame: Vec<u8>) -> Vec<u8> {
     [&GROUP[..], &frame[6..]].concat()
 }
@@ -122,8 +126,18 @@ fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
         ("MPLS", frame_to(OWN, 0x8847, &[0; 80]), NONE),
         ("a stream to a group", to_group(v4("239.1.1.1", 17, (5, 5))), NONE),
         ("a stream to a group of IPv6", to_group(v6("ff0e::1", 17, 9, [1; 4])), NONE),
-        ("another station's", [&[2, 0, 0, 0, 0, 9], &v4(own, 6, (4, 179))[6..]].concat(), NONE),
-        ("another VLAN's", with_tags(&v4(own, 6, (4, 179)), &[(0x8100, 77)]), NONE),
+        ("a bridge's behind the port", to_other(v4(own, 6, (4, 179))), BGP),
+        ("another station's", to_other(v4("10.0.0.9", 6, (4, 179))), NONE),
+        ("another station's of the link", to_other(v6("fe80::9", 6, 64, [0, 4, 0, 179])), NONE),
+        ("for the router in another VLAN", with_tags(&v4(own, 6, (4, 179)), &[(0x8100, 77)]), BGP),
+        ("for another in another VLAN", with_tags(&v4("10.0.0.9", 6, (4, 179)), &[(0x8100, 77)]), NONE),
+        ("ARP in another VLAN", with_tags(&arp, &[(0x8100, 77)]), NEIGHBOURS),
+        (
+            "OSPF's group in two tags",
+            with_tags(&to_group(v4("224.0.0.5", 89, (0, 0))), &[(0x88a8, 7), (0x8100, 7)]),
+            OSPF,
+        ),
+        ("MPLS in another VLAN", with_tags(&frame_to(OWN, 0x8847, &[0; 80]), &[(0x8100, 77)]), NONE),
     ]
 }
 
