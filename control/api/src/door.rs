@@ -2,7 +2,6 @@
 //!
 //! What an operation needs is said in the catalogue alone. What is not in there is told only to those who may look at something.
 
-use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use crate::catalogue::catalogue;
 use crate::control::Control;
 use crate::hop::Hop;
 use crate::limits::{Key, Limits};
-use crate::places::{KnownPlace, StrangersPlace};
+use crate::places::{KnownPlace, Source, StrangersPlace};
 use crate::principal::Principal;
 use crate::problem::Problem;
 
@@ -50,10 +49,10 @@ pub(crate) enum Caller {
 
 /// The place that a connection has.
 #[derive(Debug)]
-pub(crate) struct Standing<S: Clone + Eq + Hash>(Mutex<Stands<S>>);
+pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
 #[derive(Debug)]
-enum Stands<S: Clone + Eq + Hash> {
+enum Stands<S: Source> {
     /// Among strangers: the caller has shown nothing yet.
     Stranger(StrangersPlace<S>),
     /// Among known callers.
@@ -62,7 +61,7 @@ enum Stands<S: Clone + Eq + Hash> {
     Reserved,
 }
 
-impl<S: Clone + Eq + Hash> Standing<S> {
+impl<S: Source> Standing<S> {
     /// A stranger's.
     pub fn stranger(place: StrangersPlace<S>) -> Self {
         Self(Mutex::new(Stands::Stranger(place)))

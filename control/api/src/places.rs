@@ -1,12 +1,13 @@
 //! Places for connections, so that callers who have shown nothing keep no known caller out.
 //!
 //! A connection begins as a *stranger*: it has a place for a few seconds, until its caller shows who they are. Strangers never wait.
-//! Where all their places are taken, the newcomer displaces the oldest stranger of the source that has most of them. So a source that
-//! opens many connections displaces its own. A *known* caller, who has a role, gives the stranger's place back and takes one that is
+//! Where all their places are taken, the newcomer displaces the oldest stranger of the source that has most of them, at the site that has
+//! most. So whoever opens many connections displaces their own. A *known* caller, who has a role, gives the stranger's place back and takes one that is
 //! reserved for known callers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -24,6 +25,29 @@ pub(crate) struct Sizes {
     pub known: usize,
     /// Connections of one known caller.
     pub each_caller: usize,
+}
+
+/// Where a connection comes from.
+pub(crate) trait Source: Clone + Eq + Hash {
+    /// The network around it, whose owner may well own many such sources.
+    fn site(&self) -> Self;
+}
+
+/// A user of this machine.
+impl Source for Option<u32> {
+    fn site(&self) -> Self {
+        *self
+    }
+}
+
+/// An address elsewhere: the network of 24 bits around it, of IPv6 that of 48.
+impl Source for IpAddr {
+    fn site(&self) -> Self {
+        match self {
+            Self::V4(address) => Ipv4Addr::from_bits(address.to_bits() >> 8 << 8).into(),
+            Self::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 80 << 80).into(),
+        }
+    }
 }
 
 /// Places for connections from sources `S`. Clones are the same.
@@ -47,7 +71,7 @@ struct Strangers<S> {
 
 /// A stranger's place, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct StrangersPlace<S: Clone + Eq + Hash> {
+pub(crate) struct StrangersPlace<S: Source> {
     places: Places<S>,
     number: u64,
     displaced: Arc<Notify>,
@@ -60,7 +84,7 @@ pub(crate) struct KnownPlace {
     _one: OwnedSemaphorePermit,
 }
 
-impl<S: Clone + Eq + Hash> Places<S> {
+impl<S: Source> Places<S> {
     /// As many places.
     pub fn new(sizes: Sizes) -> Self {
         let strangers = Strangers { sizes, next: 0, all: HashMap::new(), of: HashMap::new() };
@@ -90,7 +114,7 @@ impl<S: Clone + Eq + Hash> Places<S> {
     }
 }
 
-impl<S: Clone + Eq + Hash> StrangersPlace<S> {
+impl<S: Source> StrangersPlace<S> {
     /// What tells that a newcomer displaces this stranger.
     pub fn displaced(&self) -> Arc<Notify> {
         self.displaced.clone()
@@ -102,18 +126,18 @@ impl<S: Clone + Eq + Hash> StrangersPlace<S> {
     }
 }
 
-impl<S: Clone + Eq + Hash> Drop for StrangersPlace<S> {
+impl<S: Source> Drop for StrangersPlace<S> {
     fn drop(&mut self) {
         self.places.lock().remove(self.number);
     }
 }
 
-impl<S: Clone + Eq + Hash> Strangers<S> {
+impl<S: Source> Strangers<S> {
     fn add(&mut self, source: S, displaced: Arc<Notify>) -> u64 {
         if self.of.get(&source).is_some_and(|own| *own >= self.sizes.each_source) {
             self.displace(&source);
         } else if self.all.len() >= self.sizes.strangers
-            && let Some(most) = self.of.iter().max_by_key(|(_, count)| **count).map(|(most, _)| most.clone())
+            && let Some(most) = self.source_with_most()
         {
             self.displace(&most);
         }
@@ -122,6 +146,16 @@ impl<S: Clone + Eq + Hash> Strangers<S> {
         *self.of.entry(source.clone()).or_default() += 1;
         self.all.insert(number, (source, displaced));
         number
+    }
+
+    /// The source with most strangers at the site with most.
+    fn source_with_most(&self) -> Option<S> {
+        let mut sites: HashMap<S, usize> = HashMap::new();
+        for (source, count) in &self.of {
+            *sites.entry(source.site()).or_default() += count;
+        }
+        let rank = |(source, count): &(&S, &usize)| (sites.get(&source.site()).copied(), **count);
+        self.of.iter().max_by_key(rank).map(|(most, _)| most.clone())
     }
 
     /// Displaces the oldest stranger of a source.
@@ -151,42 +185,52 @@ mod tests {
 
     const SIZES: Sizes = Sizes { strangers: 8, each_source: 4, known: 6, each_caller: 2 };
 
-    fn is_displaced(place: &StrangersPlace<u32>) -> bool {
+    fn is_displaced<S: Source>(place: &StrangersPlace<S>) -> bool {
         !place.places.lock().all.contains_key(&place.number)
     }
 
     #[test]
     fn a_source_with_many_strangers_displaces_its_own_oldest() {
         let places = Places::new(SIZES);
-        let held: Vec<_> = (0..10).map(|_| places.enter(1)).collect();
+        let held: Vec<_> = (0..10).map(|_| places.enter(Some(1))).collect();
         let displaced: Vec<bool> = held.iter().map(is_displaced).collect();
         assert_eq!(displaced, [[true; 6].as_slice(), &[false; 4]].concat());
-        assert!(!is_displaced(&places.enter(2)), "another source has a place");
+        assert!(!is_displaced(&places.enter(Some(2))), "another source has a place");
     }
 
     #[test]
     fn a_newcomer_displaces_a_stranger_of_the_source_with_most() {
         let places = Places::new(SIZES);
         let mut held: Vec<_> =
-            [1, 1, 1, 2, 2, 3, 4, 5].into_iter().map(|source| places.enter(source)).collect();
-        held.push(places.enter(6));
+            [1, 1, 1, 2, 2, 3, 4, 5].into_iter().map(|source| places.enter(Some(source))).collect();
+        held.push(places.enter(Some(6)));
         let displaced: Vec<bool> = held.iter().map(is_displaced).collect();
         assert_eq!(displaced, [true, false, false, false, false, false, false, false, false]);
         assert_eq!(places.lock().all.len(), SIZES.strangers);
     }
 
+    #[test]
+    fn a_site_with_many_networks_displaces_its_own() {
+        let places = Places::new(SIZES);
+        let network = |site: u16, network: u16| IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 0]);
+        let other = [places.enter(network(1, 0)), places.enter(IpAddr::from([192, 0, 2, 1]))];
+        let held: Vec<_> = (0..100).map(|number| places.enter(network(2, number))).collect();
+        assert!(!other.iter().any(is_displaced), "others keep their places");
+        assert_eq!(held.iter().filter(|place| !is_displaced(place)).count(), SIZES.strangers - other.len());
+    }
+
     #[tokio::test]
     async fn a_displaced_stranger_is_told() {
         let places = Places::new(SIZES);
-        let first = places.enter(1);
-        let _others: Vec<_> = (0..4).map(|_| places.enter(1)).collect();
+        let first = places.enter(Some(1));
+        let _others: Vec<_> = (0..4).map(|_| places.enter(Some(1))).collect();
         first.displaced().notified().await;
     }
 
     #[test]
     fn strangers_leave_the_places_of_known_callers_alone() {
         let places = Places::new(SIZES);
-        let _held: Vec<_> = (0..100).map(|source| places.enter(source)).collect();
+        let _held: Vec<_> = (0..100).map(|source| places.enter(Some(source))).collect();
         let known: Vec<_> =
             ["a", "a", "b", "b", "c", "c"].map(|name| places.know(name)).into_iter().collect();
         assert!(known.iter().all(Option::is_some));
@@ -199,7 +243,7 @@ mod tests {
     #[test]
     fn places_that_are_given_back_are_forgotten() {
         let places = Places::new(SIZES);
-        (0..10_000).for_each(|source| drop(places.enter(source)));
+        (0..10_000).for_each(|source| drop(places.enter(Some(source))));
         let strangers = places.lock();
         assert!(strangers.all.is_empty() && strangers.of.is_empty());
     }
