@@ -71,6 +71,18 @@ pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
     ended
 }
 
+/// What a router is told of its death, unless its arguments or the configuration that they name speak of it: filters that are added
+/// while it runs need it.
+fn word_on_death(arguments: &str) -> &'static [&'static str] {
+    let mut words = arguments.split_ascii_whitespace();
+    let file = words.by_ref().any(|word| word == "--config").then(|| words.next()).flatten();
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    if text.contains("on-death") || arguments.contains("--on-death") || arguments.contains("--last-good") {
+        return &[];
+    }
+    &["--on-death", "kernel"]
+}
+
 fn ended(command: &mut Command) -> Ended {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     Ended {
@@ -167,6 +179,7 @@ impl Millrace {
         command.args(&words[1..]);
         command.env("CACHE_DIRECTORY", &cache).env("STATE_DIRECTORY", &state);
         command.arg("--socket").arg(&socket).arg("run").args(arguments.split_ascii_whitespace());
+        command.args(word_on_death(arguments));
         command.arg("--ready-fd").arg(announce.as_raw_fd().to_string());
         command.stdout(output).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -315,6 +315,7 @@ impl Router {
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(new)?;
         let mut inner = self.to_change()?;
+        inner.death.refuse_silent(filter.action.value())?;
         Said::about(&inner.model, &filter).refuse(&inner.model, &filter)?;
         inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;

@@ -382,7 +382,7 @@ impl Inner {
         plan: &crate::model::PortPlan,
         link: &millrace_host::HostLink,
     ) -> Result<(), ControlError> {
-        let on_death = self.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
+        let on_death = self.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions {
             on_death,
             segment_mtu: mtu_of(link),

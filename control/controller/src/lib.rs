@@ -9,6 +9,7 @@ mod configuration;
 mod control_plane;
 mod crash;
 mod crash_capture;
+mod death;
 mod device;
 mod driver_flows;
 mod driver_forms;

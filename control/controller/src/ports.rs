@@ -130,7 +130,7 @@ fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortVie
         mac: settings.mac.to_string(),
         mtu: settings.mtu,
         addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-        on_death: inner.on_death.get(&plan.id).map(|on_death| match on_death {
+        on_death: inner.death.of_port(plan.id).map(|on_death| match on_death {
             millrace_config::OnDeath::Kernel => "kernel",
             millrace_config::OnDeath::Drop => "drop",
         }),

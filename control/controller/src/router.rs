@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use crate::configuration::{Base, Waiting};
 use crate::crash_capture::crashes;
+use crate::death::Death;
 use crate::device::KernelDevice;
 use crate::driver_forms::Forms;
 use crate::events::Events;
@@ -120,7 +121,7 @@ pub(crate) struct Inner {
     pub installed: BTreeMap<IpNet, OwnRoute>,
     /// Those that it is to have, and does not.
     pub wanted: WantedRoutes,
-    pub on_death: HashMap<PortId, millrace_config::OnDeath>,
+    pub death: Death,
     pub rates: Rate,
     /// Those of schedulers' nodes, which count since they were added.
     pub node_rates: Rate,
@@ -356,6 +357,7 @@ impl Router {
             pid: std::process::id(),
             uptime: snapshot.at.since(inner.started).as_secs_f64(),
             mode: inner.mode,
+            on_death: inner.death.view(),
             workers: inner.workers.len(),
             worker_cpu: inner.workers.cpu_times(),
             memory: MemoryView { used: snapshot.memory.0, frames: snapshot.memory.1 },

@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use crate::ControlError;
 use crate::claim::Claim;
 use crate::configuration::Base;
+use crate::death::Death;
 use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
 use crate::driver_flows::make_cache;
 use crate::events::Events;
@@ -160,7 +161,7 @@ fn begun(
         tables: GateTables::default(),
         route_table,
         mode: mode_name(router.mode),
-        on_death: kernel_ports().map(|plan| (plan.id, config.on_death(&plan.config))).collect(),
+        death: Death::of(config, &model),
         flow_cache: make_cache(kernel_ports().next().is_some(), router.driver_flows, router.workers),
         host_level: HostLevel::new(control_wake.clone(), model.options.instances),
         model,
@@ -308,7 +309,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
-        let on_death = inner.on_death.get(&plan.id).copied().unwrap_or(millrace_config::OnDeath::Kernel);
+        let on_death = inner.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
         let device = AttachedDevice::attach(
             &plan,
             &link,

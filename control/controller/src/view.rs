@@ -40,7 +40,7 @@ pub use schedulers::{
 };
 pub use status::{
     ApplyingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
-    MissingRouteView, MissingRoutesView, StatusView, SummaryView, TurnsView,
+    MissingRouteView, MissingRoutesView, OnDeathView, StatusView, SummaryView, TurnsView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};

@@ -93,3 +93,38 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
     assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
     assert_eq!(line.r.run("ip route show exact 10.9.0.0/17"), "", "an orderly end takes its routes along");
 }
+
+#[test]
+fn a_filter_that_refuses_asks_what_happens_when_the_router_dies_also_while_it_runs() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    // The word is in a comment alone.
+    let text = "# on-death is not said\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
+    let file = line.write("router.toml", text).display().to_string();
+    let router = Millrace::start(&line.r, &format!("--config {file}"));
+    let lines = line.write("lines", "proto udp dport 53 action drop\n").display().to_string();
+    let said = || router.json(&["show", "status"])["on_death"].clone();
+    let unsaid = serde_json::json!({"packets": "the kernel forwards; filters and instances do not hold", "said": false});
+    assert_eq!(said(), unsaid);
+    for action in ["drop", "reject", "police 1mbit"] {
+        let words = ["\"r1\"", "when the router dies", "router set on-death=kernel", "run --on-death drop"];
+        router.try_ask(&["filter", "add", "proto icmp in r1", "--action", action]).assert_refused(1, &words);
+    }
+    let listed = router.try_ask(&["filter", "add", "--from", &lines]);
+    assert!(listed.code == Some(1) && listed.stderr.contains("when the router dies"), "{listed:?}");
+    assert_eq!(router.json(&["filter", "list"]), serde_json::json!([]));
+    // What refuses nothing asks nothing.
+    router.ask(&["filter", "add", "proto udp", "--action", "accept"]);
+    router.try_ask(&["router", "set", "on-death=drop"]).assert_refused(1, &["only a restart", "on-death"]);
+    assert_eq!(said()["said"], false);
+    router.ask(&["router", "set", "on-death=kernel"]);
+    assert_eq!(said()["said"], true);
+    assert!(router.ask(&["show", "status"]).contains("the kernel forwards"));
+    router.ask(&["filter", "add", "proto icmp in r1", "--action", "drop"]);
+    assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "the filter drops");
+    // It is in the file then, which a start would refuse without it.
+    router.ask(&["save"]);
+    let saved = std::fs::read_to_string(&file).unwrap();
+    assert!(saved.contains("\non-death = \"kernel\""), "{saved}");
+    router.assert_conservation();
+}

@@ -51,6 +51,7 @@ pub(crate) fn status() -> StatusView {
         version: "0",
         pid: 1,
         uptime: 0.5,
+        on_death: None,
         mode: "adaptive",
         workers: 1,
         worker_cpu: vec![0.25],

@@ -239,6 +239,10 @@ impl Router {
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
         let changes = without_restart(from.difference(to))?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
+        // A configuration with one of these says what happens when the router dies.
+        if !(to.bind.is_empty() && to.filter.is_empty()) {
+            self.lock().death.confirm();
+        }
         Ok(changes)
     }
 

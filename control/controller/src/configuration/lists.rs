@@ -146,7 +146,9 @@ impl Inner {
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
         let (before, mut said) = (self.model.plugins.clone(), Said::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
-            let right = said.refuse(&self.model, &filter).and_then(|()| self.refuse_unreachable(&filter));
+            let right = self.death.refuse_silent(filter.action.value());
+            let right = right.and_then(|()| said.refuse(&self.model, &filter));
+            let right = right.and_then(|()| self.refuse_unreachable(&filter));
             let added = right.and_then(|()| self.model.add_configured_filter(&filter));
             wrong.unless(number, added).map(|_| Change::AddFilter(filter))
         };

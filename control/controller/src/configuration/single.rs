@@ -32,7 +32,11 @@ impl Router {
         changes: &Map<String, Value>,
     ) -> Result<millrace_config::Router, ControlError> {
         let changes = changes.clone();
+        let confirms_death = changes.get("on-death").is_some_and(|value| !value.is_null());
         self.change(move |inner| Ok((inner.plan_settings(&changes)?, ()))).await?;
+        if confirms_death {
+            self.lock().death.confirm();
+        }
         self.settings()
     }
 

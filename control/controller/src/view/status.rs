@@ -63,6 +63,9 @@ pub struct StatusView {
     pub uptime: f64,
     /// `poll`, `interrupt` or `adaptive`.
     pub mode: &'static str,
+    /// What becomes of packets when the router has died; nothing where no port is the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_death: Option<OnDeathView>,
     /// Threads that forward.
     pub workers: usize,
     /// Seconds that each of them has run on a processor.
@@ -100,6 +103,16 @@ pub struct StatusView {
     pub plugin_interface: PluginInterfaceView,
     /// What the mirror of the kernel saw.
     pub mirror: Option<MirrorView>,
+}
+
+/// What becomes of packets of the kernel's ports when the router has died.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct OnDeathView {
+    /// In words.
+    pub packets: &'static str,
+    /// Whether the configuration, `run` or `router set` says so. Filters that drop, reject or police need that.
+    #[serde(rename = "said")]
+    pub is_said: bool,
 }
 
 /// Changes that are being made together.
