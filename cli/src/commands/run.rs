@@ -15,13 +15,14 @@ use millrace_api::{Entrances, Listener, Remote};
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
 use millrace_confine::Privileges;
 use millrace_controller::{Overrides, Router, StartOptions};
+use millrace_repository::StateLock;
 use tokio::sync::oneshot;
 
 use crate::arguments::{self, Run};
 use crate::commands::doctor::missing_permissions;
 use crate::output::Failure;
 use crate::{log, memory};
-use boot::{Boot, boot};
+use boot::{Boot, boot, name, own_state};
 use ready::Ready;
 use service_manager::ServiceManager;
 use signals::Signals;
@@ -34,8 +35,9 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     // First of all: no descriptor that we open may get the number meant for the caller's.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
-    let Boot { config, source } = boot(arguments)?;
-    let overrides = overrides(arguments);
+    let Boot { config, source } = boot(arguments, socket)?;
+    let state = own_state(arguments.state.as_deref(), &config, socket);
+    let overrides = Overrides { state, ..overrides(arguments) };
     // Threads for files and packets may not start programs; this one does it for them.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -64,7 +66,8 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     descriptors::allow();
     let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
     memory::check_group(&config, &overrides)?;
-    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source };
+    let router = Some(name(socket));
+    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source, router };
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
@@ -114,6 +117,7 @@ async fn daemon(
     let mut signals = Signals::new()?;
     // Before any device is touched: an occupied socket means that nothing is to change.
     let local = Listener::bind(socket).map_err(Failure::new)?;
+    let _state = take_state(&config, &options.overrides, socket)?;
     let entrances = entrances(local, &config, &options.overrides)?;
     let router = tokio::select! {
         started = millrace_controller::start(config, options) => started.map_err(Failure::from)?,
@@ -159,6 +163,14 @@ async fn daemon(
     result
 }
 
+/// Takes the directory of the router's state for it, until the process ends.
+fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<Option<StateLock>, Failure> {
+    let mut config = config.clone();
+    overrides.put_into(&mut config);
+    let Some(directory) = millrace_controller::state_directory(&config) else { return Ok(None) };
+    StateLock::take(&directory, socket).map_err(Failure::new)
+}
+
 /// Where clients come in: at the socket, and where the configuration and what is said beside it name addresses.
 fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
     let mut config = config.clone();
@@ -189,13 +201,13 @@ async fn forward(router: &Router, signals: &mut Signals, stopping: impl FnOnce()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::{Arguments, Command};
+    use crate::arguments::{Arguments, Command, DEFAULT_SOCKET};
     use clap::Parser;
 
     fn parsed(line: &str) -> Result<Config, Failure> {
         let words = ["millrace", "run"].into_iter().chain(line.split(' '));
         match Arguments::try_parse_from(words).unwrap().command {
-            Command::Run(run) => boot(&run).map(|boot| {
+            Command::Run(run) => boot(&run, Path::new(DEFAULT_SOCKET)).map(|boot| {
                 let mut config = boot.config;
                 overrides(&run).put_into(&mut config);
                 config

@@ -59,6 +59,8 @@ pub struct StartOptions {
     pub overrides: Overrides,
     /// Where the configuration came from; nowhere, if none is named.
     pub source: Option<Source>,
+    /// By what its revisions are known among those of other routers: its socket.
+    pub router: Option<String>,
 }
 
 /// Where a configuration came from.
@@ -70,9 +72,9 @@ pub struct Source {
     pub text: String,
 }
 
-/// The revisions of routers with this configuration.
-pub fn revisions(config: &Config) -> Store {
-    Store::open(state_directory(config).as_deref())
+/// The revisions of a router with this configuration.
+pub fn revisions(config: &Config, router: Option<String>) -> Store {
+    Store::open(state_directory(config).as_deref()).of(router)
 }
 
 /// Starts a router. When this returns, it forwards.
@@ -97,7 +99,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     };
     let control_wake =
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
-    let (overrides, store) = (options.overrides, Store::open(state.as_deref()));
+    let (overrides, store) = (options.overrides, Store::open(state.as_deref()).of(options.router));
     let mut inner = begun(&config, model, loader.clone(), &control_wake, (base, overrides, store))?;
     let audit = crate::audit::open(state.as_deref(), &config.api, &inner.events)?;
     let tokens = Tokens::open(state.as_deref());

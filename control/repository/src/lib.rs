@@ -18,6 +18,7 @@ mod notebook;
 mod quarantine;
 mod repository;
 mod signature;
+mod state_lock;
 #[cfg(test)]
 mod test_folder;
 mod trust;
@@ -31,9 +32,10 @@ pub use files::{
     GeneratedKey, SignatureState, SignedFile, generate, sign_file, signature_path, signature_state,
 };
 pub use key::{KeyId, PublicKey, SecretKey, SecretKeyProblem};
-pub use memory::{Memory, usual_state_directory};
+pub use memory::{Memory, state_directory_at, usual_state_directory};
 pub use notebook::{Notebook, NotebookError};
 pub use quarantine::{Held, Quarantine};
 pub use repository::{Admission, Remembered, Repository};
 pub use signature::{MOST_SIGNATURE, sign};
+pub use state_lock::{StateLock, StateTaken};
 pub use trust::{Checked, Origin, Trust, Unsigned};

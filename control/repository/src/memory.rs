@@ -34,6 +34,20 @@ pub fn usual_state_directory() -> Option<PathBuf> {
     usual(geteuid().is_root(), |name| std::env::var_os(name))
 }
 
+/// The same for the router at a socket: where it is not the usual one, a directory of its own there, `at` and the socket's path. A
+/// directory that systemd names is the service's own anyway.
+pub fn state_directory_at(socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
+    at(usual_state_directory(), std::env::var_os("STATE_DIRECTORY").is_some(), socket, usual_socket)
+}
+
+fn at(usual: Option<PathBuf>, is_given: bool, socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
+    if is_given || socket == usual_socket {
+        return usual;
+    }
+    let socket = std::path::absolute(socket).ok()?;
+    Some(usual?.join("at").join(socket.strip_prefix("/").ok()?))
+}
+
 fn usual(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let given = variable("STATE_DIRECTORY");
@@ -51,6 +65,18 @@ fn usual(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_socket_has_a_place_of_its_own_below_the_usual_one() {
+        let usual_socket = Path::new("/run/m/m.sock");
+        let base = || Some(PathBuf::from("/var/lib/m"));
+        let place = |is_given, socket: &str| at(base(), is_given, Path::new(socket), usual_socket);
+        assert_eq!(place(false, "/run/m/m.sock"), base());
+        assert_eq!(place(false, "/tmp/r1.sock"), Some("/var/lib/m/at/tmp/r1.sock".into()));
+        assert_ne!(place(false, "/tmp/a/b.sock"), place(false, "/tmp/a-b.sock"));
+        assert_eq!(place(true, "/tmp/r1.sock"), base(), "it is the service's");
+        assert_eq!(at(None, false, Path::new("/tmp/r1.sock"), usual_socket), None);
+    }
 
     #[test]
     fn the_usual_place_is_the_services_the_systems_or_the_users() {

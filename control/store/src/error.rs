@@ -13,6 +13,18 @@ pub enum StoreError {
         /// Why.
         problem: String,
     },
+    /// The revision is of another router.
+    #[error(
+        "revision {number} is of the router at {theirs}, and this one is at {own}: apply its text (`history show {number}`) if it is meant"
+    )]
+    Foreign {
+        /// The number.
+        number: u64,
+        /// The socket of the router that it is of.
+        theirs: String,
+        /// The socket of this one.
+        own: String,
+    },
     /// There is no revision of that number.
     #[error("there is no revision {number}: {}", known(*oldest, *newest))]
     Unknown {

@@ -66,6 +66,9 @@ pub struct Revision {
     pub state: State,
     /// How many changes it was.
     pub changes: usize,
+    /// The router that it is of: its socket. Nothing where none was noted.
+    #[serde(default)]
+    pub router: Option<String>,
 }
 
 /// A revision that is to be.
@@ -87,7 +90,7 @@ pub struct Draft {
 
 impl Draft {
     /// The revision of that number, applied at that time.
-    pub(crate) fn numbered(&self, number: u64, time: u64) -> Revision {
+    pub(crate) fn numbered(&self, number: u64, time: u64, router: Option<String>) -> Revision {
         Revision {
             number,
             time,
@@ -96,6 +99,7 @@ impl Draft {
             origin: self.origin.clone(),
             state: self.state,
             changes: self.changes,
+            router,
         }
     }
 }

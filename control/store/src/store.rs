@@ -20,6 +20,8 @@ const MOST_BYTES: u64 = 64 << 20;
 pub struct Store {
     kept: Kept,
     most_bytes: u64,
+    /// The router that it is of.
+    router: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +37,18 @@ impl Store {
             Some(directory) => Kept::Disk(Place::new(directory)),
             None => Kept::Memory(Arc::default()),
         };
-        Self { kept, most_bytes: MOST_BYTES }
+        Self { kept, most_bytes: MOST_BYTES, router: None }
+    }
+
+    /// The same, of one router: it notes that at its revisions, and takes back none of another.
+    #[must_use]
+    pub fn of(self, router: Option<String>) -> Self {
+        Self { router, ..self }
+    }
+
+    /// Another router, whose revision this is.
+    fn owner<'a>(&self, revision: &'a Revision) -> Option<&'a str> {
+        revision.router.as_deref().filter(|theirs| self.router.as_deref().is_some_and(|own| own != *theirs))
     }
 
     /// The file; `None` where nothing outlives the router.
@@ -72,16 +85,33 @@ impl Store {
         Ok((revision, self.text(number)?.ok_or(unknown)?))
     }
 
-    /// The revisions that count, the newest first.
+    /// A revision of this router, and its text.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`], [`StoreError::Foreign`]; a file that can't be read.
+    pub fn own_revision(&self, number: u64) -> Result<(Revision, String), StoreError> {
+        let (revision, text) = self.revision(number)?;
+        match self.owner(&revision) {
+            Some(theirs) => Err(StoreError::Foreign {
+                number,
+                theirs: theirs.to_owned(),
+                own: self.router.clone().unwrap_or_default(),
+            }),
+            None => Ok((revision, text)),
+        }
+    }
+
+    /// The revisions of this router that count, the newest first.
     ///
     /// # Errors
     /// A file that can't be read.
     pub fn good(&self) -> Result<Vec<Revision>, StoreError> {
-        let good = self.revisions()?.into_iter().filter(|revision| revision.state == State::Good);
+        let revisions = self.revisions()?.into_iter();
+        let good = revisions.filter(|one| one.state == State::Good && self.owner(one).is_none());
         Ok(good.rev().collect())
     }
 
-    /// The newest revision that counts, and its text.
+    /// The newest revision of this router that counts, and its text.
     ///
     /// # Errors
     /// A file that can't be read.
@@ -100,7 +130,9 @@ impl Store {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let first = old.last().map_or(1, |revision| revision.number + 1);
         let numbered = drafts.iter().zip(first..);
-        let new: Vec<_> = numbered.map(|(draft, number)| (draft.numbered(number, time), draft)).collect();
+        let new: Vec<_> = numbered
+            .map(|(draft, number)| (draft.numbered(number, time, self.router.clone()), draft))
+            .collect();
         let added: u64 = drafts.iter().map(|draft| draft.text.len() as u64).sum();
         let excess = (old.len() + new.len()).saturating_sub(MOST);
         let mut forget = forgotten(&old, excess, runs);

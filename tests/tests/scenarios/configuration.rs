@@ -594,3 +594,38 @@ fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
     assert!(!told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     assert!(!line.r.run("ip route show proto 213").contains("11."), "routes stay in the kernel");
 }
+
+#[test]
+fn routers_of_a_machine_keep_their_revisions_apart_and_refuse_those_of_others_by_name() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let port =
+        |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n");
+    let shared = line.file("shared").display().to_string();
+    let start = |name: &str, words: &str| {
+        let config = file(&line, &format!("{name}.toml"), &port(name));
+        Millrace::try_start(&line.r, &format!("--config {config} --state {shared} {words}"))
+    };
+    let mut one = start("one", "").unwrap();
+    let own = one.socket().display().to_string();
+    let changed = file(&line, "changed.toml", &format!("[router]\nicmp-rate = 200\n{}", port("one")));
+    one.ask(&["apply", &changed]);
+    // One directory has one router at a time.
+    let ended = start("two", "").unwrap_err();
+    assert!(
+        ended.code == Some(1) && ended.stderr.contains(&own) && ended.stderr.contains("--state"),
+        "{ended:?}"
+    );
+    one.end_by(Signal::SIGTERM);
+    // The next one finds the revisions of another, and takes none for its own.
+    let mut two = start("two", "--last-good").unwrap();
+    assert!(two.json(&["show", "ports"]).to_string().contains("\"two\""));
+    let foreign = two.json(&["history"])[0].clone();
+    assert_eq!(foreign["router"], own.as_str(), "{foreign}");
+    let number = foreign["number"].to_string();
+    let other = two.socket().display().to_string();
+    two.try_ask(&["rollback", &number]).assert_refused(1, &["revision", &own, &other]);
+    two.try_ask(&["rollback"]).assert_refused(1, &["no revision but what runs"]);
+    assert!(two.ask(&["history", "show", &number]).contains("icmp-rate = 200"));
+    two.end_by(Signal::SIGTERM);
+}

@@ -1,19 +1,22 @@
 //! Crashes of workers whose captures are kept.
 
+use std::path::Path;
+
+use millrace_repository::state_directory_at;
 use serde_json::Value;
 
 use super::system::Check;
-use crate::arguments::Connection;
+use crate::arguments::{Connection, DEFAULT_SOCKET};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Looks at the crashes that the router which answers knows of; without one, at those of the usual state directory.
+/// Looks at the crashes that the router which answers knows of; without one, at those of its usual state directory.
 pub(super) fn kept(connection: &Connection) -> Check {
     let status = Client::hasty(connection).and_then(|client| client.get("/status"));
     let crashes = match status {
         Ok(status) => status["crashes"].clone(),
         Err(_) => {
-            let state = millrace_repository::usual_state_directory();
+            let state = state_directory_at(&connection.socket, Path::new(DEFAULT_SOCKET));
             let crashes = state.map(|state| millrace_controller::crashes(&state)).unwrap_or_default();
             serde_json::to_value(crashes).unwrap_or_default()
         }

@@ -1,11 +1,12 @@
 //! From what a router starts: its file, devices that are named, or the last revision that counts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use millrace_config::{Boot as From, Config};
 use millrace_controller::{Revision, Source, Store, utc};
+use millrace_repository::{state_directory_at, usual_state_directory};
 
-use crate::arguments::Run;
+use crate::arguments::{DEFAULT_SOCKET, Run};
 use crate::output::Failure;
 
 /// What a router starts with.
@@ -25,12 +26,12 @@ const NOTHING_TO_RUN: &str = "no ports: name devices, as in `millrace run --port
 ///
 /// # Errors
 /// A file that can't be read, or is wrong; where there is a good revision, that is said.
-pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
+pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     let Some(path) = &arguments.config else {
         return match arguments.last_good {
             true => {
-                let known = known(Config::default(), arguments);
-                let found = last_good(&known)?;
+                let known = known(Config::default(), arguments, socket);
+                let found = last_good(&known, socket)?;
                 found.ok_or_else(|| {
                     Failure::new(format!("{}: name a file with --config", none_in(&known, arguments)))
                 })
@@ -40,9 +41,9 @@ pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
         };
     };
     let file = read(path);
-    let known = known(file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default(), arguments);
+    let known = known(file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default(), arguments, socket);
     if (arguments.last_good || known.router.boot == From::LastGood)
-        && let Some(boot) = last_good(&known)?
+        && let Some(boot) = last_good(&known, socket)?
     {
         return Ok(boot);
     }
@@ -50,16 +51,38 @@ pub fn boot(arguments: &Run) -> Result<Boot, Failure> {
         true => {
             Failure { message: format!("{}; {}", failure.message, none_in(&known, arguments)), ..failure }
         }
-        false => hint(failure, &millrace_controller::revisions(&known)),
+        false => hint(failure, &revisions(&known, socket)),
     })
 }
 
 /// What is known of a configuration before it is read: where the state is, if that is said beside it.
-fn known(mut config: Config, arguments: &Run) -> Config {
-    if arguments.state.is_some() {
-        config.plugins.state.clone_from(&arguments.state);
+fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
+    if let Some(state) = own_state(arguments.state.as_deref(), &config, socket) {
+        config.plugins.state = Some(state);
     }
     config
+}
+
+/// Where the state is, if the configuration does not say it: where that is said beside it, or by the socket.
+pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<PathBuf> {
+    match (said, &config.plugins.state) {
+        (Some(said), _) => Some(said.to_owned()),
+        (None, Some(_)) => None,
+        (None, None) => {
+            let own = state_directory_at(socket, Path::new(DEFAULT_SOCKET));
+            own.filter(|own| Some(own) != usual_state_directory().as_ref())
+        }
+    }
+}
+
+/// The revisions of the router at a socket.
+fn revisions(known: &Config, socket: &Path) -> Store {
+    millrace_controller::revisions(known, Some(name(socket)))
+}
+
+/// By what a router is known among others.
+pub fn name(socket: &Path) -> String {
+    std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned()).display().to_string()
 }
 
 /// Says where no revision was found, and how another directory is named.
@@ -91,8 +114,8 @@ fn hint(failure: Failure, store: &Store) -> Failure {
 }
 
 /// The newest good revision that can be read.
-fn last_good(known: &Config) -> Result<Option<Boot>, Failure> {
-    let store = millrace_controller::revisions(known);
+fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
+    let store = revisions(known, socket);
     for Revision { number, .. } in store.good().map_err(Failure::new)? {
         let (revision, text) = store.revision(number).map_err(Failure::new)?;
         let origin = format!("revision {number}");
@@ -151,7 +174,7 @@ mod tests {
             else {
                 panic!("{words:?}")
             };
-            assert_eq!(none_in(&known(config.clone(), &run), &run), told);
+            assert_eq!(none_in(&known(config.clone(), &run, Path::new(DEFAULT_SOCKET)), &run), told);
         }
     }
 }

@@ -65,10 +65,7 @@ impl Router {
     /// No such revision; when it can't be read.
     pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
         let store = self.lock().store.clone();
-        let (revision, text) = store.revision(number).map_err(|error| match error {
-            StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
-            other => ControlError::System(other.to_string()),
-        })?;
+        let (revision, text) = store.revision(number).map_err(of_store)?;
         Ok(RevisionTextView { revision, text })
     }
 
@@ -131,7 +128,8 @@ impl Router {
 
     /// What is applied when one goes back to a revision.
     async fn target(&self, number: u64) -> Result<(Apply, Config), ControlError> {
-        let RevisionTextView { text, .. } = self.revision(number)?;
+        let store = self.lock().store.clone();
+        let (_, text) = store.own_revision(number).map_err(of_store)?;
         let origin = format!("revision {number}");
         let candidate = self.candidate(&text, &origin).await?;
         without_restart(self.running().difference(&candidate))?;
@@ -169,5 +167,13 @@ impl Router {
         found.ok_or_else(|| {
             ControlError::NotFound("there is no revision but what runs: `millrace history`".into())
         })
+    }
+}
+
+fn of_store(error: StoreError) -> ControlError {
+    match error {
+        StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
+        StoreError::Foreign { .. } => ControlError::Conflict(error.to_string()),
+        StoreError::File { .. } => ControlError::System(error.to_string()),
     }
 }

@@ -1,0 +1,101 @@
+//! A state directory has one router at a time.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+/// The file that the router holds which keeps its state there.
+const FILE: &str = "router.lock";
+
+/// A state directory that is this router's until this is dropped, or the process ends.
+#[derive(Debug)]
+pub struct StateLock {
+    _held: Flock<File>,
+}
+
+/// Another router keeps its state there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the router at {holder} keeps its state in {}: give this one a directory of its own with --state DIR",
+    directory.display()
+)]
+pub struct StateTaken {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The socket of that router.
+    pub holder: String,
+}
+
+impl StateLock {
+    /// Takes a directory for the router at a socket. `None` where no file can be made there: nothing is kept there then, and who tries
+    /// says so.
+    ///
+    /// # Errors
+    /// Another router has it.
+    pub fn take(directory: &Path, socket: &Path) -> Result<Option<Self>, StateTaken> {
+        let Ok(file) = open(directory) else { return Ok(None) };
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut held) => {
+                // The name is for people alone.
+                let _ = write(&mut held, &socket.display().to_string());
+                Ok(Some(Self { _held: held }))
+            }
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                Err(StateTaken { directory: directory.to_owned(), holder: holder.trim_end().to_owned() })
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+fn open(directory: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits());
+    options.open(directory.join(FILE))
+}
+
+fn write(file: &mut File, name: &str) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_folder::Folder;
+
+    #[test]
+    fn a_directory_has_one_router_at_a_time() {
+        let folder = Folder::new("state-lock");
+        let directory = folder.0.join("state");
+        let (one, other) = (Path::new("/run/one.sock"), Path::new("/run/other.sock"));
+        let held = StateLock::take(&directory, one).unwrap();
+        assert!(held.is_some());
+        let taken = StateTaken { directory: directory.clone(), holder: "/run/one.sock".into() };
+        assert_eq!(StateLock::take(&directory, other).unwrap_err(), taken);
+        drop(held);
+        assert!(StateLock::take(&directory, other).unwrap().is_some(), "who ended has it no longer");
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_kept_is_nobodys() {
+        let folder = Folder::new("state-lock-file");
+        let file = folder.0.join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(StateLock::take(&file.join("below"), Path::new("/run/one.sock")).unwrap().is_none());
+    }
+}
