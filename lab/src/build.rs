@@ -3,16 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Instant;
 
 use ipnet::IpNet;
 
+use crate::daemon::DaemonFiles;
 use crate::error::LabError;
 use crate::ip_command::{ip, ip_batch, run_within};
 use crate::lab::Options;
-use crate::process::{NotReady, Starting, last_lines, start};
+use crate::process::{LOOK, NotReady, Starting, last_lines, spawn, start};
 use crate::router_config;
 use crate::state::{NodeState, Records, State};
-use crate::topology::{End, LabFile, Link, Node, NodeKind, Route, Router};
+use crate::topology::{Daemon, End, LabFile, Link, Node, NodeKind, Route, Router};
 use crate::{namespace, topology::Device};
 
 /// Values for every node, set before it has devices: addresses are usable at once, and hosts don't chatter.
@@ -56,6 +58,19 @@ impl Builder<'_> {
         for (index, node) in self.file.nodes.iter().enumerate() {
             if let Some(router) = &node.router {
                 self.step(format!("starting router {}", node.name), |lab| lab.start_router(index, router))?;
+            }
+        }
+        for (index, node) in self.file.nodes.iter().enumerate() {
+            for daemon in &node.daemons {
+                let step = format!("starting {} at {}", daemon.program, node.name);
+                self.step(step, |lab| lab.start_daemon(index, daemon))?;
+            }
+        }
+        for node in &self.file.nodes {
+            for command in &node.commands {
+                self.step(format!("running a command at {}", node.name), |lab| {
+                    lab.run_command(node, command)
+                })?;
             }
         }
         Ok(())
@@ -147,6 +162,47 @@ impl Builder<'_> {
         ready
     }
 
+    fn start_daemon(&mut self, index: usize, daemon: &Daemon) -> Result<(), LabError> {
+        let node = &self.file.nodes[index];
+        let files = DaemonFiles::make(&self.records.files(&self.file.name), &node.name, daemon)?;
+        let namespace = self.file.namespace(&node.name);
+        files.check(&namespace)?;
+        let (mut child, process) = spawn(&namespace, &files.program, &files.arguments, &files.log)?;
+        self.state.nodes[index].daemons.push(process);
+        let recorded = self.records.save(self.state);
+        let deadline = Instant::now() + self.options.patience;
+        let ready =
+            recorded.and_then(|()| files.wait(&mut child, deadline, || self.options.is_interrupted()));
+        self.children.push(child);
+        ready
+    }
+
+    /// Runs a command of the file by the shell, with what it prints in a log.
+    fn run_command(&mut self, node: &Node, command: &str) -> Result<(), LabError> {
+        let log = self.records.files(&self.file.name).join(format!("{}.commands.log", node.name));
+        let (mut child, _) = spawn(
+            &self.file.namespace(&node.name),
+            Path::new("/bin/sh"),
+            &["-c".to_owned(), command.to_owned()],
+            &log,
+        )?;
+        let status = loop {
+            if self.options.is_interrupted() {
+                self.children.push(child);
+                return Err(LabError::Interrupted);
+            }
+            match child.try_wait().map_err(LabError::system("wait for a command"))? {
+                Some(status) => break status,
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let command = command.to_owned();
+        Err(LabError::StartCommand { command, status: status.to_string(), output: last_lines(&log) })
+    }
+
     fn wait(&self, router: &str, starting: &mut Starting, log: &Path) -> Result<(), LabError> {
         let patience = self.options.patience;
         let router = router.to_owned();
@@ -187,12 +243,14 @@ struct RouterFiles {
     config: PathBuf,
     socket: PathBuf,
     log: PathBuf,
+    /// What it remembers goes with the lab.
+    state: PathBuf,
 }
 
 impl RouterFiles {
     fn new(directory: &Path, router: &str) -> Self {
         let file = |extension: &str| directory.join(format!("{router}.{extension}"));
-        Self { config: file("toml"), socket: file("sock"), log: file("log") }
+        Self { config: file("toml"), socket: file("sock"), log: file("log"), state: file("state") }
     }
 
     fn arguments(&self, more: &[String]) -> Vec<String> {
@@ -204,6 +262,9 @@ impl RouterFiles {
             "--config".to_owned(),
             text(&self.config),
         ];
+        if !more.iter().any(|word| word.starts_with("--state")) {
+            arguments.extend(["--state".to_owned(), text(&self.state)]);
+        }
         arguments.extend(more.iter().cloned());
         arguments
     }

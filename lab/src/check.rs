@@ -8,10 +8,13 @@ use std::path::Path;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
+use crate::daemon;
 use crate::position::nearest;
 use crate::router_config;
-use crate::schema::{Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text};
-use crate::topology::{Device, End, LabFile, Link, Node, NodeKind, Route, Router};
+use crate::schema::{
+    DaemonTable, Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text,
+};
+use crate::topology::{Daemon, Device, End, LabFile, Link, Node, NodeKind, Route, Router};
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -50,6 +53,9 @@ pub(crate) fn check(file: File, directory: &Path) -> Result<LabFile, Wrong> {
     }
     for route in &file.route {
         add_route(&mut lab, route)?;
+    }
+    for daemon in &file.daemon {
+        add_daemon(&mut lab, daemon, directory)?;
     }
     Ok(lab)
 }
@@ -98,6 +104,8 @@ fn host_node(host: &HostTable) -> Node {
         // A router forwards in the driver only to who takes what is redirected to it.
         gro: Some(host.gro.unwrap_or(host.offloads)),
         router: None,
+        daemons: Vec::new(),
+        commands: host.commands.clone(),
     }
 }
 
@@ -127,7 +135,45 @@ fn router_node(table: &RouterTable, directory: &Path) -> Result<Node, Wrong> {
         offloads: table.offloads,
         gro: table.gro,
         router: (kind == NodeKind::Millrace).then_some(router),
+        daemons: Vec::new(),
+        commands: table.commands.clone(),
     })
+}
+
+fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Result<(), Wrong> {
+    let index = find_node(lab, table.node.get_ref(), table.node.span())?;
+    let name = table.program.get_ref();
+    let Some(program) = daemon::PROGRAMS.iter().find(|known| *known == name) else {
+        let known = daemon::PROGRAMS.join(", ");
+        return wrong(
+            table.program.span(),
+            format!("{name:?} is no routing daemon that is known: there are {known}"),
+        );
+    };
+    let config = match (&table.config, &table.text) {
+        (None, Some(text)) => text.get_ref().clone(),
+        (Some(path), None) => {
+            let file = directory.join(path.get_ref());
+            std::fs::read_to_string(&file).map_err(|error| Wrong {
+                span: Some(path.span()),
+                message: format!("cannot read {}: {error}", file.display()),
+            })?
+        }
+        (None, None) => {
+            let message =
+                format!("{name} needs its configuration: config = \"FILE\", or text = \"\"\"…\"\"\"");
+            return wrong(table.program.span(), message);
+        }
+        (Some(_), Some(text)) => return wrong(text.span(), "say either `config` or `text`, not both"),
+    };
+    let node = &mut lab.nodes[index];
+    if node.daemons.iter().any(|other| other.program == *program) {
+        return wrong(table.program.span(), format!("{} has {program} already", node.name));
+    }
+    node.daemons.push(Daemon { program, config });
+    // Daemons of FRR speak to the kernel by zebra.
+    node.daemons.sort_by_key(|daemon| daemon.program != daemon::ZEBRA);
+    Ok(())
 }
 
 fn refuse_millrace_keys(table: &RouterTable) -> Result<(), Wrong> {

@@ -30,8 +30,8 @@ pub enum FileError {
 #[derive(Debug, Error)]
 pub enum LabError {
     /// The caller may not make namespaces.
-    #[error("a lab needs root: it makes network namespaces")]
-    NotRoot,
+    #[error("a lab needs root, for it is made of network namespaces: type `sudo {0}`")]
+    NotRoot(String),
     /// A lab of this name is recorded as up.
     #[error("lab {0} is up already: `millrace lab down {0}` removes it")]
     AlreadyUp(String),
@@ -114,6 +114,26 @@ pub enum LabError {
         seconds: u64,
         /// The last lines of what it printed.
         log: String,
+    },
+    /// A routing daemon ended, or was not ready in time.
+    #[error("{program} {problem}: {log}")]
+    Daemon {
+        /// The daemon.
+        program: &'static str,
+        /// What happened.
+        problem: String,
+        /// The last lines of what it printed.
+        log: String,
+    },
+    /// A command of the lab file failed.
+    #[error("`{command}` failed ({status}): {output}")]
+    StartCommand {
+        /// The command, as the file has it.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The last lines of what it printed.
+        output: String,
     },
     /// The caller's flag was raised while the lab came up.
     #[error("interrupted")]

@@ -12,6 +12,7 @@ use crate::build::Builder;
 use crate::error::LabError;
 use crate::ip_command::ip;
 use crate::namespace;
+use crate::process::{Process, end_all};
 use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
 use crate::topology::LabFile;
 
@@ -75,7 +76,7 @@ impl Lab {
         match built {
             Ok(()) => Ok(lab),
             Err(first) => Err(match lab.undo() {
-                Ok(()) => first,
+                Ok(_) => first,
                 Err(undo) => LabError::Undo { first: Box::new(first), undo: Box::new(undo) },
             }),
         }
@@ -91,7 +92,7 @@ impl Lab {
     ///
     /// # Errors
     /// When something could not be removed; the record then stays, and [`down`] can try again.
-    pub fn down(mut self) -> Result<(), LabError> {
+    pub fn down(mut self) -> Result<Removed, LabError> {
         self.undo()
     }
 
@@ -108,7 +109,7 @@ impl Lab {
         self.state.node(name)
     }
 
-    /// A command that will run at a node. What it starts is the caller's to end.
+    /// A command that will run at a node. What it starts ends with the lab.
     ///
     /// # Errors
     /// When there is no such node.
@@ -116,7 +117,7 @@ impl Lab {
         Ok(command_at(self.state.node(node)?, program))
     }
 
-    fn undo(&mut self) -> Result<(), LabError> {
+    fn undo(&mut self) -> Result<Removed, LabError> {
         self.is_ours = false;
         let result = undo(&self.state, &self.records);
         for child in &mut self.children {
@@ -136,16 +137,15 @@ impl Drop for Lab {
     }
 }
 
-/// Removes a lab that this or another process brought up. Returns whether there was one.
+/// Removes a lab that this or another process brought up, and ends all processes in its namespaces. `None` when there is no such lab.
 ///
 /// # Errors
 /// When something could not be removed.
-pub fn down(name: &str, runtime_directory: &Path) -> Result<bool, LabError> {
+pub fn down(name: &str, runtime_directory: &Path) -> Result<Option<Removed>, LabError> {
     let records = Records::new(runtime_directory);
-    let Some(state) = records.load(name)? else { return Ok(false) };
+    let Some(state) = records.load(name)? else { return Ok(None) };
     require_root()?;
-    undo(&state, &records)?;
-    Ok(true)
+    undo(&state, &records).map(Some)
 }
 
 /// All labs that are up, by name.
@@ -187,16 +187,33 @@ fn command_at(node: &NodeState, program: &str) -> Command {
 }
 
 fn require_root() -> Result<(), LabError> {
-    if Uid::effective().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+    if Uid::effective().is_root() {
+        return Ok(());
+    }
+    let words: Vec<String> = std::env::args().collect();
+    Err(LabError::NotRoot(words.join(" ")))
+}
+
+/// A lab that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Processes of others that were in its namespaces, and were ended: name and number.
+    pub ended: Vec<(String, i32)>,
 }
 
 /// Undoes all that is recorded, as far as it goes, and then forgets it; the first failure is the result.
-fn undo(state: &State, records: &Records) -> Result<(), LabError> {
-    let processes = state.nodes.iter().rev().filter_map(|node| node.process).map(|process| process.stop());
+fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
+    let ours = |node: &NodeState| node.daemons.iter().rev().copied().chain(node.process).collect::<Vec<_>>();
+    let processes = state.nodes.iter().rev().flat_map(ours).map(Process::stop);
     let stopped: Result<(), LabError> = first_failure(processes);
+    let mut ended = Vec::new();
+    for node in state.nodes.iter().rev() {
+        ended.extend(end_all(&namespace::path(&node.namespace)));
+    }
     let removed = first_failure(state.nodes.iter().rev().map(remove_node));
     stopped.and(removed)?;
-    records.remove(&state.name)
+    records.remove(&state.name)?;
+    Ok(Removed { ended })
 }
 
 /// Does all of it, whatever fails.

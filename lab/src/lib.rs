@@ -21,6 +21,7 @@
 
 mod build;
 mod check;
+mod daemon;
 mod error;
 mod impairment;
 mod ip_command;
@@ -35,8 +36,8 @@ mod topology;
 
 pub use error::{FileError, LabError};
 pub use impairment::Impairment;
-pub use lab::{Lab, Options, down, exec, list};
+pub use lab::{Lab, Options, Removed, down, exec, list};
 pub use namespace::within;
 pub use process::Process;
 pub use state::{DEFAULT_RUNTIME_DIRECTORY, DeviceState, NodeState, State};
-pub use topology::{Device, End, LabFile, Link, Node, NodeKind, Route, Router};
+pub use topology::{Daemon, Device, End, LabFile, Link, Node, NodeKind, Route, Router};

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,11 @@ use crate::error::LabError;
 use crate::namespace::within;
 
 /// How often a state that sends no event is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// How long processes that are not ours may take to end by themselves.
+const STRANGERS_GRACE: Duration = Duration::from_secs(2);
+/// How often a namespace is looked through for processes.
+const ROUNDS: usize = 3;
 /// How long a daemon may take to drain and end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -69,6 +74,46 @@ impl Process {
     }
 }
 
+/// Ends all processes in a network namespace, whoever started them. Returns those that were there: name and number.
+pub(crate) fn end_all(namespace: &Path) -> Vec<(String, i32)> {
+    let mut ended = Vec::new();
+    // Who is asked to end may start others before it does.
+    for _ in 0..ROUNDS {
+        let found = inside(namespace);
+        if found.is_empty() {
+            break;
+        }
+        for process in &found {
+            ended.push((name(process.pid), process.pid));
+            let _ = kill(Pid::from_raw(process.pid), Signal::SIGTERM);
+        }
+        let deadline = Instant::now() + STRANGERS_GRACE;
+        while found.iter().any(|process| process.is_running()) && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        // What is deaf is killed; a failure is told where the namespace can't be removed.
+        found.into_iter().filter(|process| process.is_running()).for_each(|process| drop(process.stop()));
+    }
+    ended
+}
+
+/// The processes in a network namespace, by what `/proc` says.
+fn inside(namespace: &Path) -> Vec<Process> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let Some(wanted) = identity(namespace) else { return Vec::new() };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let own = std::process::id().cast_signed();
+    let is_inside =
+        |pid: &i32| *pid != own && identity(Path::new(&format!("/proc/{pid}/ns/net"))) == Some(wanted);
+    numbers.filter(is_inside).filter_map(Process::of).filter(|process| process.is_running()).collect()
+}
+
+/// What a process is called.
+fn name(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
 /// State and start time of a process.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -86,27 +131,39 @@ pub(crate) struct Starting {
     ready: File,
 }
 
-/// Starts `program ARGUMENTS --ready-fd N` inside a namespace, with its output in a log file. It gets a process group
-/// of its own, so that a Ctrl-C meant for us doesn't end it.
-pub(crate) fn start(
+/// Starts a program inside a namespace, with its output in a log file. It gets a process group of its own, so that a Ctrl-C meant for
+/// us doesn't end it.
+pub(crate) fn spawn(
     namespace: &str,
     program: &Path,
     arguments: &[String],
     log: &Path,
-) -> Result<Starting, LabError> {
+) -> Result<(Child, Process), LabError> {
     let output = File::create(log).map_err(LabError::file("create", log))?;
     let errors = output.try_clone().map_err(LabError::file("write", log))?;
-    let (ready, announce) = pipe2(OFlag::O_CLOEXEC).map_err(LabError::system("make a pipe"))?;
-    keep_across_exec(&announce).map_err(LabError::system("prepare a pipe"))?;
     let mut command = Command::new(program);
-    command.args(arguments).arg("--ready-fd").arg(announce.as_raw_fd().to_string());
-    command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+    command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
     let child = within(namespace, || command.spawn())?
         .map_err(|source| LabError::Program { program: program.display().to_string(), source })?;
     // A child that has ended already keeps its entry until it is waited for.
     let process = i32::try_from(child.id()).ok().and_then(Process::of);
     let process =
         process.ok_or_else(|| LabError::system("read /proc")(io::Error::from(io::ErrorKind::NotFound)))?;
+    Ok((child, process))
+}
+
+/// Starts `program ARGUMENTS --ready-fd N` like [`spawn`].
+pub(crate) fn start(
+    namespace: &str,
+    program: &Path,
+    arguments: &[String],
+    log: &Path,
+) -> Result<Starting, LabError> {
+    let (ready, announce) = pipe2(OFlag::O_CLOEXEC).map_err(LabError::system("make a pipe"))?;
+    keep_across_exec(&announce).map_err(LabError::system("prepare a pipe"))?;
+    let number = announce.as_raw_fd().to_string();
+    let arguments = [arguments, &["--ready-fd".to_owned(), number]].concat();
+    let (child, process) = spawn(namespace, program, &arguments, log)?;
     Ok(Starting { child, process, ready: File::from(ready) })
 }
 

@@ -84,6 +84,8 @@ mod tests {
             offloads: true,
             gro: None,
             router: None,
+            daemons: Vec::new(),
+            commands: Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@
 //! gateway = "10.1.0.1"                 # and gateway6
 //! offloads = true                      # false: checksum and segmentation offloads are turned off
 //! gro = false                          # generic receive offload; on for hosts when neither this nor offloads is said
+//! commands = ["iperf3 -s -D"]          # run by `sh -c` when everything else is up, one after the other
 //!
 //! [[router]]
 //! name = "r"
@@ -17,6 +18,7 @@
 //! mode = "adaptive"                    # how it waits: adaptive, poll, interrupt; only Millrace
 //! config = "router.toml"               # a Millrace configuration, or its tables in place; ports are added to it
 //! arguments = []                       # more arguments for `millrace run`
+//! commands = []                        # as of a host
 //!
 //! [[link]]
 //! ends = ["h1", "r:r1"]                # NODE, or NODE:DEVICE; devices without a name are eth0, eth1, …
@@ -28,7 +30,14 @@
 //! node = "r"
 //! to = "10.9.0.0/16"                   # or "default"
 //! via = "10.2.0.254"                   # or device = "r1"
+//!
+//! [[daemon]]                           # a routing daemon: bird, or one of FRR (zebra, bgpd, ospfd, …)
+//! node = "r"
+//! program = "bird"
+//! config = "bird.conf"                 # beside the lab file; or text = """…""", the configuration itself
 //! ```
+//!
+//! `docs/labs.md` tells them to readers; a test holds the two together.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -54,6 +63,8 @@ pub(crate) struct File {
     pub link: Vec<LinkTable>,
     #[serde(default)]
     pub route: Vec<RouteTable>,
+    #[serde(default)]
+    pub daemon: Vec<DaemonTable>,
 }
 
 /// `[lab]`.
@@ -75,6 +86,8 @@ pub(crate) struct HostTable {
     #[serde(default = "yes")]
     pub offloads: bool,
     pub gro: Option<bool>,
+    #[serde(default)]
+    pub commands: Vec<String>,
 }
 
 /// `[[router]]`.
@@ -90,6 +103,8 @@ pub(crate) struct RouterTable {
     #[serde(default = "yes")]
     pub offloads: bool,
     pub gro: Option<bool>,
+    #[serde(default)]
+    pub commands: Vec<String>,
 }
 
 /// What forwards in a router.
@@ -150,6 +165,16 @@ pub(crate) struct RouteTable {
     pub to: Spanned<Text<Destination>>,
     pub via: Option<Spanned<Text<std::net::IpAddr>>>,
     pub device: Option<Spanned<String>>,
+}
+
+/// `[[daemon]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DaemonTable {
+    pub node: Spanned<String>,
+    pub program: Spanned<String>,
+    pub config: Option<Spanned<String>>,
+    pub text: Option<Spanned<String>>,
 }
 
 /// Where a route leads: a network, or everywhere.

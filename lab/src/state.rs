@@ -40,6 +40,9 @@ pub struct NodeState {
     pub process: Option<Process>,
     /// The socket of that daemon.
     pub socket: Option<PathBuf>,
+    /// Its routing daemons.
+    #[serde(default)]
+    pub daemons: Vec<Process>,
 }
 
 /// A network device of a node.
@@ -66,6 +69,7 @@ impl NodeState {
             devices: node.devices.iter().map(device).collect(),
             process: None,
             socket: None,
+            daemons: Vec::new(),
         }
     }
 

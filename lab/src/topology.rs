@@ -42,6 +42,10 @@ pub struct Node {
     pub gro: Option<bool>,
     /// For a Millrace router, how it is run.
     pub router: Option<Router>,
+    /// Its routing daemons, in the order in which they are started.
+    pub daemons: Vec<Daemon>,
+    /// Shell commands that are run there when everything else is up.
+    pub commands: Vec<String>,
 }
 
 /// What a node is.
@@ -65,6 +69,15 @@ pub struct Router {
     pub config: toml::Table,
     /// More arguments for `millrace run`.
     pub arguments: Vec<String>,
+}
+
+/// A routing daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Daemon {
+    /// `bird`, or a daemon of FRR.
+    pub program: &'static str,
+    /// The text of its configuration.
+    pub config: String,
 }
 
 /// One end of a link.

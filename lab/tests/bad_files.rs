@@ -1,5 +1,6 @@
 //! A lab file that can't be is refused with its line and column, what is wrong, and what would be right.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use millrace_lab::{LabFile, NodeKind};
@@ -170,8 +171,48 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_example_is_a_lab() {
-    let path = Path::new("../examples/lab/two-hosts.toml");
-    let lab = LabFile::read(path).unwrap();
-    assert_eq!((lab.nodes.len(), lab.links.len()), (3, 2));
+fn the_examples_are_labs() {
+    for (name, nodes, links) in [("two-hosts", 3, 2), ("lossy-line", 3, 2), ("bird", 3, 2), ("frr", 3, 2)] {
+        let path = format!("../examples/lab/{name}.toml");
+        let lab = LabFile::read(Path::new(&path)).unwrap();
+        assert_eq!((lab.nodes.len(), lab.links.len()), (nodes, links), "{name}");
+    }
+}
+
+#[test]
+fn the_document_of_labs_has_every_key_of_every_table_and_no_other() {
+    let document = std::fs::read_to_string("../docs/labs.md").unwrap();
+    for (table, header) in [
+        ("lab", "[lab]"),
+        ("host", "[[host]]"),
+        ("router", "[[router]]"),
+        ("link", "[[link]]"),
+        ("route", "[[route]]"),
+        ("daemon", "[[daemon]]"),
+    ] {
+        // What is like no key is told all of them.
+        let error = parse(&format!("{header}\n_0_ = 1\n")).unwrap_err();
+        let (_, known) = error.split_once("known are ").unwrap_or_else(|| panic!("{table}: {error}"));
+        let known: BTreeSet<&str> = known.split(", ").map(str::trim).collect();
+        let (_, section) = document.split_once(&format!("### `{header}`\n")).expect(header);
+        let section = section.split("\n### ").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        assert_eq!(rows.collect::<BTreeSet<_>>(), known, "{table}");
+    }
+}
+
+#[test]
+fn a_daemon_says_what_it_needs() {
+    let with = |keys: &str| parse(&format!("{GOOD}[[daemon]]\nnode = \"r\"\n{keys}\n")).unwrap_err();
+    let unknown = with("program = \"brid\"\ntext = \"\"");
+    assert!(
+        unknown.contains("\"brid\" is no routing daemon that is known: there are bird, zebra"),
+        "{unknown}"
+    );
+    let silent = with("program = \"bird\"");
+    assert!(silent.contains("bird needs its configuration: config = \"FILE\", or text = "), "{silent}");
+    let both = with("program = \"bird\"\nconfig = \"a\"\ntext = \"b\"");
+    assert!(both.contains("cannot read") || both.contains("either `config` or `text`"), "{both}");
+    let gone = with("program = \"bird\"\nconfig = \"no-such.conf\"");
+    assert!(gone.contains("cannot read no-such.conf"), "{gone}");
 }

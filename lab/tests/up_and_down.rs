@@ -143,8 +143,8 @@ fn a_kept_lab_is_listed_used_and_removed_by_name() {
     assert_eq!(seven.unwrap().code(), Some(7));
     let unknown = exec(&ground.name, "h3", &["true".into()], &runtime).unwrap_err().to_string();
     assert!(unknown.ends_with("has no node h3: it has h1, h2, r"), "{unknown}");
-    assert!(down(&ground.name, &runtime).unwrap());
-    assert!(!down(&ground.name, &runtime).unwrap(), "nothing is left to remove");
+    assert_eq!(down(&ground.name, &runtime).unwrap().map(|removed| removed.ended), Some(vec![]));
+    assert!(down(&ground.name, &runtime).unwrap().is_none(), "nothing is left to remove");
     assert!(list(&runtime).unwrap().is_empty());
     ground.assert_nothing_is_left();
 }
@@ -265,5 +265,104 @@ fn an_interrupt_while_it_comes_up_undoes_it() {
     raise.join().unwrap();
     assert!(error.ends_with(": interrupted"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(8));
+    ground.assert_nothing_is_left();
+}
+
+#[test]
+fn what_was_started_at_a_node_ends_with_the_lab_and_nothing_else_does() {
+    let Some(ground) = Ground::new() else { return };
+    let (file, options, runtime) = (ground.file("kernel", ""), ground.options(), ground.runtime());
+    Lab::up(&file, &options).unwrap().keep();
+    let mut bystander = Command::new("sleep").arg("600").spawn().unwrap();
+    // One whose parent is gone, one that is deaf, and one that is waited for.
+    let start = |command: &str| {
+        exec(&ground.name, "h1", &["sh".into(), "-c".into(), command.into()], &runtime).unwrap();
+    };
+    start("setsid sleep 601 >/dev/null 2>&1 &");
+    start("(trap '' TERM; setsid sh -c 'while :; do sleep 602; done') >/dev/null 2>&1 &");
+    let waiting = std::thread::spawn({
+        let (name, runtime) = (ground.name.clone(), runtime.clone());
+        move || exec(&name, "h2", &["sleep".into(), "603".into()], &runtime).unwrap()
+    });
+    let sleeping = |seconds: &str| output("ps", &["-eo", "args"]).contains(&format!("sleep {seconds}"));
+    let begun = Instant::now();
+    while !["601", "602", "603"].into_iter().all(sleeping) && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let removed = down(&ground.name, &runtime).unwrap().expect("the lab was up");
+    let names: Vec<&str> = removed.ended.iter().map(|(name, _)| &**name).collect();
+    assert!(names.contains(&"sleep") && names.contains(&"sh"), "{names:?}");
+    for seconds in ["601", "602", "603"] {
+        assert!(!sleeping(seconds), "sleep {seconds} is still there");
+    }
+    assert!(!waiting.join().unwrap().success());
+    assert_eq!(bystander.try_wait().unwrap(), None, "who is elsewhere goes on");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    ground.assert_nothing_is_left();
+}
+
+#[test]
+fn commands_run_when_all_is_up_and_one_that_fails_is_quoted_and_undoes_the_lab() {
+    let Some(ground) = Ground::new() else { return };
+    let touched = ground.directory.join("touched");
+    let host = |commands: &str| format!("[[host]]\nname = \"h9\"\ncommands = [{commands}]\n");
+    let good = format!("'ip route show > {0}', 'echo second >> {0}'", touched.display());
+    let lab = Lab::up(&ground.file("kernel", &host(&good)), &ground.options()).unwrap();
+    assert!(fs::read_to_string(&touched).unwrap().ends_with("second\n"));
+    lab.down().unwrap();
+    let bad = "'true', 'echo no such thing >&2; exit 3'";
+    let error = Lab::up(&ground.file("kernel", &host(bad)), &ground.options()).unwrap_err().to_string();
+    let expected =
+        "running a command at h9: `echo no such thing >&2; exit 3` failed (exit status: 3): no such thing";
+    assert_eq!(error, expected);
+    ground.assert_nothing_is_left();
+}
+
+/// Brings an example up with the kernel in the place of its router, which is another test's matter.
+fn example(name: &str, ground: &Ground) -> LabFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lab").join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    let own = format!("name = \"{}\"", ground.name);
+    let text = text.replacen("name = \"bird\"", &own, 1).replacen("name = \"frr\"", &own, 1);
+    LabFile::parse(&text.replace("kind = \"millrace\"", "kind = \"kernel\""), &path).unwrap()
+}
+
+fn reaches(lab: &Lab, address: &str, patience: Duration) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < patience {
+        if ping(lab, address) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    false
+}
+
+#[test]
+fn daemons_of_the_examples_learn_their_routes() {
+    for (name, program) in [("bird.toml", "bird"), ("frr.toml", "frr")] {
+        let Some(ground) = Ground::new() else { return };
+        let place = if program == "bird" { "/usr/sbin/bird" } else { "/usr/lib/frr/zebra" };
+        if !Path::new(place).exists() {
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{program} is not installed");
+            println!("skipped: {program} is not installed");
+            continue;
+        }
+        let lab = Lab::up(&example(name, &ground), &ground.options()).unwrap();
+        assert!(reaches(&lab, "10.9.0.1", Duration::from_secs(40)), "{name}: no route was learned");
+        let removed = lab.down().unwrap();
+        assert!(removed.ended.is_empty(), "daemons are no strangers: {removed:?}");
+        ground.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_daemon_that_refuses_its_configuration_is_quoted() {
+    let Some(ground) = Ground::new() else { return };
+    let more = "[[daemon]]\nnode = \"r\"\nprogram = \"bird\"\ntext = \"nonsense\"\n";
+    let error = Lab::up(&ground.file("kernel", more), &ground.options()).unwrap_err().to_string();
+    assert!(error.starts_with("starting bird at r: `bird -p -c "), "{error}");
+    assert!(error.contains("bird.conf:1") && error.contains("syntax error"), "{error}");
     ground.assert_nothing_is_left();
 }

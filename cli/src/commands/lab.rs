@@ -54,14 +54,17 @@ fn up(path: &Path, json: bool) -> Result<(), Failure> {
 
 fn down(word: &str, json: bool) -> Result<(), Failure> {
     let name = LabFile::name_of(word).map_err(Failure::new)?;
-    if !millrace_lab::down(&name, runtime_directory()).map_err(Failure::new)? {
-        return Err(Failure::new(not_up(&name)?));
-    }
+    let removed = millrace_lab::down(&name, runtime_directory()).map_err(Failure::new)?;
+    let Some(removed) = removed else { return Err(Failure::new(not_up(&name)?)) };
     if json {
-        println!("{:#}", json!({"name": name, "removed": true}));
-    } else {
-        println!("lab {name} is removed");
+        let ended = removed.ended.iter().map(|(name, pid)| json!({"name": name, "pid": pid}));
+        println!("{:#}", json!({"name": name, "removed": true, "ended": Value::from_iter(ended)}));
+        return Ok(());
     }
+    for (name, pid) in &removed.ended {
+        println!("ended {name} (process {pid}), which ran there");
+    }
+    println!("lab {name} is removed");
     Ok(())
 }
 

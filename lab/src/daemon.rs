@@ -1,0 +1,107 @@
+//! Routing daemons at nodes: BIRD, and those of FRR.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Instant;
+
+use nix::unistd::{User, chown};
+
+use crate::error::LabError;
+use crate::ip_command::run_within;
+use crate::process::{LOOK, last_lines};
+use crate::topology::Daemon;
+
+/// The daemon of FRR by which the others reach the kernel.
+pub(crate) const ZEBRA: &str = "zebra";
+const BIRD: &str = "bird";
+/// The daemons that a lab can start.
+pub(crate) const PROGRAMS: [&str; 15] = [
+    BIRD, ZEBRA, "babeld", "bfdd", "bgpd", "eigrpd", "isisd", "ldpd", "ospf6d", "ospfd", "pimd", "ripd",
+    "ripngd", "staticd", "vrrpd",
+];
+/// Where Debian and others keep FRR's.
+const FRR: &str = "/usr/lib/frr";
+/// The user that FRR's become.
+const FRR_USER: &str = "frr";
+
+/// What a daemon reads and writes, all of it below the lab's own files.
+pub(crate) struct DaemonFiles {
+    name: &'static str,
+    pub program: PathBuf,
+    config: PathBuf,
+    pub arguments: Vec<String>,
+    pub log: PathBuf,
+    /// The file that is there when it answers.
+    ready: PathBuf,
+}
+
+impl DaemonFiles {
+    /// Writes the configuration of a daemon into the node's directory.
+    pub fn make(files: &Path, node: &str, daemon: &Daemon) -> Result<Self, LabError> {
+        let name = daemon.program;
+        let directory = files.join(node);
+        fs::create_dir_all(&directory).map_err(LabError::file("create", &directory))?;
+        let config = directory.join(format!("{name}.conf"));
+        fs::write(&config, &daemon.config).map_err(LabError::file("write", &config))?;
+        let path = |extension: &str| directory.join(format!("{name}.{extension}"));
+        let text = |path: &Path| path.display().to_string();
+        let log = path("log");
+        if name == BIRD {
+            let (socket, pid) = (path("ctl"), path("pid"));
+            let words = ["-f", "-c", &text(&config), "-s", &text(&socket), "-P", &text(&pid)];
+            let arguments = words.map(str::to_owned).to_vec();
+            return Ok(Self { name, program: BIRD.into(), config, arguments, log, ready: socket });
+        }
+        give_to_frr(&[files, &directory], &directory)?;
+        let (pid, zebra) = (path("pid"), directory.join("zserv.api"));
+        let ready = if name == ZEBRA { zebra.clone() } else { path("vty") };
+        let words =
+            ["-f", &text(&config), "-i", &text(&pid), "-z", &text(&zebra), "--vty_socket", &text(&directory)];
+        let arguments = words.into_iter().chain(["-P", "0"]).map(str::to_owned).collect();
+        Ok(Self { name, program: Path::new(FRR).join(name), config, arguments, log, ready })
+    }
+
+    /// Lets it read its configuration, and start nothing.
+    pub fn check(&self, namespace: &str) -> Result<(), LabError> {
+        let program = self.program.display().to_string();
+        let config = self.config.display().to_string();
+        let words = if self.name == BIRD { ["-p", "-c", &config] } else { ["-C", "-f", &config] };
+        run_within(namespace, &program, &words)
+    }
+
+    /// Waits until it answers.
+    pub fn wait(
+        &self,
+        child: &mut Child,
+        deadline: Instant,
+        interrupted: impl Fn() -> bool,
+    ) -> Result<(), LabError> {
+        let failed =
+            |problem: String| LabError::Daemon { program: self.name, problem, log: last_lines(&self.log) };
+        while !self.ready.exists() {
+            if interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(failed(format!("ended ({status})")));
+            }
+            if Instant::now() >= deadline {
+                return Err(failed("was not ready in time".to_owned()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// Lets the user of FRR reach a directory, and write there.
+fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
+    for step in way {
+        fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;
+    }
+    let user = User::from_name(FRR_USER).map_err(LabError::system("look for the user frr"))?;
+    let Some(user) = user else { return Ok(()) };
+    chown(directory, Some(user.uid), Some(user.gid)).map_err(LabError::system("give a directory to frr"))
+}
