@@ -76,8 +76,10 @@ impl LinkHeader {
         if packet.headroom() + old < new.len() {
             return false;
         }
-        packet.trim_front(old);
-        let front = packet.prepend(new.len()).get_mut(..new.len());
+        if !packet.trim_front(old) {
+            return false;
+        }
+        let front = packet.prepend(new.len()).and_then(|data| data.get_mut(..new.len()));
         front.map(|front| front.copy_from_slice(new)).is_some()
     }
 }
@@ -109,7 +111,7 @@ mod tests {
     fn a_frame_without_headroom_is_left_as_it_is() {
         let pool = Pool::new(1).unwrap();
         let mut packet = pool.packet_from(b"network").unwrap();
-        packet.prepend(HEADROOM - 10);
+        assert!(packet.prepend(HEADROOM - 10).is_some());
         packet.set_network(0);
         let before = packet.to_vec();
         assert!(!LinkHeader::new(SOURCE, DESTINATION, &[], EtherType(0x0800)).apply(&mut packet));

@@ -103,7 +103,7 @@ fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
     if header_len > ipv4::HEADER_LEN {
         exceptions = exceptions.with(Exceptions::OPTIONS);
     }
-    trim(packet, total_len);
+    trim(packet, total_len)?;
     packet.set_transport(packet.network_offset() + header_len);
     let transport = transport(packet, protocol, offset > 0);
     packet.exceptions = exceptions.with(transport.exceptions);
@@ -135,7 +135,7 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     if hides_transport {
         exceptions = exceptions.with(Exceptions::CUT);
     }
-    trim(packet, total_len);
+    trim(packet, total_len)?;
     packet.set_transport(packet.network_offset() + walk.offset);
     let readable = walk.end == End::UpperLayer;
     let mut transport = transport(packet, walk.protocol, !readable);
@@ -171,13 +171,15 @@ fn overlaps_header(protocol: Protocol, offset: usize) -> bool {
     protocol == Protocol::TCP && (1..16).contains(&offset)
 }
 
-/// Cuts off what follows the network packet in its frame.
+/// Cuts off what follows the network packet in its frame. Frames that copies share can't be cut: a packet that has them was
+/// parsed before, and only an instance can have made it say that it is shorter.
 #[inline]
-fn trim(packet: &mut Packet, network_len: usize) {
+fn trim(packet: &mut Packet, network_len: usize) -> Result<(), DropReason> {
     let wanted = packet.network_offset() + network_len;
-    if packet.len() > wanted {
-        packet.truncate(wanted);
+    if packet.len() > wanted && !packet.truncate(wanted) {
+        return Err(DropReason::PluginFailed);
     }
+    Ok(())
 }
 
 /// Octets of a transport header without options.
@@ -219,6 +221,30 @@ mod tests {
     use millrace_packet::Pool;
 
     use super::*;
+
+    /// A gate for copies may shorten the header of a copy, whose frames behind the first are another packet's.
+    #[test]
+    fn a_header_that_cuts_shared_frames_is_refused() {
+        let pool = Pool::new(16).unwrap();
+        let datagram = |total_len: u16| {
+            let mut header = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
+            header[2..4].copy_from_slice(&total_len.to_be_bytes());
+            let sum = millrace_wire::checksum::sum(&header).checksum();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        };
+        let whole = [datagram(5000), vec![7; 4980]].concat();
+        let packet = pool.packet_from(&whole).unwrap();
+        for (total_len, parsed) in [(5000, true), (4999, false), (3000, false), (1000, true), (28, true)] {
+            let mut copy = packet.copy(&pool).unwrap();
+            copy.data_mut()[..20].copy_from_slice(&datagram(total_len));
+            let result = parse(&mut copy, EtherType::IPV4);
+            assert_eq!(result.is_ok(), parsed, "{total_len}");
+            assert_eq!(result.err(), (!parsed).then_some(DropReason::PluginFailed));
+            assert_eq!(copy.len(), if parsed { total_len.into() } else { 5000 });
+            assert_eq!(packet.to_vec(), whole);
+        }
+    }
 
     #[test]
     fn a_packet_that_is_read_again_is_noted_as_it_was_with_what_it_has_of_another() {

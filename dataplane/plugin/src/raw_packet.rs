@@ -158,22 +158,20 @@ pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
 pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
     let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
     let count = room.len().min(from.len());
-    room[..count].copy_from_slice(&from[..count]);
+    let (Some(room), Some(from)) = (room.get_mut(..count), from.get(..count)) else { return 0 };
+    room.copy_from_slice(from);
     count as u32
 }
 
 /// Makes room at the front, or cuts bytes there, when `bytes` is negative; `false` when there is no room, or too little to cut.
 pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
     let count = bytes.unsigned_abs() as usize;
-    if bytes >= 0 && count <= packet.headroom() {
-        // What stood there was another packet's.
-        packet.prepend(count)[..count].fill(0);
-    } else if bytes < 0 && count <= packet.data().len() {
-        packet.trim_front(count);
-    } else {
-        return false;
+    if bytes < 0 {
+        return packet.trim_front(count);
     }
-    true
+    // What stood there was another packet's.
+    let front = packet.prepend(count).and_then(|data| data.get_mut(..count));
+    front.map(|front| front.fill(0)).is_some()
 }
 
 /// Whether a packet with this verdict is still to be seen by somebody.
@@ -185,4 +183,42 @@ pub(crate) fn goes_on(verdict: Verdict) -> bool {
 /// Says of every packet from a place on that it was not decided.
 pub(crate) fn settle(packets: &mut Packets<'_>, from: usize) {
     (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use millrace_packet::{HEADROOM, Pool};
+
+    proptest! {
+        /// Whatever a plugin asks for, a packet has the bytes that it had, those that were added, and no others.
+        #[test]
+        fn any_resize_and_write_stays_in_the_first_frame(
+            bytes in prop::collection::vec(any::<u8>(), 0..3000),
+            change in prop_oneof![-3000_i32..3000, any::<i32>()],
+            offset in prop_oneof![0_u32..3000, any::<u32>()],
+            written in prop::collection::vec(any::<u8>(), 0..3000),
+        ) {
+            let pool = Pool::new(8).unwrap();
+            let mut packet = pool.packet_from(&bytes).unwrap();
+            let (first, count) = (packet.data().len(), change.unsigned_abs() as usize);
+            let done = resize(&mut packet, change);
+            prop_assert_eq!(done, if change < 0 { count <= first } else { count <= HEADROOM });
+            let mut expected = match (done, change) {
+                (false, _) => bytes,
+                (true, ..0) => bytes[count..].to_vec(),
+                (true, _) => [vec![0; count], bytes].concat(),
+            };
+            prop_assert_eq!(packet.to_vec(), &expected[..]);
+            let room = packet.data().len();
+            let taken = write(&mut packet, offset, &written) as usize;
+            prop_assert_eq!(taken, room.saturating_sub(offset as usize).min(written.len()));
+            expected.iter_mut().skip(offset as usize).zip(&written[..taken]).for_each(|(to, from)| *to = *from);
+            prop_assert_eq!(packet.to_vec(), expected);
+            drop(packet);
+            prop_assert_eq!(pool.in_use(), 0);
+        }
+    }
 }

@@ -65,11 +65,8 @@ pub(crate) fn recheck(
         return Err(Malformed::Hops);
     }
     let (network, length) = (packet.network_offset(), packet.network_offset() + headers.length);
-    if packet.len() > length {
-        if packet.is_shared() {
-            return Err(Malformed::Shared);
-        }
-        packet.truncate(length);
+    if packet.len() > length && !packet.truncate(length) {
+        return Err(Malformed::Shared);
     }
     packet.set_network(network);
     packet.set_transport(network + headers.transport);
@@ -137,4 +134,34 @@ fn leads_to_network(frame: &[u8], network: usize) -> bool {
         end += 4;
     }
     end == network
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_packet::Pool;
+
+    fn header(total_len: u16) -> Vec<u8> {
+        let mut header = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
+        header[2..4].copy_from_slice(&total_len.to_be_bytes());
+        let sum = millrace_wire::checksum::sum(&header).checksum();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        header
+    }
+
+    #[test]
+    fn frames_that_copies_share_are_cut_behind_the_first_only() {
+        let pool = Pool::new(16).unwrap();
+        let whole = [header(5000), vec![7; 4980]].concat();
+        let packet = pool.packet_from(&whole).unwrap();
+        for (total_len, expected) in
+            [(5000, Ok(())), (4999, Err(Malformed::Shared)), (3000, Err(Malformed::Shared)), (1000, Ok(()))]
+        {
+            let mut copy = packet.copy(&pool).unwrap();
+            copy.data_mut()[..20].copy_from_slice(&header(total_len));
+            assert_eq!(recheck(&mut copy, Some(Family::V4), Position::Late), expected, "{total_len}");
+            assert_eq!(copy.len(), if expected.is_ok() { total_len.into() } else { 5000 });
+            assert_eq!(packet.to_vec(), whole);
+        }
+    }
 }

@@ -104,6 +104,29 @@ impl Batch {
         self.packets.swap(place.min(last), last);
     }
 
+    /// The packet at a place. Places come from loops over the batch and from lists of its packets, never from a packet.
+    ///
+    /// # Panics
+    /// When there is no packet at this place.
+    #[inline(always)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the one place where packets of a batch are indexed, by places in it"
+    )]
+    pub fn at(&self, place: usize) -> &Packet {
+        &self.packets[place]
+    }
+
+    /// The packet at a place to write, as [`at`](Self::at) says.
+    ///
+    /// # Panics
+    /// When there is no packet at this place.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "as of `at`")]
+    pub fn at_mut(&mut self, place: usize) -> &mut Packet {
+        &mut self.packets[place]
+    }
+
     /// Takes the last packet out.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {

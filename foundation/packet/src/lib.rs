@@ -4,9 +4,10 @@
 //! is dropped they return to the pool. Pool, packets and batches belong to one thread: none of them is `Send`.
 //!
 //! Validity: a packet's first frame is never shared, so its bytes may always be written; frames behind it may be
-//! shared between copies and are read-only. Methods panic only where their text says so.
-#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+//! shared between copies and are read-only. No method of a packet panics: lengths and offsets may come from outside, and
+//! a method that can't do what it is asked says so and leaves the packet as it was.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod annotations;
 mod arrivals;

@@ -166,65 +166,69 @@ impl Packet {
         self.head().places.offset.into()
     }
 
-    /// Puts `count` bytes in front, their contents as they happen to be, and returns the data to write.
-    ///
-    /// # Panics
-    /// When the headroom is smaller.
+    /// Puts `count` bytes in front, their contents as they happen to be, and returns the data of the first frame to
+    /// write. `None`, with nothing changed, when the headroom is smaller.
     #[inline]
-    pub fn prepend(&mut self, count: usize) -> &mut [u8] {
-        assert!(count <= self.headroom(), "no headroom for {count} bytes");
+    #[must_use]
+    pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
+        if count > self.headroom() {
+            return None;
+        }
         let head = self.head_mut();
         head.places.offset -= count as u16;
         head.places.length += count as u16;
-        self.data_mut()
+        Some(self.data_mut())
     }
 
-    /// Removes `count` bytes from the front.
-    ///
-    /// # Panics
-    /// When the first frame has fewer.
+    /// Removes `count` bytes from the front. Returns `false`, with nothing changed, when the first frame has fewer.
     #[inline]
-    pub fn trim_front(&mut self, count: usize) {
+    #[must_use]
+    pub fn trim_front(&mut self, count: usize) -> bool {
         let head = self.head_mut();
-        assert!(count <= usize::from(head.places.length), "fewer than {count} bytes in the first frame");
+        if count > usize::from(head.places.length) {
+            return false;
+        }
         head.places.offset += count as u16;
         head.places.length -= count as u16;
+        true
     }
 
-    /// Shortens the packet to `length` bytes; does nothing when it is not longer.
-    ///
-    /// # Panics
-    /// When the cut lies behind the first frame and frames there are shared: [`make_writable`](Self::make_writable)
-    /// comes first.
+    /// Shortens the packet to `length` bytes; leaves it as it is when it is not longer. Returns `false`, with nothing
+    /// changed, when the cut lies behind the first frame and the frames there are shared:
+    /// [`make_writable`](Self::make_writable) comes first.
     #[inline]
-    pub fn truncate(&mut self, length: usize) {
+    #[must_use]
+    pub fn truncate(&mut self, length: usize) -> bool {
         if self.is_linear() {
             let head = self.head_mut();
             head.places.length = length.min(head.places.length.into()) as u16;
+            true
         } else {
-            self.truncate_chain(length);
+            self.truncate_chain(length)
         }
     }
 
-    fn truncate_chain(&mut self, length: usize) {
+    fn truncate_chain(&mut self, length: usize) -> bool {
         let mut left = length;
-        let mut frame: *mut Frame = self.head.as_ptr();
+        let mut frame = self.head;
         loop {
-            // SAFETY: `frame` is in this packet's chain, so it is alive and, being unshared, referred to by nothing else.
-            let current = unsafe { &mut *frame };
-            let here = usize::from(current.places.length).min(left);
-            left -= here;
-            assert!(current.references.get() == 1, "cutting a shared frame");
-            current.places.length = here as u16;
-            if left == 0 {
-                release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
-                return;
+            // SAFETY: `frame` is in this packet's chain, so it is alive; nothing refers to its fields for longer than a
+            // statement.
+            let current = unsafe { frame.as_ref() };
+            let (here, is_own) = (usize::from(current.places.length), current.references.get() == 1);
+            let next = NonNull::new(current.next);
+            match next {
+                Some(next) if left > here => (left, frame) = (left - here, next),
+                None if left >= here => return true,
+                _ if !is_own => return false,
+                _ => break,
             }
-            if current.next.is_null() {
-                return;
-            }
-            frame = current.next;
         }
+        // SAFETY: as above, and the frame is referred to by this packet alone.
+        let current = unsafe { frame.as_mut() };
+        current.places.length = current.places.length.min(left as u16);
+        release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
+        true
     }
 
     /// Replaces frames that are shared with copies by frames of this packet's own. Returns `false`, with nothing
@@ -245,12 +249,18 @@ impl Packet {
     }
 
     /// Adds `bytes` at the end, taking frames from `pool` as needed. Returns `false`, with nothing added, when there
-    /// are too few. Frames behind the first must not be shared.
+    /// are too few, or the last frame is shared with a copy: [`make_writable`](Self::make_writable) comes first.
+    #[must_use]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
-        let before = self.len();
+        let own = self.last();
+        // SAFETY: the last frame of this packet's chain, so alive.
+        let (is_own, before) = unsafe { ((*own).references.get() == 1, (*own).places.length) };
+        if !is_own {
+            return false;
+        }
         let mut rest = bytes;
         // SAFETY: the last frame of this packet's chain, owned by it.
-        let mut last = unsafe { &mut *self.last() };
+        let mut last = unsafe { &mut *own };
         loop {
             let end = usize::from(last.places.offset) + usize::from(last.places.length);
             let here = rest.len().min(FRAME_SIZE.saturating_sub(end));
@@ -262,7 +272,10 @@ impl Packet {
                 return true;
             }
             let Some(more) = pool.allocate() else {
-                self.truncate(before);
+                // SAFETY: it was the last frame, owned by this packet; the frames behind it are new.
+                let own = unsafe { &mut *own };
+                own.places.length = before;
+                release_chain(std::mem::replace(&mut own.next, ptr::null_mut()));
                 return false;
             };
             last.next = more.into_head().as_ptr();
@@ -272,7 +285,8 @@ impl Packet {
         }
     }
 
-    /// Puts `tail`'s frames behind this packet's: a packet that a device delivered in pieces.
+    /// Puts `tail`'s frames behind this packet's: a packet that a device delivered in pieces. The last frame must not be
+    /// shared, else copies get the tail as well.
     pub fn chain(&mut self, tail: Packet) {
         // SAFETY: the last frame of this packet's chain, owned by it.
         unsafe { (*self.last()).next = tail.into_head().as_ptr() };
@@ -329,18 +343,20 @@ impl Packet {
         Some(copy)
     }
 
-    /// Notes that the network header starts `offset` bytes behind the first byte.
+    /// Notes that the network header starts `offset` bytes behind the first byte, and at the end of the first frame's bytes
+    /// at the latest.
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
         let head = self.head_mut();
-        head.places.network = head.places.offset + offset as u16;
+        head.places.network = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
-    /// Notes that the transport header starts `offset` bytes behind the first byte.
+    /// Notes that the transport header starts `offset` bytes behind the first byte, and at the end of the first frame's
+    /// bytes at the latest.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
         let head = self.head_mut();
-        head.places.transport = head.places.offset + offset as u16;
+        head.places.transport = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
     /// The first `COUNT` bytes of a packet that stands in one frame and whose network header starts `NETWORK` bytes behind the
@@ -429,22 +445,30 @@ impl Packet {
 
     /// Gives the packet's one frame away, to a device; returns its number. [`Pool::packet_from_raw`] takes it back.
     ///
-    /// # Panics
-    /// When the packet stands in several frames: [`split`](Self::split) it first.
+    /// # Errors
+    /// The packet, when it stands in several frames: [`split`](Self::split) it first.
     #[inline]
-    pub fn into_raw(self) -> u32 {
-        assert!(self.is_linear(), "a chain is given away frame by frame");
+    pub fn into_raw(self) -> Result<u32, Packet> {
+        if !self.is_linear() {
+            return Err(self);
+        }
         // SAFETY: owned by this packet, which ends here.
-        unsafe { self.into_head().as_ref() }.index
+        Ok(unsafe { self.into_head().as_ref() }.index)
     }
 
     /// Takes the first frame off: the packet of that frame alone, and the rest of the chain.
     ///
-    /// The rest must not be shared with copies.
-    pub fn split(mut self) -> (Packet, Option<Packet>) {
-        let rest = std::mem::replace(&mut self.head_mut().next, ptr::null_mut());
-        let rest = NonNull::new(rest).map(|head| Packet { head, _one_thread: PhantomData });
-        (self, rest)
+    /// # Errors
+    /// The packet, when the frame behind the first is shared with a copy: [`make_writable`](Self::make_writable) comes
+    /// first.
+    pub fn split(mut self) -> Result<(Packet, Option<Packet>), Packet> {
+        let Some(rest) = NonNull::new(self.head().next) else { return Ok((self, None)) };
+        // SAFETY: in this packet's chain, so alive.
+        if unsafe { rest.as_ref() }.references.get() > 1 {
+            return Err(self);
+        }
+        self.head_mut().next = ptr::null_mut();
+        Ok((self, Some(Packet { head: rest, _one_thread: PhantomData })))
     }
 
     /// Whether any frame is shared with a copy.

@@ -86,8 +86,9 @@ impl Pool {
             self.inner().exhausted.set(self.inner().exhausted.get() + 1);
             return None;
         };
+        let frame = self.inner().frame(index)?;
         // SAFETY: the index came from the free list, so nothing else refers to this frame.
-        Some(unsafe { Packet::from_frame(self.inner().frame(index), HEADROOM as u16, 0) })
+        Some(unsafe { Packet::from_frame(frame, HEADROOM as u16, 0) })
     }
 
     /// A packet with a copy of `bytes`, in as many frames as they need; `None` when there are too few.
@@ -125,18 +126,19 @@ impl Pool {
         self.inner().exhausted.get()
     }
 
-    /// The packet of one frame that a device filled: `length` bytes from `offset` on.
-    ///
-    /// # Panics
-    /// When the frame does not exist or the bytes lie outside of it.
+    /// The packet of one frame that a device filled: `length` bytes from `offset` on. `None` when there is no such frame, or
+    /// the bytes lie outside of it.
     ///
     /// # Safety
     /// The frame must have been given away by [`Packet::into_raw`] and not come back since.
     #[inline]
-    pub unsafe fn packet_from_raw(&self, index: u32, offset: u16, length: u16) -> Packet {
-        assert!(usize::from(offset) + usize::from(length) <= FRAME_SIZE, "bytes outside of a frame");
-        // SAFETY: the caller promises that this frame is owned by nobody else; `frame` checks the index.
-        unsafe { Packet::from_frame(self.inner().frame(index), offset, length) }
+    pub unsafe fn packet_from_raw(&self, index: u32, offset: u16, length: u16) -> Option<Packet> {
+        if usize::from(offset) + usize::from(length) > FRAME_SIZE {
+            return None;
+        }
+        let frame = self.inner().frame(index)?;
+        // SAFETY: the caller promises that this frame is owned by nobody else.
+        Some(unsafe { Packet::from_frame(frame, offset, length) })
     }
 }
 
@@ -148,13 +150,8 @@ impl PoolInner {
     }
 
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "an index off the free list, or of a frame given to a device"
-    )]
-    fn frame(&self, index: u32) -> NonNull<Frame> {
-        // SAFETY: a pointer from `UnsafeCell::get` is never null.
-        unsafe { NonNull::new_unchecked(self.frames[index as usize].get()) }
+    fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
+        self.frames.get(index as usize).map(|frame| NonNull::from(frame).cast())
     }
 
     #[inline]

@@ -88,10 +88,10 @@ fn carry_out(packet: &mut Packet, change: Change) {
     match change {
         Change::Resize(bytes) => {
             let count = bytes.unsigned_abs() as usize;
-            if bytes >= 0 && count <= packet.headroom() {
-                packet.prepend(count)[..count].fill(0);
-            } else if bytes < 0 && count <= packet.data().len() {
-                packet.trim_front(count);
+            if bytes < 0 {
+                let _ = packet.trim_front(count);
+            } else if let Some(data) = packet.prepend(count) {
+                data[..count].fill(0);
             }
         }
         Change::Write(at, bytes) => {

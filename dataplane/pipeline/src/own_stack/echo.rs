@@ -134,7 +134,9 @@ fn message(packet: &Packet, offset: usize) -> impl Iterator<Item = &[u8]> {
 fn bare_copy(packet: &Packet, context: &Context<'_>) -> Option<Packet> {
     let mut copy = packet.copy(context.pool)?;
     let offset = copy.network_offset();
-    copy.trim_front(offset);
+    if !copy.trim_front(offset) {
+        return None;
+    }
     *copy = millrace_packet::Annotations::EMPTY;
     copy.out_port = packet.port;
     Some(copy)

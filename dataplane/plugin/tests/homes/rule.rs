@@ -122,11 +122,11 @@ impl Rule {
         packet.tag = (self.own[PACKETS] % 32) as u8;
         match port {
             7 => {
-                packet.prepend(4);
+                assert!(packet.prepend(4).is_some());
                 let window = packet.data().len().min(WINDOW) as u8;
                 packet.data_mut()[..4].copy_from_slice(&[1, 2, 3, window]);
             }
-            8 if packet.data().len() >= 2 => packet.trim_front(2),
+            8 => _ = packet.trim_front(2),
             9 if !packet.is_empty() => {
                 let window = packet.data()[..packet.data().len().min(WINDOW)].to_vec();
                 if self.outputs.len() < 64 {

@@ -177,7 +177,7 @@ fn with_tag(pool: &Pool, bytes: &[u8], tag: Option<[u8; 4]>) -> Option<Packet> {
     const ADDRESSES: usize = 12;
     let (Some(tag), true) = (tag, bytes.len() >= ADDRESSES) else { return pool.packet_from(bytes) };
     let mut packet = pool.packet_from(bytes)?;
-    let front = packet.prepend(tag.len()).first_chunk_mut::<{ ADDRESSES + 4 }>()?;
+    let front = packet.prepend(tag.len())?.first_chunk_mut::<{ ADDRESSES + 4 }>()?;
     front.copy_within(tag.len().., 0);
     *front.last_chunk_mut()? = tag;
     Some(packet)

@@ -39,13 +39,15 @@ impl LentFrames {
             .all(|address| address < self.length)
     }
 
-    /// Lends a packet of one frame to the kernel; gives one of another pool back.
+    /// Lends a packet of one frame to the kernel; gives one of another pool back, and one of several frames.
     #[inline]
     pub(super) fn lend(&mut self, packet: Packet) -> Result<Address, Packet> {
         let Some(address) = self.address(&packet) else { return Err(packet) };
-        let index = packet.into_raw() as usize;
+        let index = packet.into_raw()? as usize;
         debug_assert_eq!(index, address / FRAME_SIZE);
-        self.lent[index / 64] |= 1 << (index % 64);
+        if let Some(word) = self.lent.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
         Ok(address as Address)
     }
 
@@ -69,7 +71,7 @@ impl LentFrames {
         *word &= !bit;
         let length = (length as usize).min(FRAME_SIZE - usize::from(offset)) as u16;
         // SAFETY: the bit was set, so `lend` gave this frame away by `into_raw`, and it has not come back since.
-        Some(unsafe { self.pool.packet_from_raw(index as u32, offset, length) })
+        unsafe { self.pool.packet_from_raw(index as u32, offset, length) }
     }
 
     /// How many frames the kernel holds.

@@ -53,7 +53,7 @@ impl Transmitter {
             bytes += length as u64;
         }
         let taken = way.send(batch);
-        let lost = &batch[taken.min(batch.len())..];
+        let lost = batch.get(taken..).unwrap_or_default();
         self.queued += taken as u64;
         self.batched += taken as u64;
         self.queued_bytes += bytes - lost.iter().map(|packet| packet.len() as u64).sum::<u64>();
@@ -129,7 +129,7 @@ impl Transmitter {
         let mut left = pieces;
         let mut rest = Some(packet);
         while let Some(packet) = rest {
-            let (piece, behind) = packet.split();
+            let Ok((piece, behind)) = packet.split() else { break };
             rest = behind;
             let piece_length = piece.data().len();
             if piece_length == 0 {

@@ -146,9 +146,13 @@ fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
         *byte ^= mask;
         return packet;
     }
-    let (mut first, rest) = packet.split();
+    let (mut first, rest) = match packet.split() {
+        Ok(pieces) => pieces,
+        // No frame of the packet's own has the byte.
+        Err(packet) => return packet,
+    };
     if let Some(rest) = rest {
-        let byte = byte - first.data().len();
+        let byte = byte.saturating_sub(first.data().len());
         first.chain(flip(rest, byte, mask));
     }
     first

@@ -75,7 +75,7 @@ fn copied(pool: &Pool, template: &[u8]) -> Option<Packet> {
         return pool.packet_from(template);
     }
     let mut packet = pool.allocate()?;
-    packet.prepend(template.len()).copy_from_slice(template);
+    packet.prepend(template.len())?.copy_from_slice(template);
     Some(packet)
 }
 
