@@ -55,7 +55,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match previous {
                 None => gate.table().lookup_batch(candidates, found),
                 Some(previous) => {
-                    gate.table().lookup_batch_behind(previous, &known[start - count..], candidates, found);
+                    let known = known.get(start - count..).unwrap_or_default();
+                    gate.table().lookup_batch_behind(previous, known, candidates, found);
                 }
             }
             previous = Some(gate.table());
@@ -140,7 +141,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let is_same = |other: &Stage| other.step == stage.step;
             if stage.hears
                 && let Step::Instance(key) = stage.step
-                && !hearing[..index].iter().any(is_same)
+                && !hearing.iter().take(index).any(is_same)
                 && !stages.iter().any(is_same)
                 && let Some(hosted) = instances.get_mut(key)
             {

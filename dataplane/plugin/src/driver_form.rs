@@ -184,7 +184,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// The token bucket of a form, if it has one that is still there.
     pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
-        let word = form.bindings[usize::from(form.polices_at?)];
+        let word = *form.bindings.get(usize::from(form.polices_at?))?;
         match &self.bindings.get(Key::from_word(word))?.action {
             Action::Police(policer) => Some(policer),
             _ => None,
@@ -194,10 +194,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Counts at the bindings of a form what a program did: what it sent on, and what it dropped.
     pub fn driver_did(&mut self, form: &DriverForm, sent: Amount, dropped: Amount) {
         let first_behind = form.polices_at.or(form.asks_at).map_or(u8::MAX, |at| at + 1);
-        for at in 0..form.count {
-            let Some(binding) = self.bindings.get_mut(Key::from_word(form.bindings[usize::from(at)])) else {
-                continue;
-            };
+        for (at, word) in (0..form.count).zip(form.bindings) {
+            let Some(binding) = self.bindings.get_mut(Key::from_word(word)) else { continue };
             let counts = &mut binding.counts;
             let beyond = if at < first_behind { dropped } else { Amount::default() };
             counts.packets += sent.packets + beyond.packets;
@@ -210,7 +208,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 && let Some(hosted) = self.instances.get_mut(key)
             {
                 // A form has no reasons of its own.
-                hosted.drops[0] += dropped.packets;
+                let [unnamed, ..] = &mut *hosted.drops;
+                *unnamed += dropped.packets;
             }
         }
     }

@@ -325,7 +325,7 @@ impl Exchange {
 
 /// A text as it is shown: its beginning, with what is no UTF-8 replaced.
 fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[..text.len().min(MOST_TEXT)]).into_owned()
+    String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned()
 }
 
 /// A handle on the exchange of an instance. Of a WebAssembly plugin there are two: the instance's, and that in its store.

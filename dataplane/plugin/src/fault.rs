@@ -95,13 +95,14 @@ pub struct FaultCounts([u64; FaultKind::ALL.len()]);
 
 impl FaultCounts {
     pub(crate) fn count(&mut self, kind: FaultKind) {
-        let count = &mut self.0[kind as usize];
-        *count = count.saturating_add(1);
+        if let Some(count) = self.0.get_mut(kind as usize) {
+            *count = count.saturating_add(1);
+        }
     }
 
     /// How many there were of a kind.
     pub fn of(&self, kind: FaultKind) -> u64 {
-        self.0[kind as usize]
+        self.0.get(kind as usize).copied().unwrap_or_default()
     }
 
     /// How many there were in all.

@@ -72,13 +72,16 @@ impl FlowStateBlocks {
     /// A block of so many bytes at least, all of them 0; its number, or 0 when there is no memory or it is too large.
     pub fn take(&mut self, bytes: usize) -> u32 {
         let class = class_of(bytes);
-        let index = (class < CLASSES).then(|| self.free_block(class)).flatten();
+        let index = self.free_block(class);
         let Some(index) = index else {
             self.refused += 1;
             return 0;
         };
         self.serial = self.serial.wrapping_add(1).max(1);
-        self.classes[class].serials[index as usize] = self.serial;
+        if let Some(serial) = self.classes.get_mut(class).and_then(|all| all.serials.get_mut(index as usize))
+        {
+            *serial = self.serial;
+        }
         self.in_use += 1;
         let number = (class as u32 + 1) << INDEX_BITS | index;
         if let Some(block) = self.block(number) {
@@ -88,14 +91,14 @@ impl FlowStateBlocks {
     }
 
     fn free_block(&mut self, class: usize) -> Option<u32> {
-        if let Some(index) = self.classes[class].free.pop() {
+        let class_of_size = self.classes.get_mut(class)?;
+        if let Some(index) = class_of_size.free.pop() {
             return Some(index);
         }
         if self.memory + CHUNK > MOST_MEMORY {
             return None;
         }
         self.memory += CHUNK;
-        let class_of_size = &mut self.classes[class];
         class_of_size.chunks.push(vec![0; CHUNK].into_boxed_slice());
         let (first, count) = (class_of_size.serials.len() as u32, (CHUNK / (LEAST << class)) as u32);
         class_of_size.serials.resize((first + count) as usize, 0);
@@ -107,8 +110,8 @@ impl FlowStateBlocks {
     pub fn give_back(&mut self, number: u32) {
         let Some((class, index)) = split(number) else { return };
         let Some(class) = self.classes.get_mut(class) else { return };
-        if class.serials.get(index).is_some_and(|serial| *serial != 0) {
-            class.serials[index] = 0;
+        if let Some(serial) = class.serials.get_mut(index).filter(|serial| **serial != 0) {
+            *serial = 0;
             class.free.push(index as u32);
             self.in_use -= 1;
         }

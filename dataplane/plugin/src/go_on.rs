@@ -206,9 +206,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let mut malformed = None;
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         call.finish(place, |number, mut waiting| {
-            let verdict = match (outcome, std::mem::take(&mut verdicts[number])) {
-                (Outcome::Failed, _) => Verdict::Fault,
-                (_, verdict) => verdict,
+            let verdict = match (outcome, verdicts.get_mut(number).map(std::mem::take)) {
+                (Outcome::Failed, _) | (_, None) => Verdict::Fault,
+                (_, Some(verdict)) => verdict,
             };
             // Another may stand in its place by now: whether that one writes says nothing of this packet.
             let checked = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position);
@@ -303,7 +303,7 @@ fn slice(
         return Outcome::Failed;
     }
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
-    let members = &members[..call.packets.len().min(BATCH_SIZE)];
+    let members = members.get(..call.packets.len()).unwrap_or(&members);
     call.find_states(states);
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
     let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);

@@ -9,6 +9,8 @@
 //! How filters look and are searched is no matter of this room: the worker side is generic over a
 //! [`BindingTable`], the control side over the filter as written and as compiled.
 #![deny(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod account;
 mod binding;
@@ -36,6 +38,10 @@ mod pulse;
 mod quarantined;
 mod raw_packet;
 mod recheck;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members of a group are places of its packets, and all notes of a group go by them"
+)]
 mod run;
 mod service_state;
 mod settings;

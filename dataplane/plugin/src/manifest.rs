@@ -238,7 +238,7 @@ impl Manifest {
         let writes = self.maps.is_empty() || self.has_capability("map-write");
         check("maps", writes, || "who has maps needs the capability \"map-write\"".to_owned())?;
         for (place, map) in self.maps.iter().enumerate() {
-            let is_new = self.maps[..place].iter().all(|other| other.name != map.name);
+            let is_new = self.maps.iter().take(place).all(|other| other.name != map.name);
             check("maps", is_new, || format!("{:?} stands there twice", shortened(&map.name)))?;
             if let Some(problem) = map_problem(map) {
                 return Err(ManifestError::Value { key: "maps", problem });
@@ -252,7 +252,9 @@ impl Manifest {
             check("counters", is_name(name), || {
                 format!("{:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", shortened(name))
             })?;
-            check("counters", !counters[..place].contains(name), || format!("{name:?} stands there twice"))?;
+            check("counters", !counters.iter().take(place).any(|other| other == name), || {
+                format!("{name:?} stands there twice")
+            })?;
         }
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;

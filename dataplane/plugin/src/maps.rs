@@ -29,7 +29,7 @@ impl Key {
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 

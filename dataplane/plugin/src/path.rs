@@ -60,16 +60,17 @@ impl Part {
 pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
     let mut end = 0;
     for index in 0..stages.len() {
-        let Stage { step, part, .. } = stages[index];
+        let Some((before, [stage, ..])) = stages.split_at_mut_checked(index) else { break };
+        let Stage { step, part, .. } = *stage;
         if part.bytes == 0 {
             continue;
         }
-        if let Some(same) = stages[..index].iter().find(|other| other.step == step) {
-            stages[index].part = same.part;
+        if let Some(same) = before.iter().find(|other| other.step == step) {
+            stage.part = same.part;
             continue;
         }
         let start = end + Part::HEADER;
-        stages[index].part = if end + part.whole() <= MOST_BLOCK {
+        stage.part = if end + part.whole() <= MOST_BLOCK {
             end += part.whole();
             Part { offset: start as u16, ..part }
         } else {
@@ -144,8 +145,9 @@ impl Path {
     #[inline]
     fn at(&self, position: Position) -> &[Stage] {
         let index = position as usize;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.stages[start.into()..self.ends[index].into()]
+        let end = |index: usize| usize::from(self.ends.get(index).copied().unwrap_or_default());
+        let start = index.checked_sub(1).map_or(0, end);
+        self.stages.get(start..end(index)).unwrap_or_default()
     }
 }
 
@@ -175,7 +177,9 @@ impl Paths {
         let id = PathId((self.paths.len() - 1) as u32);
         self.ids.insert(stages.clone(), id);
         let accounts = (self.part(id, &stages, false), self.part(id, &stages, true));
-        self.paths[id.index()].accounts = accounts;
+        if let Some(path) = self.paths.get_mut(id.index()) {
+            path.accounts = accounts;
+        }
         id
     }
 

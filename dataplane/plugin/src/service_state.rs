@@ -43,7 +43,7 @@ impl ServiceState {
         }
         if let Some(last) = self.words.get_mut(whole.len()) {
             let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
+            bytes.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
             *last = u64::from_ne_bytes(bytes);
         }
     }
@@ -51,7 +51,7 @@ impl ServiceState {
     /// Puts it into `to`, which is as long.
     pub fn read(&self, to: &mut [u8]) {
         for (to, word) in to.chunks_mut(8).zip(&self.words) {
-            to.copy_from_slice(&word.to_ne_bytes()[..to.len()]);
+            to.iter_mut().zip(word.to_ne_bytes()).for_each(|(place, byte)| *place = byte);
         }
     }
 

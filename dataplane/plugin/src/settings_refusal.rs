@@ -42,7 +42,7 @@ pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) 
 }
 
 fn property_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> &'a Value {
-    schema.get("properties").map_or(&Value::Null, |properties| &properties[setting])
+    schema.get("properties").and_then(|properties| properties.get(setting)).unwrap_or(&Value::Null)
 }
 
 /// The setting that might have been meant, or all that there are.
@@ -64,23 +64,23 @@ fn known(schema: &Map<String, Value>, strange: &str) -> String {
 
 /// What a setting takes, in words.
 fn wanted(property: &Value) -> String {
-    match property["format"].as_str() {
+    match property.get("format").and_then(Value::as_str) {
         Some("port") => return "the name of a port".to_owned(),
         Some("instance") => return "the name of an instance".to_owned(),
         Some("map") => return "the map of an instance, as INSTANCE/MAP".to_owned(),
         _ => {}
     }
-    if let Some(choices) = property["enum"].as_array() {
+    if let Some(choices) = property.get("enum").and_then(Value::as_array) {
         let words =
             choices.iter().map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned));
         return one_of(&words.collect::<Vec<_>>());
     }
-    let kinds: Vec<_> = match &property["type"] {
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).map(kind).collect(),
-        one => one.as_str().map(kind).into_iter().collect(),
+    let kinds: Vec<_> = match property.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).map(kind).collect(),
+        one => one.and_then(Value::as_str).map(kind).into_iter().collect(),
     };
     let what = if kinds.is_empty() { "another value".to_owned() } else { one_of(&kinds) };
-    let bound = |key: &str| property[key].as_number().map(ToString::to_string);
+    let bound = |key: &str| property.get(key).and_then(Value::as_number).map(ToString::to_string);
     match (bound("minimum"), bound("maximum")) {
         (Some(least), Some(most)) => format!("{what} from {least} to {most}"),
         (Some(least), None) => format!("{what} of {least} or more"),
@@ -115,8 +115,8 @@ fn shortened(text: &str) -> String {
 }
 
 fn shortened_to(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
+    match text.char_indices().nth(most).and_then(|(end, _)| text.get(..end)) {
+        Some(begin) => format!("{begin}…"),
         None => text.to_owned(),
     }
 }

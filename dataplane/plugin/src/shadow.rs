@@ -58,9 +58,10 @@ impl Shadow {
         self.keys.clear();
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);
         for index in members.iter().take(most).map(|member| usize::from(*member)) {
-            let Some(copy) = packets[index].copy(&self.pool) else { break };
+            let (Some(packet), Some(key)) = (packets.get(index), keys.get(index)) else { break };
+            let Some(copy) = packet.copy(&self.pool) else { break };
             self.copies.push(copy);
-            self.keys.push(keys[index]);
+            self.keys.push(*key);
         }
     }
 
@@ -90,8 +91,9 @@ impl Shadow {
         }
         for (((copy, key), verdict), member) in self.copies.iter().zip(&self.keys).zip(&own).zip(members) {
             let index = usize::from(*member);
+            let (Some(decided), Some(packet)) = (verdicts.get(index), packets.get(index)) else { break };
             self.report.packets += 1;
-            let old = (verdicts[index], start(&packets[index]), packets[index].tag);
+            let old = (*decided, start(packet), packet.tag);
             let new = (*verdict, start(copy), copy.tag);
             if self.report.fault.is_none() && old != new {
                 self.report.different += 1;
@@ -117,7 +119,7 @@ impl Shadow {
 
 fn start(packet: &Packet) -> &[u8] {
     let data = packet.data();
-    &data[..data.len().min(COMPARED)]
+    data.get(..COMPARED).unwrap_or(data)
 }
 
 /// What becomes of a packet, in words.

@@ -66,8 +66,10 @@ impl<T> Slab<T> {
             self.slots.resize_with(index + 1, || Slot { generation: 0, value: None });
         }
         let before = self.take(slot);
-        self.slots[index].value = Some(value);
-        self.taken += 1;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.value = Some(value);
+            self.taken += 1;
+        }
         before
     }
 

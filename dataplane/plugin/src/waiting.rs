@@ -490,9 +490,10 @@ impl WaitingRoom {
     pub fn due(&mut self, now: Instant) -> Option<Waiting> {
         self.held.peek().filter(|held| held.until <= now)?;
         let held = self.held.pop()?;
-        if let Some(at) = self.holders.iter().position(|(holder, _)| *holder == held.by) {
-            self.holders[at].1 -= 1;
-            if self.holders[at].1 == 0 {
+        let holders = self.holders.iter_mut().enumerate();
+        if let Some((at, (_, count))) = holders.into_iter().find(|(_, (holder, _))| *holder == held.by) {
+            *count -= 1;
+            if *count == 0 {
                 self.holders.swap_remove(at);
             }
         }

@@ -432,7 +432,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if self.ports.len() <= index {
             self.ports.resize(index + 1, false);
         }
-        self.ports[index] = is_there;
+        if let Some(port) = self.ports.get_mut(index) {
+            *port = is_there;
+        }
     }
 
     /// The state that instances keep for flows.

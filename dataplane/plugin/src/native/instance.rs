@@ -218,12 +218,13 @@ impl Instance for NativeInstance {
         let mut words = [0_u64; WORDS];
         let kept = usize::from(plugin.manifest().flow_state);
         let used = if kept == state.len() { state.len().div_ceil(8) } else { 0 };
-        for (word, bytes) in words[..used].iter_mut().zip(state.chunks(8)) {
+        let Some(words) = words.get_mut(..used) else { return Progress::Done };
+        for (word, bytes) in words.iter_mut().zip(state.chunks(8)) {
             let mut whole = [0; 8];
-            whole[..bytes.len()].copy_from_slice(bytes);
+            whole.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
             *word = u64::from_ne_bytes(whole);
         }
-        during(shared, area, *granted, || object.flow_ended(raw_flow_end(flow), &mut words[..used]));
+        during(shared, area, *granted, || object.flow_ended(raw_flow_end(flow), words));
         Progress::Done
     }
 

@@ -56,7 +56,9 @@ impl Area {
                 described.flags |= packet_flags::COPY;
             }
             self.stage_state(place, packets, &mut described);
-            self.packets[index] = described;
+            if let Some(slot) = self.packets.get_mut(index) {
+                *slot = described;
+            }
         }
         self.call = RawCall {
             size: size_of::<RawCall>() as u16,
@@ -89,8 +91,8 @@ impl Area {
     #[inline]
     pub fn collect(&mut self, exchange: &mut Exchange, packets: &mut Packets<'_>) {
         let Call { settled, under_way, .. } = exchange.call;
-        for index in 0..under_way {
-            let written = Written::of(&self.packets[index]);
+        for (index, described) in self.packets.iter().enumerate().take(under_way) {
+            let written = Written::of(described);
             let verdict = exchange.judge(written);
             if verdict.is_ok_and(goes_on) {
                 packets.get_mut(settled + index).1.tag = written.tag;

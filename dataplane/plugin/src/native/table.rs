@@ -199,7 +199,8 @@ extern "C" fn packet_read(number: u32, offset: u32, to: *mut u8, bytes: usize) -
         while !to.is_null() && done < bytes {
             let wanted = (bytes - done).min(PIECE);
             let from = offset as usize + done;
-            let read = current.with_packet(number, |packet| packet.read(from, &mut piece[..wanted]));
+            let Some(room) = piece.get_mut(..wanted) else { break };
+            let read = current.with_packet(number, |packet| packet.read(from, room));
             let read = read.unwrap_or(0);
             // SAFETY: the plugin has so many bytes there; nothing refers to them, even if they are a packet's.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), to.add(done), read) };
@@ -219,9 +220,10 @@ extern "C" fn packet_write(number: u32, offset: u32, from: *const u8, bytes: usi
             let wanted = (bytes - done).min(PIECE);
             // SAFETY: as in `packet_read`.
             unsafe { ptr::copy_nonoverlapping(from.add(done), piece.as_mut_ptr(), wanted) };
-            let Some(to) = offset.checked_add(done as u32) else { break };
-            let written =
-                current.with_packet(number, |packet| raw_packet::write(packet, to, &piece[..wanted]));
+            let (Some(to), Some(bytes)) = (offset.checked_add(done as u32), piece.get(..wanted)) else {
+                break;
+            };
+            let written = current.with_packet(number, |packet| raw_packet::write(packet, to, bytes));
             let written = written.unwrap_or(0) as usize;
             done += written;
             if written < wanted {

@@ -182,7 +182,7 @@ fn flow_backlog(mut caller: Caller<'_, Data>, number: u32, to: u32, bytes: u32) 
     let Some(backlog) = data.shared.with(|exchange| exchange.backlog(number)) else { return Ok(0) };
     let room = bytes.min(BACKLOG as u32);
     let into = slice_mut(memory, to, room)?;
-    into.copy_from_slice(&backlog_bytes(&backlog)[..into.len()]);
+    into.iter_mut().zip(backlog_bytes(&backlog)).for_each(|(place, byte)| *place = byte);
     Ok(room)
 }
 

@@ -2,21 +2,38 @@
 
 use std::mem::{offset_of, size_of};
 
+use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict};
 
-use crate::raw_packet::{MOST_TAG, Written};
+use crate::raw_packet::{MOST_TAG, Written, transport_offset};
 
 pub(super) const CALL: usize = size_of::<RawCall>();
 pub(super) const PACKET: usize = size_of::<RawPacket>();
 pub(super) const BACKLOG: usize = size_of::<RawBacklog>();
 pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
 
+/// Offsets of fields of a description.
+const FLAGS: usize = offset_of!(RawPacket, flags);
+const TAG: usize = offset_of!(RawPacket, tag);
+const VERDICT: usize = offset_of!(RawPacket, verdict);
+const REASON: usize = offset_of!(RawPacket, reason);
+const TARGET: usize = offset_of!(RawPacket, target);
+const UNTIL: usize = offset_of!(RawPacket, until);
+
+/// Puts the bytes of a field at the field's offset in a structure.
+#[inline(always)]
+fn put_field<const N: usize>(structure: &mut [u8], at: usize, field: [u8; N]) {
+    let place = structure.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+    debug_assert!(place.is_some(), "a field of {N} bytes at {at}");
+    if let Some(place) = place {
+        *place = field;
+    }
+}
+
 /// Puts fields of a structure where they stand in it.
 macro_rules! put {
     ($bytes:ident, $structure:ident as $type:ident: $($field:ident)*) => {$(
-        let field = $structure.$field.to_le_bytes();
-        let at = offset_of!($type, $field);
-        $bytes[at..at + field.len()].copy_from_slice(&field);
+        put_field(&mut $bytes, offset_of!($type, $field), $structure.$field.to_le_bytes());
     )*};
 }
 
@@ -65,27 +82,33 @@ pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
 }
 
 /// Adds to a description which flow the packet is of, where its state stands, and whether the packet is its first.
-pub(super) fn put_flow(description: &mut [u8], flow: u32, state: u64, is_first: bool) {
-    const FLAGS: usize = offset_of!(RawPacket, flags);
-    let mut put = |at: usize, bytes: &[u8]| description[at..at + bytes.len()].copy_from_slice(bytes);
-    put(offset_of!(RawPacket, flow), &flow.to_le_bytes());
-    put(offset_of!(RawPacket, state), &state.to_le_bytes());
+pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is_first: bool) {
+    put_field(description, offset_of!(RawPacket, flow), flow.to_le_bytes());
+    put_field(description, offset_of!(RawPacket, state), state.to_le_bytes());
     if is_first {
         let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
-        description[FLAGS..FLAGS + 2].copy_from_slice(&(flags | packet_flags::FIRST).to_le_bytes());
+        put_field(description, FLAGS, (flags | packet_flags::FIRST).to_le_bytes());
     }
+}
+
+/// Writes into a description what a function of the router may have changed: lengths and offsets of the packet, of which
+/// `window` bytes are shown.
+pub(super) fn put_shape(description: &mut [u8; PACKET], packet: &Packet, window: usize) {
+    let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
+    let more = if packet.len() > window { packet_flags::MORE } else { 0 };
+    put_field(description, FLAGS, (flags & !packet_flags::MORE | more).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, length), (packet.len() as u32).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, window_length), (window as u16).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, network), (packet.network_offset() as u16).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, transport), transport_offset(packet).to_le_bytes());
 }
 
 pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
     let mut bytes = [0; FLOW_END];
     put!(bytes, flow as RawFlowEnd: size family protocol source_port destination_port port reserved flow packets bytes
         state);
-    for (at, address) in [
-        (offset_of!(RawFlowEnd, source), flow.source),
-        (offset_of!(RawFlowEnd, destination), flow.destination),
-    ] {
-        bytes[at..at + 16].copy_from_slice(&address);
-    }
+    put_field(&mut bytes, offset_of!(RawFlowEnd, source), flow.source);
+    put_field(&mut bytes, offset_of!(RawFlowEnd, destination), flow.destination);
     bytes
 }
 
@@ -98,27 +121,26 @@ pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
 /// The tag that stands in a description.
 #[inline]
 pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
-    description[offset_of!(RawPacket, tag)]
+    description[TAG]
 }
 
 /// Whether a description says that the packet goes on as it would by itself.
 #[inline]
 pub(super) fn passes(description: &[u8; PACKET]) -> bool {
-    description[offset_of!(RawPacket, verdict)] == verdict::PASS && tag(description) <= MOST_TAG
+    description[VERDICT] == verdict::PASS && tag(description) <= MOST_TAG
 }
 
 impl Written {
     /// Read from a description.
     #[inline]
     pub fn read(bytes: &[u8; PACKET]) -> Self {
-        const TARGET: usize = offset_of!(RawPacket, target);
-        let (words, _) = bytes.as_chunks();
+        let until = bytes.get(UNTIL..).and_then(|rest| rest.first_chunk());
         Self {
-            tag: bytes[offset_of!(RawPacket, tag)],
-            verdict: bytes[offset_of!(RawPacket, verdict)],
-            reason: bytes[offset_of!(RawPacket, reason)],
+            tag: bytes[TAG],
+            verdict: bytes[VERDICT],
+            reason: bytes[REASON],
             target: u16::from_le_bytes([bytes[TARGET], bytes[TARGET + 1]]),
-            until: u64::from_le_bytes(words[offset_of!(RawPacket, until) / 8]),
+            until: until.copied().map_or(0, u64::from_le_bytes),
         }
     }
 }

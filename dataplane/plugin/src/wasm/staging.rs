@@ -4,14 +4,16 @@
 //! each; when the plugin has handled them, verdicts are read, and its windows are written to the packets if it may write.
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags};
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, packet_flags};
 use millrace_plugin_abi::{Instant, Packets, Verdict};
 use wasmtime::Trap;
 
-use super::layout::{CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_flow, put_packet, tag};
+use super::layout::{
+    CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_flow, put_packet, put_shape, tag,
+};
 use crate::Manifest;
 use crate::exchange::{Call, EndedFlow, Exchange};
-use crate::raw_packet::{Written, describe, goes_on, transport_offset};
+use crate::raw_packet::{Written, describe, goes_on};
 
 /// What a plugin is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,7 +159,7 @@ impl Exchange {
             let (window, rest) = std::mem::take(&mut windows).split_at_mut_checked(area.stride)?;
             let data = packet.data();
             let shown = data.len().min(area.window);
-            copy(&mut window[..shown], &data[..shown]);
+            copy(window.get_mut(..shown)?, data.get(..shown)?);
             let mut described = describe(place, key, packet, shown);
             described.window = address;
             described.flags |= copies;
@@ -175,7 +177,7 @@ impl Exchange {
             now: now.as_nanos(),
             packets: area.address(Area::packet(0)),
         };
-        region[area.call()..][..CALL].copy_from_slice(&call_bytes(&call));
+        put(region, area.call(), &call_bytes(&call));
         self.call.under_way = count;
         count > 0
     }
@@ -190,17 +192,21 @@ impl Exchange {
         area: &Area,
     ) {
         let flow = packets.flow_number(place);
-        self.flows[index] = flow;
+        if let Some(noted) = self.flows.get_mut(index) {
+            *noted = flow;
+        }
         if flow == 0 {
             return;
         }
-        let first = self.flows[..index].iter().position(|other| *other == flow).unwrap_or(index);
+        let first = self.flows.iter().take(index).position(|other| *other == flow).unwrap_or(index);
         let at = area.state(first);
-        put_flow(&mut region[Area::packet(index)..], flow, area.address(at), packets.is_first(place));
+        if let Some(description) = Area::description(region, index) {
+            put_flow(description, flow, area.address(at), packets.is_first(place));
+        }
         if first == index
             && let Some(state) = packets.state_mut(place)
         {
-            region[at..at + area.state].copy_from_slice(state);
+            put(region, at, state);
         }
     }
 
@@ -213,14 +219,15 @@ impl Exchange {
         region: &[u8],
         area: &Area,
     ) {
-        let flow = self.flows[index];
+        let flow = self.flows.get(index).copied().unwrap_or_default();
         // The flow may have ended, and its state be gone.
         if flow != 0
             && packets.flow_number(place) == flow
-            && !self.flows[..index].contains(&flow)
+            && !self.flows.iter().take(index).any(|other| *other == flow)
             && let Some(state) = packets.state_mut(place)
+            && let Some(kept) = region.get(area.state(index)..).and_then(|rest| rest.get(..state.len()))
         {
-            state.copy_from_slice(&region[area.state(index)..][..area.state]);
+            state.copy_from_slice(kept);
         }
     }
 
@@ -273,7 +280,8 @@ impl Exchange {
                 return Ok(None);
             }
             let (_, packet) = packets.get_mut(place);
-            area.write_window(packet, &area.of(memory)?[area.window(index)..]);
+            let window = area.of(memory)?.get(area.window(index)..).ok_or(Trap::MemoryOutOfBounds)?;
+            area.write_window(packet, window);
             let result = look(packet, memory);
             area.show(index, packet, area.of(memory)?);
             Ok(Some(result))
@@ -288,11 +296,15 @@ impl Area {
     fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) {
         let data = packet.data();
         let length = data.len().min(self.window);
-        let at = self.window(index);
-        if region[at..at + length] != data[..length] {
-            region[at..at + length].copy_from_slice(&data[..length]);
+        let window = region.get_mut(self.window(index)..).and_then(|rest| rest.get_mut(..length));
+        if let (Some(window), Some(data)) = (window, data.get(..length))
+            && window != data
+        {
+            window.copy_from_slice(data);
         }
-        self.show_offsets(index, packet, length, region);
+        if let Some(description) = Self::description(region, index) {
+            put_shape(description, packet, length);
+        }
     }
 
     /// Writes a window to its packet, where the plugin may change packets: as many bytes as it shows of the packet as it is now.
@@ -306,26 +318,25 @@ impl Area {
         let length = data.len().min(self.window);
         // Most packets are as they were, and one that isn't written needn't leave the cache again: frames of a batch are where
         // they are in its way.
-        if length != 128 || data.first_chunk::<128>() != window.first_chunk() {
-            copy(&mut data[..length], &window[..length]);
+        let is_other = length != 128 || data.first_chunk::<128>() != window.first_chunk();
+        if is_other && let (Some(to), Some(from)) = (data.get_mut(..length), window.get(..length)) {
+            copy(to, from);
         }
     }
 
-    fn show_offsets(&self, index: usize, packet: &Packet, window: usize, region: &mut [u8]) {
-        use std::mem::offset_of;
-        const FLAGS: usize = offset_of!(RawPacket, flags);
-        let flags = &region[Area::packet(index) + FLAGS..];
-        let flags = flags.first_chunk().copied().map_or(0, u16::from_le_bytes);
-        let mut put = |offset: usize, bytes: &[u8]| {
-            let at = Area::packet(index) + offset;
-            region[at..at + bytes.len()].copy_from_slice(bytes);
-        };
-        let more = if packet.len() > window { packet_flags::MORE } else { 0 };
-        put(FLAGS, &(flags & !packet_flags::MORE | more).to_le_bytes());
-        put(offset_of!(RawPacket, length), &(packet.len() as u32).to_le_bytes());
-        put(offset_of!(RawPacket, window_length), &(window as u16).to_le_bytes());
-        put(offset_of!(RawPacket, network), &(packet.network_offset() as u16).to_le_bytes());
-        put(offset_of!(RawPacket, transport), &transport_offset(packet).to_le_bytes());
+    /// The description of the packet at a place in the call.
+    fn description(region: &mut [u8], index: usize) -> Option<&mut [u8; PACKET]> {
+        region.get_mut(Self::packet(index)..)?.first_chunk_mut()
+    }
+}
+
+/// Writes bytes at an offset of an area. An offset and a length that are the area's own lie within it; others write nothing.
+#[inline]
+fn put(region: &mut [u8], at: usize, bytes: &[u8]) {
+    let place = region.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
+    debug_assert!(place.is_some(), "{} bytes at {at}", bytes.len());
+    if let Some(place) = place {
+        place.copy_from_slice(bytes);
     }
 }
 
@@ -335,13 +346,13 @@ fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &A
     let at = area.flow_end();
     if area.state > 0 && state.len() == area.state {
         raw.state = area.address(area.end_state());
-        region[area.end_state()..][..area.state].copy_from_slice(&state);
+        put(region, area.end_state(), &state);
     }
-    region[at..at + FLOW_END].copy_from_slice(&flow_end_bytes(&raw));
+    put(region, at, &flow_end_bytes(&raw));
     area.address + at as u32
 }
 
-/// Copies all of `from` to `to`, which is as long. Windows are short, and copied for every packet: those of up to 128 bytes
+/// Copies all of `from` to `to`, which must be as long. Windows are short, and copied for every packet: those of up to 128 bytes
 /// take a few moves in place, where `memcpy` would have to be called.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
