@@ -58,8 +58,9 @@ impl Level0Counters {
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
         let mut sum: Words = [0; PLAIN + 2 * CONTROL_CLASSES];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
-        let entered = std::array::from_fn(|class| sum[PLAIN + class]);
-        let refused = std::array::from_fn(|class| sum[PLAIN + CONTROL_CLASSES + class]);
+        let by_class = |first: usize| sum.get(first..).and_then(|words| words.first_chunk()).copied();
+        let entered = by_class(PLAIN).unwrap_or_default();
+        let refused = by_class(PLAIN + CONTROL_CLASSES).unwrap_or_default();
         let [
             seen,
             seen_bytes,

@@ -64,7 +64,7 @@ pub(crate) fn driver(device: &str) -> Option<String> {
     // SAFETY: this command fills a `struct ethtool_drvinfo`.
     unsafe { ask(device, (&raw mut info).cast())? };
     let length = info.driver.iter().position(|byte| *byte == 0)?;
-    Some(String::from_utf8_lossy(&info.driver[..length]).into_owned())
+    Some(String::from_utf8_lossy(info.driver.get(..length)?).into_owned())
 }
 
 /// The receive and transmit queues in use, which can be fewer than the device has room for.

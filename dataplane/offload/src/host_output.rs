@@ -47,7 +47,7 @@ impl HostCatch {
     }
 }
 
-fn write_catcher(object: &mut Ebpf, catcher: u32) -> Result<(), OffloadError> {
+pub(crate) fn write_catcher(object: &mut Ebpf, catcher: u32) -> Result<(), OffloadError> {
     let refused = |error: MapError| OffloadError::Map { map: "catcher", detail: object::chain(&error) };
     let map = map_mut(object, "catcher")?;
     Array::<_, u32>::try_from(map).and_then(|mut map| map.set(0, catcher, 0)).map_err(refused)

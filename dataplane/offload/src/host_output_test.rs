@@ -1,9 +1,13 @@
 //! What the kernel sends is caught while there is somebody to read it, and what the router sends is not.
 
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 
-use crate::HostCatch;
-use crate::test_support::{Wire, can_load, ip, packet_socket, receive_all};
+use crate::host_output::write_catcher;
+use crate::test_support::{
+    Wire, can_load, frame_to, ip, ipv4_packet, ipv6_packet, packet_socket, receive_all,
+};
+use crate::{HostCatch, bpf_syscall, object};
 
 /// A TAP device that stays without anybody who reads it.
 fn make_tap(wire: &Wire) -> u32 {
@@ -37,4 +41,41 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
     assert!(arrived(b"without a catcher"));
     drop(catch);
     assert!(arrived(b"after"));
+}
+
+/// A frame that ends before the type of its message is none of neighbour discovery: it waits its turn like others.
+#[test]
+fn neighbour_messages_are_told_by_bytes_that_are_there() {
+    const NEXT: u32 = -1_i32 as u32;
+    const REDIRECT: u32 = 7;
+    const LOOPBACK: u32 = 1;
+    if !can_load() {
+        return;
+    }
+    let mut object = object::host_output().unwrap();
+    let program = object::load(&mut object, "millrace_host").unwrap();
+    write_catcher(&mut object, LOOPBACK).unwrap();
+    let icmp6 = |kind: u8| {
+        let mut packet = ipv6_packet("fe80::1", "fe80::2", 24);
+        (packet[6], packet[40]) = (58, kind);
+        frame_to([2; 6], 0x86dd, &packet)
+    };
+    let ipv4 = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
+    let arp = frame_to([0xff; 6], 0x0806, &[0; 28]);
+    let table = [
+        ("a solicitation", icmp6(135), 86, NEXT),
+        ("its first octet", icmp6(135), 55, NEXT),
+        ("its IPv6 header", icmp6(135), 54, REDIRECT),
+        ("the type before the first", icmp6(132), 86, REDIRECT),
+        ("the last type", icmp6(137), 86, NEXT),
+        ("the type behind the last", icmp6(138), 86, REDIRECT),
+        ("ARP", arp.clone(), 42, NEXT),
+        ("an octet of ARP", arp, 15, NEXT),
+        ("IPv4", ipv4.clone(), 58, REDIRECT),
+        ("an IPv4 header", ipv4, 34, REDIRECT),
+    ];
+    for (what, frame, length, expected) in table {
+        let answer = bpf_syscall::run_dry(program.as_fd(), &frame[..length]).unwrap();
+        assert_eq!(answer, expected, "{what}");
+    }
 }

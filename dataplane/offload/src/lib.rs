@@ -5,6 +5,8 @@
 //! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
 //! socket reaches, [`FrameSink`] takes it, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod attach;
 mod bpf_syscall;

@@ -119,9 +119,10 @@ impl<'a> Search<'a> {
                 Some(next) if way.iter().any(|(before, _)| *before == next) => self.loops += 1,
                 Some(next) => way.push((next, self.next(next))),
                 None => {
-                    let known = |next: &usize| self.longest[*next].flatten();
+                    let known = |next: &usize| self.longest.get(*next).copied().flatten().flatten();
                     let rest = self.next(at).iter().filter_map(known).max();
-                    self.longest[at] = Some(if self.ends(at) { Some(1) } else { rest.map(|rest| rest + 1) });
+                    let longest = if self.ends(at) { Some(1) } else { rest.map(|rest| rest + 1) };
+                    *self.longest.get_mut(at)? = Some(longest);
                     way.pop();
                 }
             }

@@ -187,7 +187,7 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
 
 /// The payload of the first attribute of a kind, from the offset `at` on.
 pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
-    while let Some(header) = bytes.get(at..at + 4) {
+    while let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let payload = bytes.get(at + 4..at + length)?;
         if u16::from_ne_bytes([header[2], header[3]]) & 0x3fff == kind {

@@ -131,7 +131,7 @@ impl FlowCache {
                 return Err(error);
             }
         }
-        self.forms[place] = true;
+        self.note_form(place, true);
         Ok(LoadedForm { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
     }
 
@@ -140,7 +140,13 @@ impl FlowCache {
     pub fn unload_form(&mut self, form: LoadedForm) {
         let place = usize::from(form.place);
         self.clear_form(place);
-        self.forms[place] = false;
+        self.note_form(place, false);
+    }
+
+    fn note_form(&mut self, place: usize, is_taken: bool) {
+        if let Some(form) = self.forms.get_mut(place) {
+            *form = is_taken;
+        }
     }
 
     fn set_form(
@@ -178,7 +184,7 @@ fn reason(said: &str) -> String {
     let is_instruction = |line: &&str| line.starts_with(|first: char| first == ';' || first.is_ascii_digit());
     let lines: Vec<_> = said.lines().map(str::trim).take_while(|line| !is_figure(line)).collect();
     let last = lines.iter().rposition(is_instruction).map_or(0, |at| at + 1);
-    let objection = lines[last..].join(", ");
+    let objection = lines.get(last..).unwrap_or_default().join(", ");
     if objection.is_empty() { said.to_owned() } else { objection }
 }
 

@@ -33,7 +33,8 @@ impl Policers {
     /// A bucket of its own, full; `None` when all are taken. Places are given in turn: a program that has just looked at an entry, and
     /// still takes from the bucket that it named, doesn't take from one that was made meanwhile. `byte` and `depth` are what programs compute by.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
-        let is_free = |place: &usize| !self.taken[*place].swap(true, Ordering::AcqRel);
+        let is_free =
+            |place: &usize| self.taken.get(*place).is_some_and(|taken| !taken.swap(true, Ordering::AcqRel));
         let start = self.next.load(Ordering::Relaxed);
         let place = (start..POLICERS).chain(0..start).find(is_free)?;
         self.next.store((place + 1) % POLICERS, Ordering::Relaxed);
@@ -67,6 +68,8 @@ impl PolicerPlace {
 
 impl Drop for PolicerPlace {
     fn drop(&mut self) {
-        self.all.taken[usize::from(self.place)].store(false, Ordering::Release);
+        if let Some(taken) = self.all.taken.get(usize::from(self.place)) {
+            taken.store(false, Ordering::Release);
+        }
     }
 }

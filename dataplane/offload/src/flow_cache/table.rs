@@ -36,14 +36,16 @@ impl Table {
 
     /// `hash_of` of bpf/flow_cache.h.
     fn hash(&self, key: &[u8; KEY_BYTES]) -> u64 {
-        let word = |at: usize| {
-            let bytes = [key[at * 4], key[at * 4 + 1], key[at * 4 + 2], key[at * 4 + 3]];
-            u64::from(u32::from_ne_bytes(bytes).wrapping_add(self.secrets[at]))
-        };
+        let mut words = [0_u64; KEY_BYTES / 4];
+        for ((word, bytes), secret) in words.iter_mut().zip(key.as_chunks().0).zip(&self.secrets) {
+            *word = u32::from_ne_bytes(*bytes).wrapping_add(*secret).into();
+        }
         let is_v6 = key[37] == 6;
-        let mut sum = (word(0) * word(4)).wrapping_add(word(8) * word(9));
-        for at in 1..if is_v6 { 4 } else { 1 } {
-            sum = sum.wrapping_add(word(at) * word(at + 4));
+        let [a, b, c, d, e, f, g, h, ports, last] = words;
+        let mut sum = (a * e).wrapping_add(ports * last);
+        if is_v6 {
+            sum =
+                [(b, f), (c, g), (d, h)].iter().fold(sum, |sum, (one, other)| sum.wrapping_add(one * other));
         }
         sum = (sum ^ sum >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
         sum = (sum ^ sum >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

@@ -60,7 +60,7 @@ impl Treatments {
             return None;
         };
         self.write(number, flow);
-        self.known[usize::from(number) - self.first] = Some((*flow, 1));
+        *self.known.get_mut(usize::from(number) - self.first)? = Some((*flow, 1));
         self.numbers.insert(*flow, number);
         Some(number)
     }

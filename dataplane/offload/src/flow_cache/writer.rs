@@ -277,13 +277,13 @@ impl FlowCacheWriter {
     /// [`noted_read`](Self::noted_read).
     pub fn note_read(&self, (port, queue): (u16, usize), round: u32, read: u64) {
         if let Some(at) = queue_way(port, queue) {
-            self.queue_ways.word64(at + READ[round as usize % 2]).store(read, Ordering::Release);
+            self.queue_ways.word64(at + read_at(round)).store(read, Ordering::Release);
         }
     }
 
     /// What was noted last for a queue, and a round of that number or any before it that was as even or odd; 0 if nothing was.
     pub fn noted_read(&self, (port, queue): (u16, usize), round: u32) -> u64 {
-        let word = |at| self.queue_ways.word64(at + READ[round as usize % 2]).load(Ordering::Acquire);
+        let word = |at| self.queue_ways.word64(at + read_at(round)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
     }
 
@@ -344,4 +344,10 @@ fn queue_way(port: u16, queue: usize) -> Option<usize> {
 
 fn way(port: u16) -> Option<usize> {
     (usize::from(port) < PORTS).then(|| usize::from(port) * size_of::<Way>())
+}
+
+/// Where it is noted how many packets have been read by a round, which is even or odd.
+fn read_at(round: u32) -> usize {
+    let [even, odd] = READ;
+    if round.is_multiple_of(2) { even } else { odd }
 }

@@ -82,7 +82,8 @@ impl FrameTape {
         while taken < frames {
             // What the frames begin as is overwritten: it is their length that counts.
             const BLANK: [u8; MAX_FRAME] = [0; MAX_FRAME];
-            let run = live_run::run(program, ifindex, &BLANK[..longest], frames - taken, AT_A_TIME);
+            let blank = BLANK.get(..longest).unwrap_or(&BLANK);
+            let run = live_run::run(program, ifindex, blank, frames - taken, AT_A_TIME);
             let before = std::mem::replace(&mut taken, u32::from_ne_bytes(self.cursor.read(TAKEN)));
             match run {
                 // A signal came: the rest follows.

@@ -19,13 +19,23 @@ pub(crate) struct Fields {
     port_sum: u16,
 }
 
+/// Whether an IPv4 frame has a whole header, and is no fragment: what follows a header that is too short, or stands in a
+/// later fragment, are no ports.
+fn is_whole4(frame: &[u8]) -> bool {
+    let half = |at: usize| {
+        frame.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u16::from_be_bytes)
+    };
+    let words = half(14) >> 8 & 0x0f;
+    words >= 5 && half(20) & 0x3fff == 0
+}
+
 impl Fields {
     /// Finds the fields of an untagged IPv4 or IPv6 frame without fragments and extension headers.
     pub(crate) fn of(frame: &[u8]) -> Self {
         let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
         let ethertype = u16::from(byte(12)) << 8 | u16::from(byte(13));
         match (ethertype, byte(14) >> 4) {
-            (0x0800, 4) if frame.len() >= 34 => {
+            (0x0800, 4) if frame.len() >= 34 && is_whole4(frame) => {
                 let transport = 14 + 4 * u16::from(byte(14) & 0x0f);
                 Self { address: 26, address_sum: 24, ..Self::default() }.with_transport(
                     frame,
@@ -71,10 +81,10 @@ impl Fields {
         if payload == 0 || zeros == 0 {
             return;
         }
-        let removed = frame[payload..payload + zeros]
-            .chunks_exact(2)
-            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-        let stored = u16::from_be_bytes([frame[sum], frame[sum + 1]]);
+        let Some(cleared) = frame.get(payload..).and_then(|rest| rest.get(..zeros)) else { return };
+        let removed = cleared.as_chunks().0.iter().map(|pair| u16::from_be_bytes(*pair));
+        let Some(stored) = frame.get(sum..).and_then(|rest| rest.first_chunk()) else { return };
+        let stored = u16::from_be_bytes(*stored);
         // RFC 1624 eqn. 3, with zero as the new value; a stored 0 means that UDP has no checksum.
         let mut total = u32::from(!stored) + removed.map(|word| u32::from(!word)).sum::<u32>();
         while total > 0xffff {
@@ -82,13 +92,17 @@ impl Fields {
         }
         let new = if stored == 0 { 0 } else { !(total as u16) };
         let new = if new == 0 && stored != 0 { 0xffff } else { new };
-        frame[sum..sum + 2].copy_from_slice(&new.to_be_bytes());
-        frame[payload..payload + zeros].fill(0);
+        if let Some(field) = frame.get_mut(sum..).and_then(|rest| rest.first_chunk_mut()) {
+            *field = new.to_be_bytes();
+        }
+        frame.iter_mut().skip(payload).take(zeros).for_each(|byte| *byte = 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::test_support::{frame_to, ipv4_packet, ipv6_packet};
 
@@ -103,6 +117,41 @@ mod tests {
             Fields { address: 34, address_sum: 0, port: 54, port_sum: 60, payload: 0 }
         );
         assert_eq!(Fields::of(&frame_to([2; 6], 0x0806, &[0; 46])), Fields::default());
+    }
+
+    #[test]
+    fn short_headers_and_fragments_have_no_fields() {
+        let whole = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
+        for (at, byte) in [(14, 0x40), (14, 0x44), (20, 0x20), (21, 0x01)] {
+            let mut frame = whole.clone();
+            frame[at] = byte;
+            assert_eq!(Fields::of(&frame), Fields::default(), "byte {at} is {byte:#x}");
+        }
+    }
+
+    /// bpf/source.c reaches 255 bytes (`FARTHEST`), and takes a further offset for a nearer one.
+    #[test]
+    fn fields_are_where_the_program_reaches() {
+        for words in 5..=15_u8 {
+            let mut frame = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 200));
+            frame[14] = 0x40 | words;
+            let Fields { address, port, payload, address_sum, port_sum } = Fields::of(&frame);
+            assert!(
+                [address, port, payload, address_sum, port_sum].iter().all(|at| at + 16 <= 255),
+                "{words}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_frame_makes_a_slot_of_its_length(
+            mut frame in prop::collection::vec(any::<u8>(), 0..120), is_v6 in any::<bool>(), zeros in 0_usize..=16,
+        ) {
+            let start = if is_v6 { [0x86, 0xdd, 0x60] } else { [8, 0, 0x45] };
+            frame.iter_mut().skip(12).zip(start).for_each(|(place, byte)| *place = byte);
+            prop_assert_eq!(Fields::of(&frame).slot(&frame, zeros).len(), 32 + frame.len());
+        }
     }
 
     #[test]
