@@ -47,6 +47,8 @@
 //!  "flow":"src 10.0.0.1 dst 10.0.0.2 proto 6 sport 4000 dport 80 in 0","longest_run":5}]}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod flow;
 mod segment;

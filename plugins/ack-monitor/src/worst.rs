@@ -62,8 +62,8 @@ impl Worst {
             let key = if *family == Family::V6 as u8 {
                 FlowKey::v6((*source).into(), (*destination).into(), *protocol, ports, port)
             } else {
-                let [source, destination] =
-                    [source, destination].map(|bytes| [bytes[0], bytes[1], bytes[2], bytes[3]].into());
+                let [source, destination] = [source, destination]
+                    .map(|bytes| bytes.first_chunk::<4>().copied().unwrap_or_default().into());
                 FlowKey::v4(source, destination, *protocol, ports, port)
             };
             self.add(key, Flow::from_words(*words));
@@ -87,10 +87,10 @@ impl Worst {
 
 /// The worst flows of the answers of several workers, as many as one remembers.
 pub(crate) fn joined(replies: &[Value]) -> Value {
-    let limit = replies.first().and_then(|reply| reply["settings"]["worst"].as_u64()).unwrap_or(0);
-    let lists = replies.iter().filter_map(|reply| reply["worst"].as_array());
+    let limit = replies.first().and_then(|reply| reply.pointer("/settings/worst")?.as_u64()).unwrap_or(0);
+    let lists = replies.iter().filter_map(|reply| reply.get("worst")?.as_array());
     let mut flows: Vec<&Value> = lists.flatten().collect();
-    flows.sort_by_key(|flow| Reverse(flow["duplicates"].as_u64()));
+    flows.sort_by_key(|flow| Reverse(flow.get("duplicates").and_then(Value::as_u64)));
     flows.truncate(limit as usize);
     flows.into_iter().cloned().collect()
 }

@@ -29,6 +29,8 @@
 //! millrace control far read --json        # {"ms": 5.0, "packets": 12}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -49,6 +49,8 @@
 //!  "packets":12,"port":1,"sent":12}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::sync::LazyLock;
 
@@ -204,7 +206,9 @@ impl Instance for MinimalIpInstance {
                     sound
                 }
                 Err(fault) => {
-                    counters.dropped[fault as usize] += 1;
+                    if let Some(dropped) = counters.dropped.get_mut(fault as usize) {
+                        *dropped += 1;
+                    }
                     Verdict::Drop(fault as u8)
                 }
             }

@@ -36,6 +36,8 @@
 //! {"bytes":1200,"packets":12,"settings":{"also":4,"to":3}}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::sync::LazyLock;
 

@@ -26,6 +26,8 @@
 //! millrace instance set free work=1000     # some 1,000 cycles for each packet
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::sync::LazyLock;
 

@@ -26,12 +26,13 @@ const IS_THERE: u64 = 1 << 32;
 /// What the form is to drop. Packets that are cut never stay in the driver.
 pub(crate) fn settings(settings: &Settings) -> [u64; FORM.settings] {
     let mut words = [0; FORM.settings];
-    words[0] = match settings.protocols {
+    let [protocols, places @ ..] = &mut words;
+    *protocols = match settings.protocols {
         Protocols::Tcp => TCP,
         Protocols::Udp => UDP,
         Protocols::Any => TCP | UDP,
     };
-    for (word, range) in words[1..].iter_mut().zip(settings.ranges.iter()) {
+    for (word, range) in places.iter_mut().zip(settings.ranges.iter()) {
         let (first, last) = range.bounds();
         *word = IS_THERE | u64::from(last) << 16 | u64::from(first);
     }

@@ -42,6 +42,8 @@
 //!  "ranges":[{"ports":"80","dropped":0},{"ports":"443","dropped":2},{"ports":"8000-8999","dropped":0}]}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod driver;
 mod settings;
@@ -239,7 +241,9 @@ impl PortFilterInstance {
             }
             let hit = ranges.iter().position(|range| range.contains(key.destination_port));
             let Some(index) = hit else { return Verdict::Pass };
-            self.counters.ranges[index] += 1;
+            if let Some(range) = self.counters.ranges.get_mut(index) {
+                *range += 1;
+            }
         }
         self.counters.dropped += 1;
         Verdict::Drop(0)
@@ -265,7 +269,8 @@ impl PortFilterInstance {
     /// What was counted here and in the driver.
     fn counted(&self) -> Counters {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
-        let range = |at: usize| ranges[at].wrapping_add(self.driver.counted(driver::RANGES + at));
+        let counted = |at: usize| ranges.get(at).copied().unwrap_or_default();
+        let range = |at: usize| counted(at).wrapping_add(self.driver.counted(driver::RANGES + at));
         Counters {
             packets: packets.wrapping_add(self.driver.counted(driver::PACKETS)),
             dropped: dropped.wrapping_add(self.driver.counted(driver::DROPPED)),

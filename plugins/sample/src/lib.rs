@@ -42,6 +42,8 @@
 //! {"copies":1000,"sent":98,"sent_bytes":9604,"settings":{"mode":"random","one-in":10,"seed":1,"to":2}}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod choice;
 mod settings;

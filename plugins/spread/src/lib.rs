@@ -34,6 +34,8 @@
 //! {"packets":{"to":17,"to2":14},"settings":{"to":0,"to2":1}}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::sync::LazyLock;
 

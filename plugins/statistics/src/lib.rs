@@ -36,6 +36,8 @@
 //! millrace control stats1 configure what=size
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod driver;
 
@@ -224,10 +226,12 @@ impl Instance for StatisticsInstance {
                     Family::V4 => &mut counters.v4,
                     Family::V6 => &mut counters.v6,
                 };
-                family[usize::from(key.protocol)].add(bytes);
+                if let Some(count) = family.get_mut(usize::from(key.protocol)) {
+                    count.add(bytes);
+                }
             }
-            if by_size {
-                counters.sizes[size_class(bytes)] += 1;
+            if by_size && let Some(size) = counters.sizes.get_mut(size_class(bytes)) {
+                *size += 1;
             }
             Verdict::Pass
         });

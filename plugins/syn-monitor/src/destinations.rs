@@ -160,10 +160,9 @@ fn entry(destination: &str, half_open: u64) -> Value {
 /// The first of several workers' lists, put together.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let mut sums: Vec<(&str, u64)> = Vec::new();
-    for one in replies.iter().filter_map(|reply| reply["top"].as_array()).flatten() {
-        let (Some(name), Some(count)) = (one["destination"].as_str(), one["half_open"].as_u64()) else {
-            continue;
-        };
+    for one in replies.iter().filter_map(|reply| reply.get("top")?.as_array()).flatten() {
+        let (name, count) = (one.get("destination").and_then(Value::as_str), one.get("half_open"));
+        let (Some(name), Some(count)) = (name, count.and_then(Value::as_u64)) else { continue };
         match sums.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,
             None => sums.push((name, count)),

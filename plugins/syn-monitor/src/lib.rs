@@ -58,6 +58,8 @@
 //!  "top":[{"destination":"192.0.2.7","half_open":2004},{"destination":"192.0.2.9","half_open":6}]}
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod alarm;
 mod destinations;
@@ -145,7 +147,7 @@ impl Plugin for SynMonitor {
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
-        let alarm = replies.iter().any(|reply| reply["alarm"] == true);
+        let alarm = replies.iter().any(|reply| reply.get("alarm") == Some(&Value::Bool(true)));
         let top = destinations::joined(&replies);
         let mut sum = merged_but(replies, &["settings"]);
         if let Value::Object(sum) = &mut sum {
