@@ -65,20 +65,23 @@ impl FragmentTable {
     pub fn begin(&mut self, first: &Candidate, hash: u64, fragment: Fragment, now: Instant) {
         let Fragment { identification, headers_end, .. } = fragment;
         let shared = fragment_key(&first.key);
-        let set = &mut self.sets[place(hash, identification)];
+        let Some(set) = self.sets.get_mut(place(hash, identification)) else { return };
         let is_same = |entry: &Entry| entry.shared == shared && entry.identification == identification;
         let own = set.iter().position(|entry| entry.as_ref().is_some_and(is_same));
-        let oldest = || (0..WAYS).min_by_key(|way| set[*way].map_or(Instant::ZERO, |entry| entry.until));
+        let until = |entry: &Option<Entry>| entry.map_or(Instant::ZERO, |entry| entry.until);
+        let oldest = || set.iter().map(until).enumerate().min_by_key(|(_, until)| *until).map(|(way, _)| way);
         let way = own.or_else(oldest).unwrap_or(0);
         let (key, tcp_flags, until) = (first.key, first.tcp_flags, now + LIFETIME);
-        set[way] = Some(Entry { shared, key, tcp_flags, identification, headers_end, until });
+        if let Some(place) = set.get_mut(way) {
+            *place = Some(Entry { shared, key, tcp_flags, identification, headers_end, until });
+        }
     }
 
     /// Makes a fragment behind the first look like that to filters; it stays as it is when the first was not seen. Where
     /// the packet has ports, they are known then. Returns where the headers of the first one end in the fragmented part, if it was seen.
     pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) -> Option<u16> {
         let shared = fragment_key(&later.key);
-        let set = &self.sets[place(hash, identification)];
+        let set = self.sets.get(place(hash, identification))?;
         let found = set.iter().flatten().find(|entry| {
             entry.shared == shared && entry.identification == identification && entry.until > now
         });

@@ -4,13 +4,27 @@
 //! [`FilterTable`] finds the best of many: [`LinearOracle`] defines what *best* means, and every faster table is
 //! held against it.
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod candidate;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "regions by the leading bits of an address, of which there are as many as these bits make"
+)]
 mod change_log;
 mod filter;
 mod filter_table;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "records, buckets and lists by slots that the table gave; notes on a batch by places in it; hash secrets by constants"
+)]
 mod flow_table;
 mod fragment_table;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "nodes by links of the same tree, and their parts by a rank or a bit below the length"
+)]
 pub mod prefix_match;
 
 pub use candidate::Candidate;

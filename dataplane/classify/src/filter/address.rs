@@ -52,14 +52,14 @@ fn starred(text: &str) -> Result<IpNet, Refusal> {
         )
     };
     let parts: Vec<_> = text.split('.').collect();
-    let bytes: Vec<_> = parts.iter().take_while(|part| **part != "*").collect();
-    let stars = &parts[bytes.len()..];
+    let leading = parts.iter().take_while(|part| **part != "*").count();
+    let (bytes, stars) = parts.split_at_checked(leading).ok_or_else(wrong)?;
     // 129.* or 129.*.*.*, and nothing between.
     if bytes.len() > 3 || stars.iter().any(|part| *part != "*") || (stars.len() > 1 && parts.len() != 4) {
         return Err(wrong());
     }
     let mut address = [0; 4];
-    for (byte, part) in address.iter_mut().zip(&bytes) {
+    for (byte, part) in address.iter_mut().zip(bytes) {
         *byte = number(part, 255).and_then(|byte| u8::try_from(byte).ok()).ok_or_else(wrong)?;
     }
     let length = 8 * u8::try_from(bytes.len()).map_err(|_| wrong())?;

@@ -14,12 +14,18 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Whether the field was given before.
     pub fn has(&self, field: Field) -> bool {
-        self.values[field as usize].is_some()
+        self.value(field).is_some()
+    }
+
+    fn value(&self, field: Field) -> Option<Token<'a>> {
+        self.values.get(field as usize).copied().flatten()
     }
 
     /// Reads the value of a field.
     pub fn set(&mut self, field: Field, value: Token<'a>) -> Result<(), FilterError> {
-        self.values[field as usize] = Some(value);
+        if let Some(place) = self.values.get_mut(field as usize) {
+            *place = Some(value);
+        }
         self.read(field, value.text).map_err(|refusal| refusal.at(value))
     }
 
@@ -55,7 +61,7 @@ impl<'a> Draft<'a> {
         match contradiction {
             // A field that contradicts another was given.
             Some((field, refusal)) => {
-                Err(refusal.at(self.values[field as usize].unwrap_or(Token { text: "", offset: 0 })))
+                Err(refusal.at(self.value(field).unwrap_or(Token { text: "", offset: 0 })))
             }
             None => Ok(self.filter),
         }

@@ -5,19 +5,38 @@
 
 #[cfg(test)]
 mod against_oracle;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "filters by their place in the list that is analysed; no packet is read"
+)]
 mod analysis;
+#[expect(clippy::indexing_slicing, reason = "lanes by a number below their count")]
 mod batch;
 mod bounded;
+#[expect(clippy::indexing_slicing, reason = "shapes by places in lists made of them; no packet is read")]
 mod cover;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "nodes by links of the same tree, parts by a constant or a number below their count"
+)]
 mod cutting_tree;
+#[expect(clippy::indexing_slicing, reason = "nodes, rules and edges by links of the same graph")]
 mod dag;
+#[expect(clippy::indexing_slicing, reason = "records by the groups that they are linked in")]
 mod groups;
+#[expect(clippy::indexing_slicing, reason = "words of a key by constants below their count")]
 mod key;
 mod linear_oracle;
 mod rank;
+#[expect(clippy::indexing_slicing, reason = "the two ends of a range by constants")]
 mod shape;
+#[expect(clippy::indexing_slicing, reason = "tables, buckets and ways by numbers below their counts")]
 mod tuple_space;
 mod varying;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "shapes by places in lists made of them, protocols by a number below their count"
+)]
 mod witness;
 
 use std::fmt;

@@ -71,7 +71,7 @@ pub(super) fn is_expression(text: &str) -> bool {
         |word: &str| matches!(word, "ip" | "ip6") || WORDS.iter().any(|(known, ..)| *known == word);
     // In a filter of keywords every second word is a value.
     words.iter().enumerate().any(|(at, word)| {
-        let before = at.checked_sub(1).map_or("", |before| &words[before]);
+        let before = at.checked_sub(1).and_then(|before| words.get(before)).map_or("", String::as_str);
         operators.contains(&&**word)
             || at % 2 == 0 && (is_alone(word) || is_either(word))
             || is_either(word) && matches!(before, "src" | "dst")
@@ -91,13 +91,15 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     for word in text.split_whitespace() {
         let mut offset = word.as_ptr() as usize - text.as_ptr() as usize;
         let mut rest = word;
-        while let Some(at) = rest.find(['(', ')', '!']) {
-            let (before, behind) = rest.split_at(at);
+        while let Some(at) = rest.find(['(', ')', '!'])
+            && let Some((before, behind)) = rest.split_at_checked(at)
+            && let Some((sign, behind)) = behind.split_at_checked(1)
+        {
             if !before.is_empty() {
                 tokens.push(Token { text: before, offset });
             }
-            tokens.push(Token { text: &behind[..1], offset: offset + at });
-            (rest, offset) = (&behind[1..], offset + at + 1);
+            tokens.push(Token { text: sign, offset: offset + at });
+            (rest, offset) = (behind, offset + at + 1);
         }
         if !rest.is_empty() {
             tokens.push(Token { text: rest, offset });
