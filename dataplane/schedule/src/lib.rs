@@ -43,16 +43,25 @@
 //! # Ok::<(), millrace_schedule::ScheduleError>(())
 //! ```
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod arena;
+#[expect(clippy::indexing_slicing, reason = "there is a count for each of the causes, by their number")]
 mod drop_cause;
 mod ecn;
+#[expect(clippy::indexing_slicing, reason = "places by a hash below their count")]
 mod flow_table;
 mod item;
 mod link;
 mod queue;
 mod queue_manager;
 mod random;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the one place where slots are indexed: by numbers that links of the same structure hold"
+)]
+mod slots;
 
 pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};

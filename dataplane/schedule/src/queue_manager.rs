@@ -5,6 +5,7 @@ use millrace_units::Instant;
 use crate::arena::{Arena, Held, Load, NONE, Opened};
 use crate::link::{AqmState, Arrival, CodelQueue, RedVerdict};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
+use crate::slots::Slots;
 use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 
 /// The most queues that a port can have.
@@ -42,8 +43,8 @@ pub(crate) enum Offer {
 #[derive(Debug)]
 pub(crate) struct QueueManager<T> {
     pub arena: Arena<T>,
-    queues: Vec<Queue>,
-    cold: Vec<Cold>,
+    queues: Slots<Queue>,
+    cold: Slots<Cold>,
     free: Vec<u32>,
     free_cold: Vec<u32>,
     limit: u32,
@@ -57,8 +58,8 @@ impl<T: Item> QueueManager<T> {
     pub fn new(limits: BufferLimits, overhead: LinkOverhead) -> Self {
         Self {
             arena: Arena::new(limits.packets, limits.bytes),
-            queues: Vec::with_capacity(limits.queues as usize),
-            cold: Vec::new(),
+            queues: Slots::with_capacity(limits.queues as usize),
+            cold: Slots::default(),
             free: Vec::new(),
             free_cold: Vec::new(),
             limit: limits.queues,
@@ -85,7 +86,8 @@ impl<T: Item> QueueManager<T> {
 
     /// Another number of queues at most; those that are open stay.
     pub fn set_limit(&mut self, limit: u32) {
-        self.queues.reserve((limit as usize).saturating_sub(self.queues.len()));
+        let more = (limit as usize).saturating_sub(self.queues.len());
+        self.queues.reserve(more);
         self.limit = limit;
     }
 
@@ -133,7 +135,7 @@ impl<T: Item> QueueManager<T> {
 
     fn forget_cold(&mut self, index: u32) {
         let cold = std::mem::replace(&mut self.queues[index as usize].cold, NONE);
-        if let Some(part) = self.cold.get_mut(cold as usize) {
+        if let Some(part) = self.cold.find_mut(cold as usize) {
             *part = Cold::default();
             self.free_cold.push(cold);
         }
@@ -165,14 +167,14 @@ impl<T: Item> QueueManager<T> {
     /// A queue's threshold, if it is its own.
     pub fn own_threshold(&self, index: u32) -> Option<u32> {
         let queue = self.queue(index);
-        let is_own = self.cold.get(queue.cold as usize).is_some_and(|cold| cold.has_own_threshold);
+        let is_own = self.cold.find(queue.cold as usize).is_some_and(|cold| cold.has_own_threshold);
         is_own.then_some(queue.threshold)
     }
 
     /// A queue that may not be there.
     #[inline]
     pub fn find(&self, index: u32) -> Option<&Queue> {
-        self.queues.get(index as usize)
+        self.queues.find(index as usize)
     }
 
     #[inline]
@@ -195,12 +197,12 @@ impl<T: Item> QueueManager<T> {
     /// The queues and their packets, for a batch.
     #[inline(always)]
     pub fn open_all(&mut self) -> (&mut [Queue], Opened<'_, T>) {
-        (&mut self.queues, self.arena.open())
+        (self.queues.all_mut(), self.arena.open())
     }
 
     pub fn view(&self, index: u32) -> QueueView {
         let queue = self.queue(index);
-        queue.view(self.cold.get(queue.cold as usize))
+        queue.view(self.cold.find(queue.cold as usize))
     }
 
     /// The cold part of a queue, made when it is first needed.
@@ -400,7 +402,7 @@ impl<T: Item> QueueManager<T> {
     /// Puts a packet that was taken elsewhere at the end of a queue, whatever its threshold says.
     pub fn put(&mut self, index: u32, held: Held<T>) {
         let (length, queue) = (held.length, &mut self.queues[index as usize]);
-        if let Some(cold) = self.cold.get_mut(queue.cold as usize) {
+        if let Some(cold) = self.cold.find_mut(queue.cold as usize) {
             cold.max_packet = cold.max_packet.max(length);
         }
         self.arena.push(&mut queue.list, held);
@@ -431,7 +433,7 @@ impl<T: Item> QueueManager<T> {
     /// Asks for a queue's line and nothing else.
     #[inline]
     pub fn prefetch(&self, index: u32) {
-        millrace_memory::prefetch_slice_element(&self.queues, index as usize);
+        millrace_memory::prefetch_slice_element(self.queues.all(), index as usize);
     }
 
     /// Bytes that all queues take, without the packets in them.

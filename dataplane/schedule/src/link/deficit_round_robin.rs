@@ -5,6 +5,7 @@ use millrace_units::Instant;
 use super::discipline::Discipline;
 use super::round::{Entries, Place, Round};
 use crate::arena::NONE;
+use crate::slots::Slots;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -18,12 +19,12 @@ struct Entry {
 /// Children with their quanta, and the round of those that are backlogged.
 #[derive(Debug, Default)]
 pub(crate) struct DeficitRoundRobin {
-    entries: Vec<Entry>,
+    entries: Slots<Entry>,
     round: Round,
     free: Vec<u32>,
 }
 
-impl Entries for Vec<Entry> {
+impl Entries for Slots<Entry> {
     #[inline]
     fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
         self[entry as usize].quantum.saturating_mul(rounds)

@@ -7,16 +7,23 @@ mod discipline;
 mod fifo;
 mod flow_batch;
 mod flow_queues;
+#[expect(clippy::indexing_slicing, reason = "flows by a bucket below their count, and by links between them")]
 mod fq_codel;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members by places in the heap, and their positions by the numbers that were put in"
+)]
 mod heap;
 mod hfsc;
 mod hierarchy;
 mod overhead;
+#[expect(clippy::indexing_slicing, reason = "words of a bitmap by a level that was inserted")]
 mod priority;
 mod rate;
 mod red;
 mod reservation;
 mod round;
+#[expect(clippy::indexing_slicing, reason = "words of marks by a hash below their count")]
 mod sharing;
 mod token_bucket;
 

@@ -149,7 +149,10 @@ impl FlowQueues {
 
     /// Sum of the reserved rates, without that of `flow`.
     pub fn reserved_by_others<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> Rate {
-        let own = self.reservation(queues, flow).map_or(0, |index| self.weights.reservations[index].rate.0);
+        let own = self
+            .reservation(queues, flow)
+            .and_then(|index| self.weights.reservations.get(index))
+            .map_or(0, |own| own.rate.0);
         Rate(self.weights.reserved - own)
     }
 

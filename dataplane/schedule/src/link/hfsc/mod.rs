@@ -19,6 +19,7 @@ pub use curve::{Curve, Curves};
 use super::discipline::Discipline;
 use super::heap::Heap;
 use crate::arena::NONE;
+use crate::slots::Slots;
 use class::{Class, Inner, ROOT};
 
 /// By what the leaf in turn was chosen.
@@ -32,15 +33,15 @@ enum Criterion {
 /// A hierarchy of classes. Class 0 is its root; slots are numbers of classes.
 #[derive(Debug, Default)]
 pub(crate) struct Hfsc {
-    classes: Vec<Class>,
-    inners: Vec<Inner>,
+    classes: Slots<Class>,
+    inners: Slots<Inner>,
     free: Vec<u32>,
     free_inners: Vec<u32>,
     /// Leaves that wait to become eligible, and those that are.
     pending: Heap,
     eligible: Heap,
     /// By number of class, apart from them, because it is wanted before they are.
-    children: Vec<Child>,
+    children: Slots<Child>,
     /// Whether there ever was a real-time curve.
     has_guarantees: bool,
     demand_places: Vec<u32>,
@@ -93,7 +94,7 @@ impl Hfsc {
     fn make_room(&mut self, parent: u32) {
         self.pending.reserve(self.classes.len());
         self.eligible.reserve(self.classes.len());
-        let Some(class) = self.classes.get(parent as usize) else { return };
+        let Some(class) = self.classes.find(parent as usize) else { return };
         let inner = &mut self.inners[class.inner as usize];
         inner.children += 1;
         let children = inner.children as usize;
@@ -105,7 +106,7 @@ impl Hfsc {
     /// Removes a class that isn't active and has no children.
     pub fn remove(&mut self, index: u32) {
         let Class { parent, inner, .. } = self.classes[index as usize];
-        if let Some(class) = self.classes.get(parent as usize) {
+        if let Some(class) = self.classes.find(parent as usize) {
             self.inners[class.inner as usize].children -= 1;
         }
         if inner != NONE {
@@ -118,7 +119,7 @@ impl Hfsc {
     /// Puts a class that isn't active below another parent. Its virtual time begins anew there.
     pub fn reparent(&mut self, index: u32, parent: u32) {
         let before = self.classes[index as usize].parent;
-        if let Some(class) = self.classes.get(before as usize) {
+        if let Some(class) = self.classes.find(before as usize) {
             self.inners[class.inner as usize].children -= 1;
         }
         let curves = self.classes[index as usize].curves();
@@ -136,7 +137,7 @@ impl Hfsc {
     /// the curves before.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         let parent = self.classes[index as usize].parent;
-        let period = self.classes.get(parent as usize).map_or(0, |parent| parent.period);
+        let period = self.classes.find(parent as usize).map_or(0, |parent| parent.period);
         let class = &mut self.classes[index as usize];
         class.set_curves(curves, now.as_nanos());
         class.parent_period = period.wrapping_sub(1);
@@ -155,8 +156,8 @@ impl Hfsc {
 
     /// Whether there are classes right below an inner one.
     pub fn has_children(&self, index: u32) -> bool {
-        let inner = self.classes.get(index as usize).map(|class| class.inner);
-        inner.and_then(|inner| self.inners.get(inner as usize)).is_some_and(|inner| inner.children > 0)
+        let inner = self.classes.find(index as usize).map(|class| class.inner);
+        inner.and_then(|inner| self.inners.find(inner as usize)).is_some_and(|inner| inner.children > 0)
     }
 
     /// All classes but the root that are in use, with their numbers.
@@ -178,7 +179,7 @@ impl Hfsc {
     pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
         for index in self.near() {
             let (Some(class), Some(child)) =
-                (self.classes.get(index as usize), self.children.get(index as usize))
+                (self.classes.find(index as usize), self.children.find(index as usize))
             else {
                 continue;
             };
@@ -197,7 +198,7 @@ impl Hfsc {
     pub fn next_child(&self) -> Option<Child> {
         let sharing = self.inners.first().and_then(|root| root.fit.first());
         let (_, first) = self.eligible.first().or(sharing).or_else(|| self.pending.first())?;
-        self.children.get(first as usize).copied()
+        self.children.find(first as usize).copied()
     }
 }
 

@@ -27,7 +27,7 @@ impl<T: Item> LinkScheduler<T> {
     #[inline]
     pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
         let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
-        let kind = self.nodes.get(leaf.0 as usize).map(|node| node.kind);
+        let kind = self.nodes.find(leaf.0 as usize).map(|node| node.kind);
         let (before, mut bytes, mut is_one) = (self.queues.arena.load, 0, true);
         for arrival in batch.iter() {
             if arrival.leaf != leaf {
@@ -84,20 +84,20 @@ impl<T: Item> LinkScheduler<T> {
                 None => break,
                 Some(Pause::Rouse(leaf)) => self.rouse_counted(leaf, now, &mut tally),
                 Some(Pause::Other(Arrival { leaf, flow, item })) => {
-                    tally.settle(&mut self.nodes, self.queues.arena.load, NONE);
+                    tally.settle(self.nodes.all_mut(), self.queues.arena.load, NONE);
                     self.enqueue(leaf, flow, item, now, sink);
                     tally = Tally::new(self.queues.arena.load);
                 }
             }
         }
-        tally.settle(&mut self.nodes, self.queues.arena.load, NONE);
+        tally.settle(self.nodes.all_mut(), self.queues.arena.load, NONE);
     }
 
     /// Counts what came in from the node `first` on upwards.
     #[inline]
     fn count_in(&mut self, first: u32, came: Load) {
         let mut index = first;
-        while let Some(node) = self.nodes.get_mut(index as usize) {
+        while let Some(node) = self.nodes.find_mut(index as usize) {
             node.totals.entered(came);
             index = node.parent;
         }
@@ -127,7 +127,7 @@ impl<T: Item> LinkScheduler<T> {
     ) -> usize {
         let mut count = 0;
         if self.timers.is_empty()
-            && let Some(root) = self.nodes.get(self.root as usize)
+            && let Some(root) = self.nodes.find(self.root as usize)
             && root.ready
         {
             count = match root.kind {
@@ -254,7 +254,7 @@ impl<T: Item> LinkScheduler<T> {
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
         let Self { nodes, queues, priorities, pace, .. } = self;
         let (overhead, priority) = (queues.overhead, priorities.get_mut(index));
-        let tree = (nodes.as_mut_slice(), queues, priority);
+        let tree = (nodes.all_mut(), queues, priority);
         let (sent, wire) = match pace {
             None => send_levels(tree, most, |_| true, out),
             Some(pace) => {

@@ -125,13 +125,13 @@ impl<T: Item> LinkScheduler<T> {
     /// A node and those above it, up to the root.
     pub(super) fn path_up(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(Some(node), |node| {
-            let parent = self.nodes.get(node.0 as usize)?.parent;
+            let parent = self.nodes.find(node.0 as usize)?.parent;
             (parent != NONE).then_some(NodeId(parent))
         })
     }
 
     pub(super) fn is_hfsc(&self, node: u32) -> bool {
-        matches!(self.nodes.get(node as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
+        matches!(self.nodes.find(node as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
     }
 
     /// Makes what a node does.
@@ -219,7 +219,7 @@ impl<T: Item> LinkScheduler<T> {
         if self.root == node.0 {
             self.root = NONE;
         }
-        let Some(above) = self.nodes.get(parent as usize) else { return };
+        let Some(above) = self.nodes.find(parent as usize) else { return };
         match above.kind {
             Kind::Priority(index) => self.priorities.get_mut(index).remove(slot),
             Kind::RoundRobin(index) => self.round_robins.get_mut(index).remove(slot),
@@ -255,7 +255,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Checks the promises that a node's place and share touch.
     pub(super) fn check_around(&self, node: NodeId, has_children: bool) -> Result<(), ScheduleError> {
         let Node { parent, slot, .. } = self.nodes[node.0 as usize];
-        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
+        match self.nodes.find(parent as usize).map(|parent| parent.kind) {
             None | Some(Kind::Priority(_)) if !has_children && !self.has_capacity(node) => Ok(()),
             Some(Kind::Hfsc { hierarchy, .. }) if !has_children && !self.has_capacity(node) => {
                 self.check_class(node, hierarchy, slot)

@@ -123,7 +123,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Whether others go before a node: it isn't the first child of a priority scheduler above it.
     pub(super) fn is_behind_others(&self, node: u32) -> bool {
         let mut index = node;
-        while let Some(above) = self.nodes.get(self.nodes[index as usize].parent as usize) {
+        while let Some(above) = self.nodes.find(self.nodes[index as usize].parent as usize) {
             if let Kind::Priority(priority) = above.kind
                 && self.priorities.get(priority).first() != Some(index)
             {

@@ -25,7 +25,7 @@ impl<T: Item> LinkScheduler<T> {
         {
             return None;
         }
-        let root = self.nodes.get(self.root as usize)?;
+        let root = self.nodes.find(self.root as usize)?;
         if !root.ready && self.timers.is_empty() {
             return None;
         }
@@ -58,7 +58,7 @@ impl<T: Item> LinkScheduler<T> {
             self.fire_timers(now);
         }
         for _ in 0..ATTEMPTS {
-            if !self.nodes.get(self.root as usize)?.ready {
+            if !self.nodes.find(self.root as usize)?.ready {
                 return None;
             }
             let Some((leaf, kind)) = self.find_leaf(now) else { continue };
@@ -136,7 +136,7 @@ impl<T: Item> LinkScheduler<T> {
     /// When [`dequeue`](Self::dequeue) should be called next: [`Instant::FOREVER`] when nothing waits. May be in the past.
     #[inline]
     pub fn next_ready(&self) -> Instant {
-        let Some(root) = self.nodes.get(self.root as usize) else { return Instant::FOREVER };
+        let Some(root) = self.nodes.find(self.root as usize) else { return Instant::FOREVER };
         let tree = if root.ready { Instant::ZERO } else { Instant::from_nanos(self.timers.first_key()) };
         match &self.pace {
             Some(pace) if tree != Instant::FOREVER => tree.max(pace.covers_at(0)),
@@ -240,7 +240,7 @@ impl<T: Item> LinkScheduler<T> {
         loop {
             let Node { parent, slot, kind, .. } = self.nodes[node as usize];
             let is_class = matches!(kind, Kind::Hfsc { .. });
-            let Some(above) = self.nodes.get_mut(parent as usize) else { return };
+            let Some(above) = self.nodes.find_mut(parent as usize) else { return };
             above.totals.left(gone.load);
             above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
@@ -273,7 +273,7 @@ impl<T: Item> LinkScheduler<T> {
         let Kind::Hfsc { hierarchy, .. } = root else { return };
         let classes = self.hierarchies.get(hierarchy);
         classes.fetch_ahead(|child| {
-            millrace_memory::prefetch_slice_element(&self.nodes, child.node as usize);
+            millrace_memory::prefetch_slice_element(self.nodes.all(), child.node as usize);
             self.queues.prefetch(child.queue);
         });
         // The queue of the next one was asked for before.

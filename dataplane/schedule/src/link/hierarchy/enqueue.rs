@@ -23,7 +23,7 @@ impl<T: Item> LinkScheduler<T> {
         now: Instant,
         sink: &mut impl DropSink<T>,
     ) -> bool {
-        let Some(&Node { kind, ready, parent, .. }) = self.nodes.get(node.0 as usize) else {
+        let Some(&Node { kind, ready, parent, .. }) = self.nodes.find(node.0 as usize) else {
             return self.refuse(item, sink);
         };
         let length = item.length();
@@ -113,7 +113,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Counts a packet that came in at a parent and all nodes above.
     #[inline]
     pub(super) fn count_above(&mut self, mut parent: u32, length: u32) {
-        while let Some(node) = self.nodes.get_mut(parent as usize) {
+        while let Some(node) = self.nodes.find_mut(parent as usize) {
             node.totals.entered(Load::of_packet(length));
             parent = node.parent;
         }
@@ -123,7 +123,7 @@ impl<T: Item> LinkScheduler<T> {
     pub(super) fn count_lost(&mut self, leaf: u32, load: Load) {
         let is_fifo = matches!(self.nodes[leaf as usize].kind, Kind::Fifo(_));
         let mut index = if is_fifo { self.nodes[leaf as usize].parent } else { leaf };
-        while let Some(node) = self.nodes.get_mut(index as usize) {
+        while let Some(node) = self.nodes.find_mut(index as usize) {
             node.totals.left(load);
             index = node.parent;
         }
@@ -133,7 +133,7 @@ impl<T: Item> LinkScheduler<T> {
     /// before any of them.
     #[inline]
     pub(super) fn prefetch(&self, node: NodeId, flow: FlowNumber) {
-        match self.nodes.get(node.0 as usize).map(|node| node.kind) {
+        match self.nodes.find(node.0 as usize).map(|node| node.kind) {
             Some(Kind::FlowQueues(index)) => self.flow_queues.get(index).prefetch(flow),
             Some(Kind::FqCodel(index)) => self.fq_codels.get(index).prefetch(flow),
             _ => {}
@@ -143,7 +143,7 @@ impl<T: Item> LinkScheduler<T> {
     /// The second step of [`prefetch`](Self::prefetch), when what that asked for has come.
     #[inline]
     pub(super) fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
-        if let Some(Kind::FlowQueues(index)) = self.nodes.get(node.0 as usize).map(|node| node.kind) {
+        if let Some(Kind::FlowQueues(index)) = self.nodes.find(node.0 as usize).map(|node| node.kind) {
             self.flow_queues.get(index).prefetch_queue(&self.queues, flow);
         }
     }

@@ -69,13 +69,13 @@ impl Levels {
         let count = tree.nodes.len();
         let (mut guaranteed, mut claims) = (vec![0_u64; count], vec![Vec::new(); count]);
         let is_class = |node: &Node| {
-            matches!(tree.nodes.get(node.parent as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
+            matches!(tree.nodes.find(node.parent as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
         };
-        let curves = |node: &Node| match tree.nodes.get(node.parent as usize).map(|above| above.kind) {
+        let curves = |node: &Node| match tree.nodes.find(node.parent as usize).map(|above| above.kind) {
             Some(Kind::Hfsc { hierarchy, .. }) => Some(tree.hierarchies.get(hierarchy).curves(node.slot)),
             _ => None,
         };
-        for node in &tree.nodes {
+        for node in tree.nodes.iter() {
             let Some(own) = curves(node).and_then(|curves| curves.real_time) else { continue };
             // A class, and the inner classes above it.
             let (mut index, mut above) = (None, node);
@@ -89,7 +89,7 @@ impl Levels {
         }
         for (index, node) in tree.nodes.iter().enumerate() {
             let bucket = tree.bucket_rate(index).map_or(u64::MAX, |rate| rate.0);
-            let above = tree.nodes.get(node.parent as usize).map(|above| above.kind);
+            let above = tree.nodes.find(node.parent as usize).map(|above| above.kind);
             let claim = match (curves(node), above) {
                 (Some(curves), _) => {
                     if let Some(own) = curves.real_time {

@@ -14,16 +14,19 @@ mod dequeue;
 mod enqueue;
 mod error;
 mod flows;
+#[expect(clippy::indexing_slicing, reason = "notes on nodes, of which one is made for each node")]
 mod levels;
 mod move_to;
 mod node;
 mod other_kind;
 mod parameters;
 mod pass;
+#[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
 mod plain;
 mod readiness;
 mod remove;
 mod share;
+#[expect(clippy::indexing_slicing, reason = "views of nodes, of which one is made for each node")]
 mod view;
 
 pub use backlog::LeafBacklog;
@@ -48,6 +51,7 @@ use super::token_bucket::TokenBucket;
 use super::{LinkOverhead, Rate};
 use crate::arena::NONE;
 use crate::queue_manager::{BufferLimits, MOST_QUEUES, QueueManager};
+use crate::slots::Slots;
 use crate::{DropCounts, Item};
 use node::{Kind, Node, Table};
 
@@ -73,7 +77,7 @@ pub struct LinkRate {
 #[derive(Debug)]
 pub struct LinkScheduler<T> {
     queues: QueueManager<T>,
-    nodes: Vec<Node>,
+    nodes: Slots<Node>,
     root: u32,
     link: LinkRate,
     pace: Option<Credit>,
@@ -156,7 +160,7 @@ impl<T: Item> LinkScheduler<T> {
         in_range("bytes", limits.bytes.into(), 1 << 16, u32::MAX.into())?;
         let mut scheduler = Self {
             queues: QueueManager::new(limits, overhead),
-            nodes: Vec::new(),
+            nodes: Slots::default(),
             root: NONE,
             link: LinkRate::default(),
             pace: None,
@@ -243,7 +247,7 @@ impl<T: Item> LinkScheduler<T> {
 
     #[inline]
     fn node(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.get(id.0 as usize).filter(|node| node.kind != Kind::Vacant)
+        self.nodes.find(id.0 as usize).filter(|node| node.kind != Kind::Vacant)
     }
 
     fn known(&self, id: NodeId) -> Result<&Node, ScheduleError> {

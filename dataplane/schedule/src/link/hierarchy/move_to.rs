@@ -86,7 +86,7 @@ impl<T: Item> LinkScheduler<T> {
         now: Instant,
     ) -> Result<(), ScheduleError> {
         let (own, above) =
-            (self.nodes[node.0 as usize].kind, self.nodes.get(parent as usize).map(|node| node.kind));
+            (self.nodes[node.0 as usize].kind, self.nodes.find(parent as usize).map(|node| node.kind));
         let (
             Kind::Hfsc { hierarchy, class },
             Some(Kind::Hfsc { hierarchy: there, class: to }),

@@ -7,6 +7,7 @@ use crate::link::fifo::Fifo;
 use crate::link::flow_queues::FlowQueuesSettings;
 use crate::link::fq_codel::FqCodelSettings;
 use crate::link::hfsc::Curves;
+use crate::slots::Slots;
 use crate::{QueueSettings, Rate};
 
 /// A node, numbered by who builds the tree: from 0 to [`MOST_NODES`](super::MOST_NODES) - 1, best without large gaps,
@@ -171,13 +172,13 @@ impl Node {
 /// Equal things by number, whose numbers are used again.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    items: Vec<T>,
+    items: Slots<T>,
     free: Vec<u32>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
+        Self { items: Slots::default(), free: Vec::new() }
     }
 }
 
@@ -214,7 +215,7 @@ impl<T: Default> Table<T> {
     /// The one of that number, if there ever was one.
     #[inline]
     pub fn find_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.items.get_mut(index as usize)
+        self.items.find_mut(index as usize)
     }
 
     #[inline]

@@ -14,7 +14,7 @@ impl<T: Item> LinkScheduler<T> {
         if self.queues.arena.load.packets() > 0 || self.pace.is_some() {
             return false;
         }
-        match self.nodes.get(self.root as usize).map(|root| root.kind) {
+        match self.nodes.find(self.root as usize).map(|root| root.kind) {
             Some(Kind::Fifo(fifo)) => {
                 !self.queues.queue(fifo.0).is_managed() || self.queues.view(fifo.0).aqm == Aqm::TailDrop
             }
@@ -34,7 +34,7 @@ impl<T: Item> LinkScheduler<T> {
             bytes += u64::from(length);
             wire += overhead.wire_bytes(length);
         }
-        let Some(root) = self.nodes.get_mut(self.root as usize) else { return };
+        let Some(root) = self.nodes.find_mut(self.root as usize) else { return };
         root.totals.sent_wire_bytes += wire;
         match root.kind {
             Kind::Fifo(fifo) => self.queues.queue_mut(fifo.0).passed(packets, bytes),

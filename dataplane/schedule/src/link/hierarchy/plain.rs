@@ -59,7 +59,7 @@ impl<T: Item> LinkScheduler<T> {
     ) -> Option<Pause<T>> {
         let (queues, mut slots) = self.queues.open_all();
         let pause =
-            put_plain((&mut self.nodes, queues, &mut self.priorities), &mut slots, arrivals, now, tally);
+            put_plain((self.nodes.all_mut(), queues, &mut self.priorities), &mut slots, arrivals, now, tally);
         slots.close();
         pause
     }
@@ -68,7 +68,7 @@ impl<T: Item> LinkScheduler<T> {
     pub(super) fn rouse_counted(&mut self, leaf: u32, now: Instant, tally: &mut Tally) {
         self.rouse_leaf(leaf, now);
         if let Some(&Node { kind: Kind::Priority(index), ready: true, .. }) =
-            self.nodes.get(tally.above as usize)
+            self.nodes.find(tally.above as usize)
         {
             tally.priority = index;
         }

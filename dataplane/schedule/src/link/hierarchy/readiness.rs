@@ -15,7 +15,7 @@ impl<T: Item> LinkScheduler<T> {
     #[inline]
     pub(super) fn scheduled_by(&self, node: u32) -> u32 {
         let parent = self.nodes[node as usize].parent;
-        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
+        match self.nodes.find(parent as usize).map(|parent| parent.kind) {
             Some(Kind::Hfsc { hierarchy, .. }) => self.hierarchies.get(hierarchy).child(HIERARCHY_ROOT),
             _ => parent,
         }
@@ -31,7 +31,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Whether the scheduler of a node looks at lengths.
     #[inline]
     pub(super) fn needs_length(&self, scheduler: u32) -> bool {
-        match self.nodes.get(scheduler as usize) {
+        match self.nodes.find(scheduler as usize) {
             Some(node) => !matches!(node.kind, Kind::Priority(_)),
             None => false,
         }
@@ -75,7 +75,7 @@ impl<T: Item> LinkScheduler<T> {
     #[inline(always)]
     pub(super) fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
         let Node { parent, slot, .. } = self.nodes[leaf as usize];
-        if let Some(&Node { kind: Kind::Priority(index), ready, .. }) = self.nodes.get(parent as usize) {
+        if let Some(&Node { kind: Kind::Priority(index), ready, .. }) = self.nodes.find(parent as usize) {
             self.nodes[leaf as usize].ready = true;
             self.priorities.get_mut(index).activate(slot, 1, now);
             if !ready {

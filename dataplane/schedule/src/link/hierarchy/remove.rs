@@ -140,7 +140,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Those above a node don't hold its packets any more.
     pub(super) fn leave_totals(&mut self, node: NodeId, load: Load) {
         let mut index = self.nodes[node.0 as usize].parent;
-        while let Some(above) = self.nodes.get_mut(index as usize) {
+        while let Some(above) = self.nodes.find_mut(index as usize) {
             above.totals.left(load);
             index = above.parent;
         }
@@ -149,7 +149,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Those above a node hold its packets from now on.
     pub(super) fn join_totals(&mut self, node: NodeId, load: Load) {
         let mut index = self.nodes[node.0 as usize].parent;
-        while let Some(above) = self.nodes.get_mut(index as usize) {
+        while let Some(above) = self.nodes.find_mut(index as usize) {
             above.totals.entered(load);
             index = above.parent;
         }

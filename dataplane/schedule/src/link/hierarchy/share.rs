@@ -28,7 +28,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Writes a share that was checked. Classes of H-FSC are idle while their curves change.
     fn put_share(&mut self, node: NodeId, share: &Share, now: Instant) {
         let Node { parent, slot, ready, .. } = self.nodes[node.0 as usize];
-        let Some(above) = self.nodes.get(parent as usize) else { return };
+        let Some(above) = self.nodes.find(parent as usize) else { return };
         match (above.kind, share) {
             (Kind::Priority(index), Share::Level(level)) => {
                 self.pause(node, now);
@@ -101,7 +101,7 @@ impl<T: Item> LinkScheduler<T> {
     /// What the parent of a node knows of it.
     pub(super) fn share(&self, node: NodeId) -> Share {
         let Node { parent, slot, .. } = self.nodes[node.0 as usize];
-        match self.nodes.get(parent as usize).map(|parent| parent.kind) {
+        match self.nodes.find(parent as usize).map(|parent| parent.kind) {
             Some(Kind::Priority(_)) => Share::Level(slot),
             Some(Kind::RoundRobin(index)) => Share::Quantum(self.round_robins.get(index).quantum(slot)),
             Some(Kind::Hfsc { hierarchy, .. }) => Share::Curves(self.hierarchies.get(hierarchy).curves(slot)),
