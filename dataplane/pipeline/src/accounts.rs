@@ -60,7 +60,9 @@ impl RouteAccounts {
             self.queued.resize(index + 1, Amount::default());
             self.behind.resize(index + 1, Behind::default());
         }
-        (self.queued[index], self.behind[index]) = (Amount::default(), Behind::default());
+        if let (Some(queued), Some(behind)) = (self.queued.get_mut(index), self.behind.get_mut(index)) {
+            (*queued, *behind) = (Amount::default(), Behind::default());
+        }
     }
 
     /// Counts what was given to queues, or sent where there is none.
@@ -90,8 +92,8 @@ impl RouteAccounts {
     /// Counts a bounded number of routes from nothing again, from one on. Returns where the next ones begin.
     pub fn clear(&mut self, from: NextHopIndex) -> Option<NextHopIndex> {
         let end = self.queued.len().min(from.index().saturating_add(CLEARED_AT_ONCE));
-        let some = from.index().min(end)..end;
-        for (queued, behind) in self.queued[some.clone()].iter_mut().zip(&mut self.behind[some]) {
+        let all = self.queued.iter_mut().zip(&mut self.behind);
+        for (queued, behind) in all.take(end).skip(from.index()) {
             (*queued, behind.dropped) = (behind.waiting, Amount::default());
         }
         (end < self.queued.len()).then_some(NextHopIndex(end as u32))
@@ -190,7 +192,7 @@ impl Departures<'_> {
     pub fn leave(&mut self, packets: &[Packet]) {
         if *self.noted > 0 {
             let noted = packets.len().min(*self.noted);
-            packets[..noted].iter().for_each(|packet| self.ledger.goes_on(packet));
+            packets.iter().take(noted).for_each(|packet| self.ledger.goes_on(packet));
             *self.noted -= noted;
         }
     }

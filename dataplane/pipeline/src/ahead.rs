@@ -7,10 +7,10 @@ use millrace_classify::Candidate;
 use millrace_packet::BATCH_SIZE;
 use millrace_units::NextHopIndex;
 
+use crate::each::Each;
 use crate::fib::Fib;
 use crate::gates::{Gates, Treatment};
 use crate::route::NO_ROUTE;
-use crate::work::{Each, each};
 
 /// With fewer packets it is not quicker than one by one.
 const FEWEST: usize = 4;
@@ -21,7 +21,7 @@ const NOWHERE: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// Of each packet of the batch, its place in the lists.
-    places: [u16; BATCH_SIZE],
+    places: Each<u16>,
     indices: Vec<u16>,
     candidates: Vec<Candidate>,
     next_hops: Vec<NextHopIndex>,
@@ -43,7 +43,7 @@ pub(crate) struct Addresses<A> {
 impl<A: Copy> Addresses<A> {
     /// None; `any` address stands where none was asked for.
     pub fn new(any: A) -> Self {
-        Self { places: each(NOWHERE), addresses: each(any), numbers: each(None), count: 0 }
+        Self { places: Each::new(NOWHERE), addresses: Each::new(any), numbers: Each::new(None), count: 0 }
     }
 
     /// Asks for none.
@@ -65,7 +65,7 @@ impl<A: Copy> Addresses<A> {
     #[inline(always)]
     pub fn ask_all(&mut self, addresses: impl ExactSizeIterator<Item = A>) {
         self.count = addresses.len().min(BATCH_SIZE);
-        for (own, address) in self.addresses.iter_mut().zip(addresses) {
+        for (own, address) in self.addresses.all_mut().iter_mut().zip(addresses) {
             *own = address;
         }
     }
@@ -94,7 +94,7 @@ impl<A: Copy> Addresses<A> {
 impl Default for Ahead {
     fn default() -> Self {
         Self {
-            places: [NOWHERE; BATCH_SIZE],
+            places: Each::new(NOWHERE),
             indices: Vec::new(),
             candidates: Vec::new(),
             next_hops: Vec::new(),
@@ -144,7 +144,9 @@ impl Ahead {
         self.v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
         self.v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
         for (place, number) in self.v4.found().chain(self.v6.found()) {
-            self.next_hops[place] = number.unwrap_or(NO_ROUTE);
+            if let Some(next_hop) = self.next_hops.get_mut(place) {
+                *next_hop = number.unwrap_or(NO_ROUTE);
+            }
         }
         self.priorities.clear();
         self.priorities.extend(self.next_hops.iter().map(|hop| (*hop != NO_ROUTE).then_some(route)));

@@ -190,7 +190,8 @@ pub(crate) struct GateTap<'a> {
 impl GateTap<'_> {
     fn tap(&mut self, group: &Group<'_>, at: Stop, direction: Direction) {
         for capture in self.captures.iter_mut().filter(|capture| capture.is_at(at)) {
-            for packet in group.members.iter().map(|member| &group.packets[usize::from(*member)]) {
+            let packets = group.members.iter().filter_map(|member| group.packets.get(usize::from(*member)));
+            for packet in packets {
                 let parsed = parse_copy(packet, self.pool);
                 let candidate = parsed.map(|(parsed, copy)| parsed.candidate(&copy));
                 capture.take(packet, candidate.as_ref(), PortId(0), direction, self.now);
@@ -232,7 +233,7 @@ impl CaptureSource {
         let mut header = [0; HEADER];
         self.take(&mut header)?;
         let word = |from: usize| {
-            u32::from_le_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]])
+            header.get(from..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u32::from_le_bytes)
         };
         let mut bytes = vec![0; word(16) as usize];
         // A record is published in one piece, so its bytes are there when its header is.
@@ -251,8 +252,9 @@ impl CaptureSource {
     fn take(&mut self, into: &mut [u8]) -> Option<()> {
         let chunk = self.ring.read_chunk(into.len()).ok()?;
         let (first, second) = chunk.as_slices();
-        into[..first.len()].copy_from_slice(first);
-        into[first.len()..].copy_from_slice(second);
+        let (begin, end) = into.split_at_mut_checked(first.len())?;
+        begin.copy_from_slice(first);
+        end.copy_from_slice(second);
         chunk.commit_all();
         Some(())
     }

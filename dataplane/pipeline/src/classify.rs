@@ -286,7 +286,7 @@ impl Router {
             match self.answer(work, index) {
                 Ok(answer) => {
                     work.paths[index] = answer.path;
-                    work.packets[index].next_hop = answer.next_hop;
+                    work.packets.at_mut(index).next_hop = answer.next_hop;
                 }
                 Err(fate) => work.fates[index] = fate,
             }
@@ -301,7 +301,7 @@ impl Router {
         };
         work.paths[index] = answer.path;
         work.adjacencies[index] = answer.adjacency;
-        work.packets[index].next_hop = answer.next_hop;
+        work.packets.at_mut(index).next_hop = answer.next_hop;
         if self.gates.plugins().keeps_states()
             && let Some(flow) = work.flows[index]
         {
@@ -338,7 +338,7 @@ impl Router {
 
     #[inline]
     fn touch(&mut self, work: &Work, index: usize, flow: FlowIndex, now: Instant) {
-        self.classifier.flows.touch(flow, work.packets[index].len() as u32, now);
+        self.classifier.flows.touch(flow, work.packets.at(index).len() as u32, now);
     }
 
     /// The answer for a packet whose fields differ from those of the flow's base record in a way that matters.
@@ -373,7 +373,7 @@ impl Router {
             return self.known(work, index, flow, now);
         }
         self.classifier.counts.misses += 1;
-        if self.classifier.budget == 0 && work.packets[index].port != ROUTER {
+        if self.classifier.budget == 0 && work.packets.at(index).port != ROUTER {
             return Err(Fate::Drop(DropReason::NewFlows));
         }
         self.classifier.budget = self.classifier.budget.saturating_sub(1);
@@ -462,7 +462,7 @@ impl Router {
 
     /// What filters and routes say of a packet.
     fn answer(&mut self, work: &Work, index: usize) -> Result<FlowAnswer, Fate> {
-        let (packet, key) = (&work.packets[index], &work.keys[index]);
+        let (packet, key) = (work.packets.at(index), &work.keys[index]);
         let ahead = self.classifier.ahead.answer(index);
         let next_hop = match ahead {
             Some((next_hop, _)) => next_hop,

@@ -43,11 +43,12 @@ impl ControlPlane {
 
     /// Whether a packet of a class that came by a port finds room.
     pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
-        let Some(limit) = self.limits[class.index()] else { return true };
+        let Some(limit) = self.limits.get(class.index()).copied().flatten() else { return true };
         if self.paid.len() <= port.index() {
             self.paid.resize(port.index() + 1, [0; CONTROL_CLASSES]);
         }
-        let paid = &mut self.paid[port.index()][class.index()];
+        let paid = self.paid.get_mut(port.index()).and_then(|paid| paid.get_mut(class.index()));
+        let Some(paid) = paid else { return true };
         let packet = 1_000_000_000 / u64::from(limit.per_second);
         let until = (*paid).max(now.as_nanos()) + packet;
         let finds_room = until <= now.as_nanos() + packet * u64::from(limit.burst);
@@ -66,7 +67,9 @@ impl Router {
         if let Some(entry) = self.ports.get_mut(packet.port) {
             let counts =
                 if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };
-            counts[class.index()] += 1;
+            if let Some(count) = counts.get_mut(class.index()) {
+                *count += 1;
+            }
         }
         enters
     }

@@ -132,7 +132,7 @@ impl DropLog {
             bindings,
             head: Head::of(packet),
         };
-        let last = &mut self.reasons[reason.index()];
+        let Some(last) = self.reasons.get_mut(reason.index()) else { return };
         match last.packets.get_mut(usize::from(last.next)) {
             Some(place) => *place = dropped,
             // Its memory is there.

@@ -313,9 +313,9 @@ impl Router {
                 plugins,
                 keeps_states,
                 groups,
-                paths,
-                numbers,
-                states,
+                paths: paths.all_mut(),
+                numbers: numbers.all_mut(),
+                states: states.all_mut(),
                 run: Run::NONE,
                 before: 0,
             },
@@ -351,7 +351,7 @@ impl Router {
             let takes_it = self.express_one(work, index, now);
             let path = work.paths[index];
             if takes_it && path != EMPTY_PATH {
-                in_order &= self.gates.groups.join_late(path, index, work.packets[index].len());
+                in_order &= self.gates.groups.join_late(path, index, work.packets.at(index).len());
             }
             !takes_it
         });
@@ -371,7 +371,7 @@ impl Router {
         if !takes_it {
             work.left.push(0);
         } else if work.paths[0] != EMPTY_PATH {
-            self.gates.groups.join(work.paths[0], 0, work.packets[0].len());
+            self.gates.groups.join(work.paths[0], 0, work.packets.at(0).len());
         }
         takes_it
     }
@@ -381,7 +381,7 @@ impl Router {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
         let answer = self.classifier.flows.record(flow).answer;
         let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
-        let packet = &mut work.packets[index];
+        let packet = work.packets.at_mut(index);
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
             // What is left to be said of the packet is said behind its instances.
@@ -396,7 +396,7 @@ impl Router {
         } else if !self.classifier.is_still_right(flow, &work.keys[index]) {
             return false;
         }
-        let packet = &mut work.packets[index];
+        let packet = work.packets.at_mut(index);
         self.classifier.flows.touch(flow, packet.len() as u32, now);
         packet.next_hop = answer.next_hop;
         if answer.path != EMPTY_PATH {

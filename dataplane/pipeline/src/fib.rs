@@ -30,7 +30,7 @@ impl Fib {
         if self.routes.len() <= index.index() {
             self.routes.resize(index.index() + 1, Route::Blackhole);
         }
-        let old = &mut self.routes[index.index()];
+        let Some(old) = self.routes.get_mut(index.index()) else { return false };
         let is_other = matches!(old, Route::Forward(_)) && old != route;
         std::mem::swap(old, route);
         is_other

@@ -281,7 +281,8 @@ impl GateTable {
         let pieces = candidates.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE));
         for (candidates, found) in pieces {
             let mut winners = [None; AT_ONCE];
-            self.filters().lookup_batch(candidates, &mut winners[..candidates.len()]);
+            let Some(winners) = winners.get_mut(..candidates.len()) else { break };
+            self.filters().lookup_batch(candidates, winners);
             for ((candidate, found), winner) in candidates.iter().zip(found).zip(winners) {
                 *found = if self.strict.is_empty() || candidate.ports_known() {
                     winner.map(|(_, binding)| *binding)

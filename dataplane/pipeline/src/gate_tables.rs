@@ -195,7 +195,7 @@ impl GateTables {
             .collect();
         let mut linked = Vec::new();
         for pair in filled.windows(2) {
-            let ((previous, before), (gate, after)) = (pair[0], pair[1]);
+            let [(previous, before), (gate, after)] = *pair else { continue };
             let known = self.links.get(&gate).is_some_and(|links| links.are_of(before, after));
             if !known && let Some(links) = GateLinks::new((previous, before), after) {
                 let links = Arc::new(links);

@@ -149,7 +149,7 @@ impl Gates {
         for index in 0..work.packets.len() {
             let path = work.paths[index];
             if path != EMPTY_PATH && work.fates[index].is_open() {
-                let packet = &mut work.packets[index];
+                let packet = work.packets.at_mut(index);
                 self.groups.join(path, index, packet.len());
                 // A copy counts for who made it, whatever it waited for.
                 if packet.counts_for == EMPTY_PATH {
@@ -231,7 +231,7 @@ impl Gates {
         for (member, direction) in directed.drain(..) {
             let index = usize::from(member);
             if matches!(work.fates[index], Fate::Forward | Fate::Kept(_)) {
-                self.direct(&mut work.packets[index], direction, position, outlet);
+                self.direct(work.packets.at_mut(index), direction, position, outlet);
             }
         }
         self.directed = directed;
@@ -312,7 +312,7 @@ impl Gates {
                 let counts_for = self.plugins.account_of(std::iter::once(*binding));
                 let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
                 made.extend(open.filter_map(|at| {
-                    let mut copy = work.packets[at].copy(pool)?;
+                    let mut copy = work.packets.at(at).copy(pool)?;
                     copy.next_hop = self.routes.for_copies(*way)?;
                     copy.counts_for = counts_for;
                     Some(copy)
@@ -342,7 +342,7 @@ impl Gates {
             for member in
                 members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
             {
-                if let Some(mut copy) = work.packets[member].copy(outlet.pool) {
+                if let Some(mut copy) = work.packets.at(member).copy(outlet.pool) {
                     copy.counts_for = counts_for;
                     if copies.packets.push(copy).is_err() {
                         continue;

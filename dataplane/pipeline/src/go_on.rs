@@ -130,7 +130,7 @@ impl Router {
     pub(crate) fn start_again(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             let (port, tag, passes) = (packet.port, packet.tag, packet.passes);
             // The filters that it meets from now on are others.
             packet.counts_for = EMPTY_PATH;
@@ -139,7 +139,7 @@ impl Router {
                 _ => EtherType::IPV4,
             };
             self.read(work, index, ether_type, now);
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             (packet.port, packet.tag, packet.passes) = (port, tag, passes);
         }
     }
@@ -148,7 +148,7 @@ impl Router {
     fn go_on_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
             // What the number of the route meant may be another by now.
-            for (packet, key) in work.packets.iter_mut().zip(work.keys.iter()) {
+            for (packet, key) in work.packets.iter_mut().zip(work.keys.all()) {
                 if !is_filter(packet.next_hop) {
                     look_up(&self.fib, packet, key);
                 }
@@ -157,7 +157,7 @@ impl Router {
         }
         self.gates.group(work);
         self.run_gates(place.position, place.stage, work, now);
-        for (fate, packet) in work.fates.iter_mut().zip(work.packets.iter()) {
+        for (fate, packet) in work.fates.all_mut().iter_mut().zip(work.packets.iter()) {
             // Of a copy nothing is left behind the last instance, unless it was sent somewhere.
             *fate = match *fate {
                 Fate::Kept(ticket) => Fate::Kept(ticket),

@@ -135,7 +135,7 @@ impl Router {
         self.totals.from_host += work.packets.len() as u64;
         work.begin();
         for index in 0..work.packets.len() {
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             (packet.port, packet.out_port, packet.is_framed) = (ROUTER, port, true);
             match ether_type(packet) {
                 Some(ether_type) => self.read(work, index, ether_type, now),

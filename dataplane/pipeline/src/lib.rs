@@ -8,119 +8,74 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod accounts;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod ahead;
 #[expect(
     clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
+    reason = "packets and fates of a batch by places that were asked for in it"
 )]
 mod bare;
-#[expect(clippy::indexing_slicing, reason = "a record of fixed length in a ring of the router")]
 mod capture;
 mod carry_out;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod classify;
 mod command;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod control_plane;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod dispose;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod driver_flows;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod drop_log;
-mod explain;
 #[expect(
     clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
+    reason = "the one place where notes on a batch are indexed: by places in it, of which there are 256"
 )]
+mod each;
+mod explain;
+#[expect(clippy::indexing_slicing, reason = "runs of a batch, by places in it")]
 mod express;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod fib;
 mod filter_route;
 mod flows;
 mod forward;
 mod from_plugins;
 mod gate_links;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod gate_table;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod gate_tables;
 #[expect(
     clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
+    reason = "members of a group are places of its packets, and all notes of a group go by them"
 )]
 mod gates;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod go_on;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
+#[expect(clippy::indexing_slicing, reason = "groups of a batch by numbers that were given in it")]
 mod groups;
-#[expect(clippy::indexing_slicing, reason = "a record of fixed length in a ring of the router")]
-mod handover;
 #[expect(
     clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
+    reason = "headers of fixed length in a ring of the router, and workers by their numbers"
 )]
+mod handover;
 mod host_output;
 mod host_path;
 mod neighbours;
 mod options;
 mod own_stack;
 mod parse;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
+#[expect(clippy::indexing_slicing, reason = "notes on a batch side by side, by places in it")]
 mod plain;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod port_scheduler;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod ports;
 mod post_mortem;
 mod queue_backlog;
 mod receive;
 mod reserved_flows;
 mod route;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod router;
 mod snapshot;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod steer;
 mod tags;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 pub mod thread;
 mod trace;
 mod transmit;
 mod tsc;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod work;
-#[expect(clippy::indexing_slicing, reason = "tables of the router, by numbers that they gave")]
 mod worker;
 
 pub use accounts::ROUTES;

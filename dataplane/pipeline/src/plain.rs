@@ -119,7 +119,7 @@ pub(crate) fn read_plain(
 ) {
     let arrival = Arrival::at(ports, device, 0, flows);
     let Work { packets, nears, keys, hashes, .. } = work;
-    let notes = Notes { nears, keys, hashes };
+    let notes = Notes { nears: nears.all_mut(), keys: keys.all_mut(), hashes: hashes.all_mut() };
     let Reading { amount, v6 } = match remembers {
         true => read_untagged::<true>(packets, arrival, notes, flows, others),
         false => read_untagged::<false>(packets, arrival, notes, flows, others),
@@ -173,7 +173,7 @@ fn read_tagged(
     let mut last: Option<(u16, Arrival, Amount)> = None;
     others.retain(|index| {
         let index = usize::from(*index);
-        let tag = work.packets[index].data().first_chunk().and_then(tag_of);
+        let tag = work.packets.at(index).data().first_chunk().and_then(tag_of);
         let Some(tag) = tag else { return true };
         if last.is_none_or(|(vlan, ..)| vlan != tag) {
             if let Some((_, arrival, amount)) = last {
@@ -183,7 +183,7 @@ fn read_tagged(
         }
         let Some((_, arrival, amount)) = &mut last else { return true };
         let place = (&mut work.nears[index], &mut work.keys[index], &mut work.hashes[index]);
-        let length = arrival.read_tagged(&mut work.packets[index], place, flows);
+        let length = arrival.read_tagged(work.packets.at_mut(index), place, flows);
         length.map(|length| *amount += Amount::packet(length)).is_none()
     });
     if let Some((_, arrival, amount)) = last {

@@ -280,8 +280,10 @@ impl PortScheduler {
     fn add_leaf(&mut self, node: QueueId) {
         let index = node.index();
         self.leaves.resize(self.leaves.len().max(index + 1), QueueId(0));
-        let before = std::mem::replace(&mut self.leaves[index], node);
-        self.heirs.remove(&(before, node));
+        if let Some(leaf) = self.leaves.get_mut(index) {
+            let before = std::mem::replace(leaf, node);
+            self.heirs.remove(&(before, node));
+        }
         self.lowest = self.lowest.min(index);
         if self.default == QueueId(0) {
             self.default = node;
@@ -306,7 +308,9 @@ impl PortScheduler {
         let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
         for number in numbers {
             self.heirs.remove(&(node, number));
-            self.leaves[number.index()] = to;
+            if let Some(leaf) = self.leaves.get_mut(number.index()) {
+                *leaf = to;
+            }
             if to != QueueId(0) {
                 self.heirs.insert((to, number));
             }

@@ -270,9 +270,10 @@ impl PortTable {
         if self.entries.len() <= id.index() {
             self.entries.resize_with(id.index() + 1, || None);
         }
-        match &mut self.entries[id.index()] {
-            Some(entry) => entry.settings = settings,
-            vacant => *vacant = Some(PortEntry::new(settings)),
+        match self.entries.get_mut(id.index()) {
+            Some(Some(entry)) => entry.settings = settings,
+            Some(vacant) => *vacant = Some(PortEntry::new(settings)),
+            None => {}
         }
         self.index_devices();
     }
@@ -280,11 +281,13 @@ impl PortTable {
     fn index_devices(&mut self) {
         let devices =
             self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
-        let (mut by_device, mut weights) = (vec![Vec::new(); devices], vec![0; devices]);
+        let (mut by_device, mut weights) = (vec![Vec::new(); devices], vec![0_u16; devices]);
         for (id, PortEntry { settings, .. }) in self.iter() {
             let device = usize::from(settings.device.0);
-            by_device[device].push((settings.tags, id));
-            weights[device] = settings.input_weight.max(weights[device]);
+            if let (Some(ports), Some(weight)) = (by_device.get_mut(device), weights.get_mut(device)) {
+                ports.push((settings.tags, id));
+                *weight = settings.input_weight.max(*weight);
+            }
         }
         (self.by_device, self.weights) = (by_device, weights);
     }

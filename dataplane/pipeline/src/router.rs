@@ -181,7 +181,7 @@ impl Router {
             read_plain(&mut self.ports, device, work, table, &mut others);
         }
         for index in others.iter().map(|index| usize::from(*index)) {
-            let link = receive(&mut self.ports, device, &mut work.packets[index]);
+            let link = receive(&mut self.ports, device, work.packets.at_mut(index));
             work.fates[index] = link.fate;
             if link.fate.is_open() {
                 self.read(work, index, link.ether_type, now);
@@ -260,7 +260,7 @@ impl Router {
     /// Stage parse, of one packet.
     #[inline]
     pub(crate) fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
-        let packet = &mut work.packets[index];
+        let packet = work.packets.at_mut(index);
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
                 let has_link = packet.network_offset() > 0;
@@ -370,7 +370,7 @@ impl Router {
     pub(crate) fn forward(&mut self, work: &mut Work) {
         if self.is_tapped() {
             // Who captures sees every packet on the general way.
-            work.adjacencies.fill(NO_ADJACENCY);
+            work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
         work.leaving.begin();
         if !leave_known(&mut self.adjacencies, work) {
@@ -387,7 +387,7 @@ impl Router {
             ports: &self.ports,
         };
         let Work { packets, keys, fates, destinations, .. } = work;
-        let each = packets.iter_mut().zip(fates.iter_mut()).enumerate();
+        let each = packets.iter_mut().zip(fates.all_mut()).enumerate();
         for (index, (packet, fate)) in each.filter(|(_, (_, fate))| fate.is_open()) {
             let decision = forwarder.decide(packet, &keys[index]);
             *fate = decision.fate;
@@ -400,7 +400,7 @@ impl Router {
         let Self { fib, gates, neighbours, ports, .. } = self;
         let mut forwarder = Forwarder { fib, filter_routes: gates.routes(), neighbours, ports };
         for index in 0..work.packets.len() {
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             let is_decided = packet.is_framed || work.destinations[index] != MacAddr::ZERO;
             if is_decided || !work.fates[index].is_open() {
                 continue;
@@ -457,7 +457,7 @@ impl Router {
     fn start_own(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             packet.port = ROUTER;
             packet.set_network(0);
             let ether_type = match packet.data().first().map(|first| first >> 4) {
@@ -484,7 +484,7 @@ impl Router {
     fn resume(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
-            let packet = &mut work.packets[index];
+            let packet = work.packets.at_mut(index);
             let (port, tag) = (packet.port, packet.tag);
             let ether_type = match packet.network().first().map(|first| first >> 4) {
                 Some(6) => EtherType::IPV6,
@@ -600,7 +600,7 @@ impl Router {
 /// Moves packets into an empty batch; whether there were any. Those that are marked are to be `alone`.
 fn fill(batch: &mut Batch, packets: &mut Vec<Packet>, alone: bool) -> bool {
     let mut count = packets.len().min(batch.room());
-    if alone && let Some(marked) = packets[..count].iter().position(|packet| packet.trace != 0) {
+    if alone && let Some(marked) = packets.iter().take(count).position(|packet| packet.trace != 0) {
         count = marked.max(1);
     }
     for packet in packets.drain(..count) {

@@ -27,13 +27,13 @@ impl Router {
         let Some(handover) = &mut self.handover else { return };
         work.alike = Alike::No;
         for index in 0..work.packets.len() {
-            let packet = &work.packets[index];
+            let packet = work.packets.at(index);
             if !work.fates[index].is_open() {
                 continue;
             }
             let Some(owner) = handover.owner_of_flow(packet.hash) else { continue };
             work.complete(index);
-            let packet = &work.packets[index];
+            let packet = work.packets.at(index);
             if !is_neighbour_message(packet, &work.keys[index], &self.ports) {
                 work.fates[index] =
                     match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index]), &[]) {

@@ -156,7 +156,7 @@ fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake, early: Duration) {
         .collect();
     // An interrupted sleep is a short one.
     let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
-    if descriptors[0].any().unwrap_or(true) {
+    if descriptors.first().and_then(PollFd::any).unwrap_or(true) {
         wake.clear();
     }
     worker.count_sleep();

@@ -9,6 +9,8 @@ use millrace_units::{Amount, NextHopIndex, PathId, PortId};
 use millrace_wire::{MacAddr, Protocol};
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::each::Each;
+
 /// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
@@ -87,9 +89,11 @@ impl Bits {
         let (words, bits) = (first / 64, first % 64);
         let word = |at: usize| self.0.get(at + words).copied().unwrap_or_default();
         let Self(most) = Self::of(count);
-        Self(std::array::from_fn(|at| {
+        let mut at = 0;
+        Self(most.map(|most| {
             let above = if bits == 0 { 0 } else { word(at + 1) << (64 - bits) };
-            (word(at) >> bits | above) & most[at]
+            at += 1;
+            (word(at - 1) >> bits | above) & most
         }))
     }
 
@@ -100,6 +104,7 @@ impl Bits {
 
     /// Whether the bit is set, which it is not any more.
     #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "a word by a remainder of the number of words")]
     pub fn take(&mut self, index: usize) -> bool {
         let (word, bit) = (&mut self.0[index / 64 % (BATCH_SIZE / 64)], 1 << (index % 64));
         let was = *word & bit != 0;
@@ -119,14 +124,6 @@ pub(crate) enum Alike {
     Plain,
     /// The same, and all are of IPv4.
     Plain4,
-}
-
-/// A note on each packet of a batch. Its length is known when the stages are built, so an index below that is not checked again.
-pub(crate) type Each<T> = Box<[T; BATCH_SIZE]>;
-
-/// The same note on each.
-pub(crate) fn each<T: Copy>(note: T) -> Each<T> {
-    Box::new([note; BATCH_SIZE])
 }
 
 /// The route that packets count with, and the path whose filters they [count for](millrace_packet::Annotations::counts_for).
@@ -221,21 +218,21 @@ impl Default for Work {
         let key = FlowKey::v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, (0, 0), PortId::NONE);
         Self {
             packets: Batch::new(),
-            nears: each(NearKey::of(&key)),
+            nears: Each::new(NearKey::of(&key)),
             brief: Bits::default(),
             aside: 0,
             alike: Alike::No,
             keys_due: false,
-            keys: each(key),
-            hashes: each(0),
-            flows: each(None),
-            varying: each(Varying::default()),
-            paths: each(PathId(0)),
-            adjacencies: each(NO_ADJACENCY),
-            states: each(0),
-            verdicts: each(Verdict::Pass),
-            fates: each(Fate::Forward),
-            destinations: each(MacAddr::ZERO),
+            keys: Each::new(key),
+            hashes: Each::new(0),
+            flows: Each::new(None),
+            varying: Each::new(Varying::default()),
+            paths: Each::new(PathId(0)),
+            adjacencies: Each::new(NO_ADJACENCY),
+            states: Each::new(0),
+            verdicts: Each::new(Verdict::Pass),
+            fates: Each::new(Fate::Forward),
+            destinations: Each::new(MacAddr::ZERO),
             left: Vec::with_capacity(BATCH_SIZE),
             leaving: Leaving::default(),
         }
@@ -292,7 +289,7 @@ impl Work {
         if let Some(key) = self.nears[index].key4() {
             self.keys[index] = key;
         }
-        self.varying[index] = Varying::of_plain(&self.packets[index], &self.keys[index]);
+        self.varying[index] = Varying::of_plain(self.packets.at(index), &self.keys[index]);
     }
 
     /// The same for all packets.
@@ -314,7 +311,7 @@ impl Work {
     /// A packet that was parsed, as filters see it.
     #[inline]
     pub fn candidate(&self, index: usize) -> Candidate {
-        let (packet, varying) = (&self.packets[index], self.varying[index]);
+        let (packet, varying) = (self.packets.at(index), self.varying[index]);
         Candidate {
             key: self.keys[index],
             tcp_flags: varying.tcp_flags,

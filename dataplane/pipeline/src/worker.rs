@@ -355,7 +355,9 @@ impl Worker {
             self.devices.resize_with(index + 1, || None);
         }
         self.router.begin_ways(id, port.as_ref());
-        self.devices[index] = Some(port);
+        if let Some(device) = self.devices.get_mut(index) {
+            *device = Some(port);
+        }
     }
 
     /// Tells the devices how long a packet may be, and what the pieces of a super-frame must fit: every port.

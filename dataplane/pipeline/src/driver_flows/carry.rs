@@ -45,7 +45,7 @@ impl DriverFlows {
     /// The next entry that is of an older generation by changes in the log alone.
     fn next_behind(&mut self) -> Option<(u32, Entry)> {
         let place = self.carry.next(self.entries.len())?;
-        let entry = self.entries[place].filter(|entry| {
+        let entry = self.entries.get(place).copied().flatten().filter(|entry| {
             let is_logged = entry.generation >> 32 == self.published >> 32;
             entry.begun && entry.generation != self.published && is_logged
         })?;

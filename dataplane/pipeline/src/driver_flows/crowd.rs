@@ -116,7 +116,7 @@ impl DriverFlows {
     /// An entry, of those that come next, that nobody has asked for: to make room for one that somebody has.
     pub(super) fn least_wanted(&self) -> Option<u32> {
         let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
-        let found = places.filter_map(|place| Some((place, self.entries[place].as_ref()?)));
+        let found = places.filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)));
         let unasked = found.filter(|(_, entry)| !entry.placed);
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
@@ -135,7 +135,7 @@ impl DriverFlows {
         let lightest = (from..count)
             .chain(0..from)
             .take(LOOKED_AT)
-            .filter_map(|place| Some((place, self.entries[place].as_ref()?)))
+            .filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)))
             .filter(|(_, entry)| entry.begun && !entry.placed)
             .filter_map(|(place, entry)| Some((place, weight(entry)?)))
             .min_by_key(|(_, weight)| *weight)?;

@@ -213,7 +213,9 @@ impl DriverFlows {
             self.ports.resize(port.index() + 1, DriverPort::default());
             self.ways.resize_with(port.index() + 1, Way::default);
         }
-        self.ports[port.index()] = can;
+        if let Some(known) = self.ports.get_mut(port.index()) {
+            *known = can;
+        }
         self.other_change();
     }
 
@@ -264,7 +266,9 @@ impl DriverFlows {
         }
         self.uses.begin(&entry.plan);
         self.note(entry.flow, slot + 1);
-        self.entries[place] = Some(entry);
+        if let Some(vacant) = self.entries.get_mut(place) {
+            *vacant = Some(entry);
+        }
         self.settling.push((slot, now + SETTLING));
         self.counts.inserted += 1;
         self.counts.flows += 1;
@@ -276,7 +280,9 @@ impl DriverFlows {
         if self.by_flow.len() <= flow {
             self.by_flow.resize((flow + 1).next_power_of_two(), NEVER);
         }
-        self.by_flow[flow] = number;
+        if let Some(noted) = self.by_flow.get_mut(flow) {
+            *noted = number;
+        }
     }
 
     /// Whether a flow without an entry had one, or would have had one if there had not been too many others in that turn.
@@ -528,7 +534,7 @@ impl Router {
 
 /// Whether nothing about a packet of a batch is exceptional, and it is sent on as it is, or dropped because a filter or a plugin says so.
 fn is_plain(work: &Work, index: usize) -> bool {
-    let packet = &work.packets[index];
+    let packet = work.packets.at(index);
     let is_settled = match work.fates[index] {
         Fate::Forward | Fate::Queue => !is_filter(packet.next_hop),
         Fate::Drop(reason) => matches!(reason, DropReason::Filter | DropReason::Plugin),

@@ -144,7 +144,7 @@ impl Router {
         let hash = work.hashes[place];
         let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
         let (before, behind) = work.packets.split_at(place);
-        if !work.hashes.iter().zip(before).any(is_one_of_it) {
+        if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
             return Some(Turn::First);
         }
         let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
