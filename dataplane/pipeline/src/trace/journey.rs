@@ -25,7 +25,7 @@ impl Router {
     /// Whether a batch is one packet whose journey is written down.
     #[inline]
     pub(crate) fn is_traced(&self, work: &Work) -> bool {
-        self.trace.is_some() && matches!(&work.packets[..], [packet] if packet.trace != 0)
+        self.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
     }
 
     /// Writes a line.
@@ -59,7 +59,7 @@ impl Router {
         if let Some(tracer) = &mut self.trace {
             tracer.restart();
         }
-        let mark = work.packets[0].trace;
+        let mark = work.packets.at(0).trace;
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
         let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
@@ -95,7 +95,7 @@ impl Router {
     /// Begins to write down the journey of a packet of a batch that was just read.
     pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
         work.complete(place);
-        let packet = &mut work.packets[place];
+        let packet = work.packets.at_mut(place);
         let Some(tracer) = &mut self.trace else { return };
         tracer.enter();
         match pick {
@@ -142,7 +142,7 @@ impl Router {
         if let Some(tracer) = &mut self.trace {
             tracer.restart();
         }
-        self.write(work.packets[0].trace, TraceStep::GoesOn, now);
+        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
         self.settle_traced(work, position, stage, now);
         self.dispose_traced(work, 0, now);
         self.gates.plugins_mut().end_of_batch();
@@ -161,7 +161,7 @@ impl Router {
             self.make_copies(work, now);
             let copies = (self.totals.created.copies - before) as u32;
             if copies > 0 {
-                self.write(work.packets[0].trace, TraceStep::Copied(copies), now);
+                self.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
             }
             self.forward_traced(work, now);
             if (position, stage) == (Position::Early, 0) {
@@ -181,18 +181,18 @@ impl Router {
         if let Some(tracer) = &mut self.trace {
             tracer.restart();
         }
-        self.write(work.packets[0].trace, TraceStep::GoesOn, now);
+        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
         self.forward_traced(work, now);
         self.dispose_traced(work, 0, now);
         self.gates.plugins_mut().end_of_batch();
     }
 
     fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let mark = work.packets[0].trace;
+        let mark = work.packets.at(0).trace;
         let Self { gates, fib, ports, pool, resumed, trace, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         let Some(tracer) = trace else { return };
-        let mut writer = GateWriter { tracer, mark, queue: work.packets[0].queue, directed: 0, now };
+        let mut writer = GateWriter { tracer, mark, queue: work.packets.at(0).queue, directed: 0, now };
         match captures.iter().any(CaptureSink::is_at_gates) {
             false => gates.run_watched((position, stage), work, &mut outlet, now, &mut writer),
             true => {
@@ -210,12 +210,12 @@ impl Router {
         }
         if was_open || is_noted {
             let taken = self.route_taken(work);
-            self.write(work.packets[0].trace, TraceStep::Routed(taken), now);
+            self.write(work.packets.at(0).trace, TraceStep::Routed(taken), now);
         }
     }
 
     fn route_taken(&self, work: &Work) -> RouteTaken {
-        let (packet, key) = (&work.packets[0], &work.keys[0]);
+        let (packet, key) = (work.packets.at(0), &work.keys[0]);
         if packet.is_framed {
             return RouteTaken::Framed(packet.out_port);
         }
@@ -252,11 +252,11 @@ impl Router {
     /// Carries out the fate of the first packet of a batch that is left, of which the notes have this number, and writes down what came
     /// of it.
     pub(super) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
-        let (mark, fate) = (work.packets[0].trace, work.fates[note]);
+        let (mark, fate) = (work.packets.at(0).trace, work.fates[note]);
         match fate {
             Fate::Refuse(error, _) => self.write(mark, TraceStep::Refused(error), now),
             Fate::Hold(neighbour) => {
-                let waits = Waits::Neighbour(work.packets[0].out_port, neighbour);
+                let waits = Waits::Neighbour(work.packets.at(0).out_port, neighbour);
                 self.write(mark, TraceStep::Waits(waits), now);
             }
             Fate::Kept(_) => self.write(mark, TraceStep::Waits(Waits::Instance), now),
@@ -269,7 +269,7 @@ impl Router {
             _ => {}
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
-        let queued = leaves.then(|| self.queue_of(&work.packets[0]));
+        let queued = leaves.then(|| self.queue_of(work.packets.at(0)));
         let (handed, to_host) = (self.totals.handed, self.totals.to_host);
         self.note_dropped(0);
         self.dispose_first(work, note..note + 1, now);
@@ -402,7 +402,7 @@ fn outcome(
         *directed = group.directed.len();
         return StageOutcome::Sent(*direction);
     }
-    let now = group.packets[0].queue;
+    let now = group.packets.first().map_or(*queue, |packet| packet.queue);
     if now != *queue {
         *queue = now;
         return StageOutcome::Queue(now);

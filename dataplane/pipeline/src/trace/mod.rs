@@ -7,20 +7,8 @@
 //! whether there is one, once per batch.
 
 mod event;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod journey;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod pieces;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "notes on a batch and its packets, by the place of a packet in it"
-)]
 mod tracer;
 
 pub use event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};

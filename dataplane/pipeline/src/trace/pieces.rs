@@ -88,7 +88,7 @@ impl Router {
     ) -> Option<usize> {
         let tracer = self.trace.as_mut()?;
         if pick == Pick::Marked {
-            let marked = work.packets[from..].iter().position(|packet| packet.trace != 0)?;
+            let marked = work.packets.iter().skip(from).position(|packet| packet.trace != 0)?;
             return Some(from + marked);
         }
         if tracer.is_over(now) {
@@ -100,9 +100,9 @@ impl Router {
             from = index + 1;
             work.complete(index);
             // Only what was parsed has a hash.
-            let is_asked = tracer.has_filter() && work.packets[index].hash != 0;
+            let is_asked = tracer.has_filter() && work.packets.at(index).hash != 0;
             let candidate = is_asked.then(|| work.candidate(index));
-            if tracer.choose(&mut work.packets[index], candidate.as_ref(), before) {
+            if tracer.choose(work.packets.at_mut(index), candidate.as_ref(), before) {
                 return Some(index);
             }
         }
@@ -112,10 +112,12 @@ impl Router {
     /// Takes a batch through the stages, cut where that is necessary for the order inside of flows.
     fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room, now: Instant) {
         let Room { rest, alone, traced } = room;
-        while let Some(cut) = self.next_cut(work, traced) {
-            let from = traced[cut].place;
+        while let Some(cut) = self.next_cut(work, traced)
+            && let Some((before, [first, ..])) = traced.split_at_mut_checked(cut)
+        {
+            let from = first.place;
             rest.take_tail(work, from);
-            self.go_around(work, &mut traced[..cut], alone, now);
+            self.go_around(work, before, alone, now);
             std::mem::swap(work, rest);
             traced.drain(..cut);
             traced.iter_mut().for_each(|one| one.place -= from);
@@ -217,7 +219,7 @@ impl Router {
             return false;
         }
         for one in traced {
-            let packet = &work.packets[one.place];
+            let packet = work.packets.at(one.place);
             let accounts = (packet.next_hop, packet.counts_for);
             work.leaving.add(packet.out_port, accounts, Amount::packet(packet.len()));
         }
@@ -226,7 +228,7 @@ impl Router {
             return false;
         }
         for one in traced {
-            let packet = &work.packets[one.place];
+            let packet = work.packets.at(one.place);
             let step = match self.queue_of(packet) {
                 TraceStep::Queued { port, leaf: None, before } => {
                     TraceStep::Queued { port, leaf: None, before: before + one.place as u32 }

@@ -334,7 +334,7 @@ impl Tracer {
     /// behind were dropped.
     pub fn left(&mut self, port: PortId, sent: u64, left: u64, reason: DropReason, now: Instant) {
         for index in 0..self.sink.leaving.1 {
-            let Leaving { place, mark, length, .. } = self.sink.leaving.0[index];
+            let Some(&Leaving { place, mark, length, head }) = self.sink.leaving.0.get(index) else { break };
             if (sent..sent + left).contains(&place) {
                 continue;
             }
@@ -342,7 +342,7 @@ impl Tracer {
             self.last = None;
             if place >= sent {
                 self.write(mark, TraceStep::End(TraceEnd::Dropped(reason)), now);
-            } else if self.sink.note_head(|sink| sink.leaving.0[index].head) {
+            } else if self.sink.note_head(|_| head) {
                 self.write(mark, TraceStep::End(TraceEnd::Sent(port, length)), now);
             }
             self.leave();
