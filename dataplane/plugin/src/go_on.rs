@@ -182,10 +182,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let Backlog { instance, call, behind, .. } = backlog;
         let Some(hosted) = instances.get_mut(*instance) else {
             // The instance is gone: what it had goes on without it, unless it left that malformed.
+            let written = call.written;
             call.finish(place.next(), |_, mut waiting| {
-                let checked =
-                    recheck_behind(&mut waiting.packet, &waiting.key, Verdict::Pass, place.position);
-                let end = checked.is_err().then_some(End::Drop(DropReason::PluginFailed));
+                let is_malformed = written
+                    && recheck_behind(&mut waiting.packet, &waiting.key, Verdict::Pass, place.position)
+                        .is_err();
+                let end = is_malformed.then_some(End::Drop(DropReason::PluginFailed));
                 released.push(Released { waiting, direction: None, end });
             });
             return true;
@@ -203,7 +205,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if outcome == Outcome::Suspended {
             return false;
         }
-        let mut malformed = None;
+        let (mut malformed, written) = (None, call.written);
         let mut desk = Desk { instances, waiting, states, news, ports, spare };
         call.finish(place, |number, mut waiting| {
             let verdict = match (outcome, verdicts.get_mut(number).map(std::mem::take)) {
@@ -211,8 +213,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 (_, Some(verdict)) => verdict,
             };
             // Another may stand in its place by now: whether that one writes says nothing of this packet.
-            let checked = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position);
-            if let Err(found) = checked {
+            if written
+                && let Err(found) = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position)
+            {
                 malformed = Some(found);
                 let end = Some(End::Drop(DropReason::PluginFailed));
                 counts.end(end);
@@ -311,6 +314,7 @@ fn slice(
     if part.bytes > 0 {
         packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
     }
+    call.written |= hosted.writes;
     let progress = match call.slices {
         0 => hosted.call(|instance| instance.process(&mut packets, now)),
         _ => hosted.call(|instance| instance.resume(&mut packets, now)),

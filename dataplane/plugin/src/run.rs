@@ -247,7 +247,7 @@ impl Desk<'_> {
             Outcome::Untouched => return true,
             Outcome::Suspended => {
                 hosted.suspensions += 1;
-                group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on)));
+                group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on, hosted.writes)));
             }
             Outcome::Failed if binding.terms.on_fault == OnFault::Bypass => {
                 if !hosted.writes {

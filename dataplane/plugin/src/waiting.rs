@@ -198,6 +198,8 @@ pub(crate) struct Call {
     passed_on: u8,
     /// How often it was given time.
     pub slices: u32,
+    /// Whether an instance that had the packets may have written to them.
+    pub written: bool,
 }
 
 impl Call {
@@ -228,7 +230,7 @@ impl Call {
         for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
             each(number, Waiting { packet, key, destination, place, state, passed_on });
         }
-        (self.place, self.slices) = (None, 0);
+        (self.place, self.slices, self.written) = (None, 0, false);
     }
 }
 
@@ -338,9 +340,9 @@ impl WaitingRoom {
         !self.backlogs.is_empty() && self.backlogs.iter().any(|backlog| backlog.instance == instance)
     }
 
-    /// Notes that packets belong to a call of the instance that goes on.
-    pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
-        let call = Call { slices: 1, ..Call::default() };
+    /// Notes that packets belong to a call of the instance that goes on, and whether it may have written to them.
+    pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8, written: bool) -> Ticket {
+        let call = Call { slices: 1, written, ..Call::default() };
         self.backlogs.push(Backlog::new(instance, call));
         self.ticket(Wish::Call(instance), place, passed_on)
     }
