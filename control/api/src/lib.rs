@@ -29,6 +29,8 @@ mod extract;
 mod following;
 mod frames;
 mod hop;
+#[cfg(feature = "fuzzing")]
+pub mod in_process;
 mod limits;
 mod listener;
 mod long;

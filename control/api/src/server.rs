@@ -167,7 +167,7 @@ fn keep_uses<C: Control>(control: &C) {
     }
 }
 
-fn take<C: Control>(
+pub(crate) fn take<C: Control>(
     message: Message,
     control: &C,
     resources: &TowerToHyperService<axum::Router>,

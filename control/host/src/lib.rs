@@ -11,6 +11,8 @@ mod change;
 mod device_counters;
 mod error;
 mod forwarding;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod mirror;
 mod neighbour;

@@ -258,7 +258,7 @@ pub(crate) fn run_live(
 }
 
 /// Runs `program` once on `data` without consequences and returns its verdict.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
     run_dry_to(program, data, &mut []).map(|(verdict, _)| verdict)
 }
@@ -272,7 +272,7 @@ pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Resul
     Ok((verdict, out))
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 fn run_dry_to(program: BorrowedFd<'_>, data: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
     let mut attributes = TestRun {
         prog_fd: fd_number(program),

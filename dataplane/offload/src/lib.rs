@@ -12,16 +12,20 @@ mod attach;
 mod bpf_syscall;
 #[cfg(test)]
 mod classifier_test;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod classifier_twin;
 mod control_plane;
 #[cfg(test)]
 mod control_plane_test;
 mod counters;
+#[cfg(any(test, feature = "fuzzing"))]
+mod dry_runs;
 mod error;
 mod ethtool;
 mod facts;
 mod flow_cache;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod genetlink;
 mod host_output;
 #[cfg(test)]

@@ -15,6 +15,8 @@
 
 mod code;
 mod compile;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod host;
 mod inspect;
 mod instance;

@@ -1,0 +1,108 @@
+//! Entrance of the fuzz targets: requests of callers with any role, without sockets and threads.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use http_body_util::BodyExt as _;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use millrace_controller::Role;
+use tokio::sync::{mpsc, watch};
+
+use crate::catalogue::{self, catalogue};
+use crate::control::Control;
+use crate::door::{Caller, Door, Standing};
+use crate::hop::{Hop, Message};
+use crate::limits::Limits;
+use crate::principal::Principal;
+use crate::server::{Served, take};
+use crate::status::Interface;
+use crate::users::Users;
+
+/// Callers that requests are spread over, so that none asks too often.
+const CALLERS: u32 = 1000;
+
+/// The interface of a router, in this process.
+#[derive(Debug)]
+pub struct InProcess<C> {
+    door: TowerToHyperService<axum::Router>,
+    resources: TowerToHyperService<axum::Router>,
+    asked: mpsc::Receiver<Message>,
+    control: C,
+    users: Users,
+    caller: u32,
+    /// Answers that go on end with it.
+    _end: watch::Sender<bool>,
+}
+
+impl<C: Control> InProcess<C> {
+    /// The interface of what `control` stands for.
+    pub fn new(control: C) -> Self {
+        let (end, ending) = watch::channel(false);
+        let (hop, asked) = Hop::new();
+        let limits = Limits::default();
+        let door = Door { hop, tokens: control.tokens().clone(), limits: limits.clone() };
+        let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
+        let (documents, sampler, long) = Default::default();
+        let served = Served { control: control.clone(), ending, documents, sampler, limits, long, interface };
+        Self {
+            door: TowerToHyperService::new(door.service::<C>()),
+            resources: TowerToHyperService::new(catalogue::router(served)),
+            asked,
+            control,
+            users: Users::default(),
+            caller: 0,
+            _end: end,
+        }
+    }
+
+    /// The operations: method, path, and the role that each needs.
+    pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
+        let of = |resource: crate::operation::Resource<C>| {
+            let path = resource.path;
+            resource.operations.into_iter().map(move |one| (one.method, path, one.role)).collect::<Vec<_>>()
+        };
+        catalogue::<C>().into_iter().flat_map(of).collect()
+    }
+
+    /// Asks as a caller with a role, or as one without; returns the status, and the body where it has an end. `None` where this is
+    /// no request.
+    pub async fn ask(
+        &mut self,
+        role: Option<Role>,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Option<(u16, Vec<u8>)> {
+        let mut request = Request::builder().method(method).uri(path).body(Body::from(body)).ok()?;
+        self.caller = (self.caller + 1) % CALLERS;
+        let principal = Principal { role, ..Principal::user(Some(self.caller), None) };
+        request.extensions_mut().insert(Arc::new(Caller::Local {
+            uid: Some(self.caller),
+            pid: None,
+            known: OnceLock::from(principal),
+            place: Standing::reserved(),
+        }));
+        let answer = self.door.call(request);
+        let mut answer = std::pin::pin!(answer);
+        let response = loop {
+            tokio::select! {
+                answered = &mut answer => break answered,
+                Some(message) = self.asked.recv() => {
+                    take(message, &self.control, &self.resources, &self.users);
+                }
+            }
+        };
+        let (parts, body) = match response {
+            Ok(response) => response.into_parts(),
+            Err(never) => match never {},
+        };
+        // Streams have no end.
+        let body = match body.size_hint().exact() {
+            Some(_) => body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Some((parts.status.as_u16(), body))
+    }
+}

@@ -1,0 +1,33 @@
+//! Entrance of the fuzz targets: messages from bytes, without a socket.
+
+use crate::netlink::decode::{Decoded, decode};
+use crate::netlink::socket::{Received, messages};
+use crate::state::Scope;
+use crate::{HostChange, HostState};
+
+/// Applies the messages in a buffer that a netlink socket could have received; returns what changed. Messages of a list are those
+/// between [`begin`](begin_list) and [`end`](end_list).
+pub fn apply(state: &mut HostState, buffer: &[u8], listed: bool) -> Vec<HostChange> {
+    let mut changes = Vec::new();
+    for envelope in messages(buffer) {
+        let Received::Message { kind, flags, payload } = envelope.content else { continue };
+        match decode(kind, flags, payload) {
+            Decoded::Message(message) if listed => state.apply_listed(message, &mut changes),
+            Decoded::Message(message) => state.apply_to(message, &mut changes),
+            Decoded::Irrelevant | Decoded::Malformed => {}
+        }
+    }
+    changes
+}
+
+/// Begins a list of everything.
+pub fn begin_list(state: &mut HostState) {
+    state.begin_list();
+}
+
+/// Ends a list; returns what changed, as it was not listed.
+pub fn end_list(state: &mut HostState) -> Vec<HostChange> {
+    let mut changes = Vec::new();
+    state.sweep(Scope::All, &mut changes);
+    changes
+}

@@ -1,0 +1,133 @@
+//! The programs run dry in the kernel, one frame at a time.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::Ebpf;
+
+use crate::classifier_twin::{Knowledge, Verdict};
+use crate::port_programs::{read_counters, write_config};
+use crate::{Level0Counters, VlanStack, VlanTag, bpf_syscall, object};
+
+/// MAC address of the port.
+pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// Its sub-interface with two tags.
+pub(crate) const QINQ: VlanStack =
+    VlanStack { outer: VlanTag { tpid: 0x88a8, vid: 7 }, inner: Some(VlanTag { tpid: 0x8100, vid: 10 }) };
+/// Its addresses.
+pub(crate) const LOCAL: [&str; 4] = ["10.0.0.1", "10.0.0.255", "2001:db8::1", "fd00::1"];
+
+/// The programs, loaded, with the maps of one port.
+pub(crate) struct Programs {
+    pub(crate) object: Ebpf,
+    pub(crate) xdp: Vec<OwnedFd>,
+    pub(crate) tcx: OwnedFd,
+    pub(crate) filter: OwnedFd,
+    pub(crate) knowledge: Knowledge,
+}
+
+impl Programs {
+    /// Loads them.
+    pub(crate) fn load() -> Self {
+        let mut object = object::level0().unwrap();
+        let mut load = |name| object::load(&mut object, name).unwrap();
+        let xdp = vec![load("millrace_xdp"), load("millrace_xdp_sg")];
+        let (tcx, filter) = (load("millrace_tcx"), load("millrace_filter"));
+        let mut knowledge = Knowledge { mac: OWN, ..Knowledge::default() };
+        knowledge.vlans.extend([VlanStack::single(10), VlanStack::single(4094), QINQ]);
+        write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();
+        for address in LOCAL.map(|text| text.parse::<IpAddr>().unwrap()) {
+            match address {
+                IpAddr::V4(v4) => {
+                    knowledge.local4.insert(v4);
+                    insert(&mut object, "local4", u32::from_ne_bytes(v4.octets()));
+                }
+                IpAddr::V6(v6) => {
+                    knowledge.local6.insert(v6);
+                    insert(&mut object, "local6", v6.octets());
+                }
+            }
+        }
+        knowledge.vlans.iter().for_each(|vlan| insert(&mut object, "vlans", vlan.key()));
+        Self { object, xdp, tcx, filter, knowledge }
+    }
+
+    /// What each program says; panics where two disagree, or the counters don't show the verdict.
+    pub(crate) fn verdict(&self, frame: &[u8]) -> Verdict {
+        let mut verdicts = Vec::new();
+        for (program, to_user) in [(&self.xdp[0], 1), (&self.xdp[1], 1), (&self.tcx, 2)] {
+            let before = read_counters(&self.object).unwrap();
+            let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
+                // A dry run wants whole network headers of a tcx program; a real device does not.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && to_user == 2 =>
+                {
+                    continue;
+                }
+                answer => answer.unwrap(),
+            };
+            let counted = difference(&read_counters(&self.object).unwrap(), &before);
+            assert_eq!(counted.seen_bytes, frame.len() as u64);
+            let verdict = counted_verdict(&counted);
+            assert_eq!(
+                answer == to_user,
+                verdict == Verdict::UserSpace,
+                "answer {answer}, counted {verdict:?}"
+            );
+            verdicts.push(verdict);
+        }
+        // A dry run takes the link header away from a socket filter, a real packet socket does not.
+        let with_header = [&[0; 14], frame].concat();
+        let taken = bpf_syscall::run_dry(self.filter.as_fd(), &with_header).unwrap() != 0;
+        assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
+        assert_eq!(taken, verdicts[0] == Verdict::UserSpace, "the socket filter disagrees");
+        verdicts[0]
+    }
+}
+
+/// Puts a key into a map.
+pub(crate) fn insert<K: aya::Pod>(object: &mut Ebpf, map: &str, key: K) {
+    let mut map = aya::maps::HashMap::<_, K, u8>::try_from(object.map_mut(map).unwrap()).unwrap();
+    map.insert(key, 1, 0).unwrap();
+}
+
+/// What was counted between two readings.
+pub(crate) fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters {
+    Level0Counters {
+        seen: after.seen - before.seen,
+        seen_bytes: after.seen_bytes - before.seen_bytes,
+        redirected: after.redirected - before.redirected,
+        other_ethertype: after.other_ethertype - before.other_ethertype,
+        not_ours: after.not_ours - before.not_ours,
+        local: after.local - before.local,
+        multicast: after.multicast - before.multicast,
+        vlan: after.vlan - before.vlan,
+        forwarded: after.forwarded - before.forwarded,
+        undeliverable: after.undeliverable - before.undeliverable,
+        made_way: after.made_way - before.made_way,
+        filtered: after.filtered - before.filtered,
+        policed: after.policed - before.policed,
+        formed: after.formed - before.formed,
+        fallback_passed: after.fallback_passed - before.fallback_passed,
+        fallback_dropped: after.fallback_dropped - before.fallback_dropped,
+        handed_back: after.handed_back - before.handed_back,
+        entered: std::array::from_fn(|class| after.entered[class] - before.entered[class]),
+        refused: std::array::from_fn(|class| after.refused[class] - before.refused[class]),
+    }
+}
+
+/// The one class that a single frame was counted in.
+pub(crate) fn counted_verdict(counted: &Level0Counters) -> Verdict {
+    let classes = [
+        (counted.redirected + counted.fallback_dropped, Verdict::UserSpace),
+        (counted.other_ethertype, Verdict::OtherEthertype),
+        (counted.not_ours, Verdict::NotOurs),
+        (counted.local, Verdict::Local),
+        (counted.multicast, Verdict::Multicast),
+        (counted.vlan, Verdict::Vlan),
+    ];
+    assert_eq!(counted.seen, 1);
+    let found: Vec<_> = classes.into_iter().filter(|(count, _)| *count > 0).collect();
+    assert!(matches!(found[..], [(1, _)]), "{counted:?}");
+    found[0].1
+}
