@@ -29,8 +29,10 @@ demo: setup build ## carry real traffic between two hosts and show what happened
 check: lint ## lint, and run unit and conformance tests: a few minutes
 	@tools/test --quick
 
-test: setup lint build ## set up, lint, build, and run every test
+test: setup lint build ## set up, lint, build, run every test, and fuzz for minutes
 	@tools/test
+	@tools/setup fuzz
+	@tools/fuzz --seconds 15 --jobs 2
 
 soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS): no leak, no loss
 	@cargo test --locked --package millrace-tests --test scenarios -- --ignored --show-output soak::
@@ -45,10 +47,10 @@ lint: ## formatting, clippy, dependency rules and shell syntax
 	@tools/setup lint
 	@tools/lint
 
-fuzz: ## fuzz each decoder for FUZZ_SECONDS (60)
+fuzz: ## fuzz each target for FUZZ_SECONDS (60)
 	@tools/setup fuzz
 	@tools/fuzz
 
 clean: ## remove the binary and everything that was built
 	@cargo clean --quiet
-	@rm -rf out fuzz/target
+	@rm -rf out "$$CARGO_TARGET_DIR-fuzz"

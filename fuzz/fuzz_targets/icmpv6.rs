@@ -1,3 +1,7 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_fuzz::wire::icmpv6(data));
+#[path = "../../foundation/wire/tests/exercise/mod.rs"]
+#[expect(dead_code, reason = "each target calls one decoder")]
+mod exercise;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::icmpv6(data));

@@ -1,5 +1,9 @@
-//! What the fuzz targets call: one module per crate under test, one function per decoder.
+//! What the fuzz targets call: one module for each journey under test. Decoders are called by their targets alone.
 
-/// The wire formats; their property tests call the same functions.
-#[path = "../../foundation/wire/tests/exercise/mod.rs"]
-pub mod wire;
+pub mod configuration;
+pub mod driver;
+pub mod input;
+pub mod interface;
+pub mod netlink;
+pub mod plugin_verdicts;
+pub mod router;

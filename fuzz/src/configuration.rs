@@ -1,0 +1,68 @@
+//! Configurations: any text is read or refused; what is read prints as it reads back, and is saved into its own file unchanged.
+
+use millrace_config::{Config, ConfigErrors};
+
+use crate::input::Input;
+
+/// Lines that inputs are made of; an input may have any bytes between them.
+const LINES: &str = include_str!("configuration.txt");
+
+/// Reads, checks and prints a configuration made of the input's bytes.
+pub fn run(data: &[u8]) {
+    let text = text(data);
+    match Config::parse(&text, "fuzz") {
+        Ok(config) => reads_back(&config, &text),
+        Err(errors) => tells(&errors),
+    }
+}
+
+/// The text itself, or lines chosen by its bytes: each byte below the number of lines is a line, others are taken as they are.
+fn text(data: &[u8]) -> String {
+    let mut input = Input::new(data);
+    if input.byte() & 1 == 0 {
+        return String::from_utf8_lossy(input.rest()).into_owned();
+    }
+    let lines: Vec<&str> = LINES.lines().collect();
+    let mut text = String::new();
+    while !input.is_empty() {
+        match input.byte() {
+            255 => {
+                let count = input.below(24);
+                text += &String::from_utf8_lossy(input.take(count));
+            }
+            // Two bytes, since there may be more than 255 lines.
+            first => {
+                let number = usize::from(first) * 8 + input.below(8);
+                text += lines[number % lines.len()];
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn tells(errors: &ConfigErrors) {
+    assert!(!errors.errors().is_empty(), "refused without a reason");
+    for error in errors.errors() {
+        assert!(!error.problem.is_empty() && !error.place.to_string().is_empty(), "{errors}");
+    }
+    assert!(!errors.to_string().is_empty());
+}
+
+fn reads_back(config: &Config, text: &str) {
+    let normal = config.clone().normalized();
+    let printed = config.to_text().unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let again =
+        Config::parse(&printed, "printed").unwrap_or_else(|error| panic!("{error}\n{printed}\nof\n{text}"));
+    // Spellings of filters differ, what they mean doesn't: both are compared in the form that is printed.
+    let difference = normal.difference(&again.normalized());
+    assert!(difference.is_empty(), "{difference:?}\n{printed}\nof\n{text}");
+    let saved = config.save_into(text, "fuzz").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(saved, text, "saved otherwise, though nothing changed");
+    if config.plugin.is_empty() {
+        // As far as it can be checked without the machine that it is for.
+        if let Err(error) = millrace_controller::check(config) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}

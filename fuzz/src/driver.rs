@@ -1,0 +1,72 @@
+//! The XDP program, the tcx program and the socket filter, run dry in the kernel: on any frame they decide as their twin does.
+
+use std::cell::OnceCell;
+
+use millrace_offload::fuzzing::DryRuns;
+
+use crate::input::Input;
+use crate::router::frames::next_frames;
+
+/// Longest frame that a dry run takes.
+const LONGEST: usize = 1514;
+
+thread_local! {
+    static PROGRAMS: OnceCell<DryRuns> = const { OnceCell::new() };
+}
+
+/// Classifies the frames of an input; ends the process where programs can't be loaded.
+pub fn run(data: &[u8]) {
+    PROGRAMS.with(|programs| {
+        let programs = programs.get_or_init(|| {
+            DryRuns::load().unwrap_or_else(|why| {
+                println!("skipped: {why}");
+                // libFuzzer takes an ordinary exit for a failure.
+                // SAFETY: _exit ends the process and touches no memory of it.
+                unsafe { libc::_exit(0) }
+            })
+        });
+        let mut input = Input::new(data);
+        let raw = input.byte() & 3 == 0;
+        let frames = match raw {
+            true => vec![input.rest().to_vec()],
+            false => next_frames(&mut input, "a", 0, &mut true),
+        };
+        for mut frame in frames {
+            if !raw {
+                to_port(&mut input, &mut frame);
+            }
+            frame.truncate(LONGEST);
+            if frame.len() > 14 {
+                programs.check(&frame);
+            }
+        }
+    });
+}
+
+/// Gives a frame MAC addresses, tags and a destination that the port's maps may have.
+fn to_port(input: &mut Input<'_>, frame: &mut Vec<u8>) {
+    let mac =
+        input.pick(&[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [1, 0, 0x5e, 0, 0, 1]]);
+    if frame.len() < 14 {
+        return;
+    }
+    frame[..6].copy_from_slice(&mac);
+    let to = input.pick(&[
+        [10, 0, 0, 1],
+        [10, 0, 0, 255],
+        [224, 0, 0, 5],
+        [198, 51, 100, 1],
+        [0; 4],
+        [127, 0, 0, 1],
+    ]);
+    if input.one_in(2)
+        && let Some(place) = frame.get_mut(30..34)
+    {
+        place.copy_from_slice(&to);
+    }
+    for _ in 0..input.below(4) {
+        let tpid = input.pick(&[[0x81, 0], [0x88, 0xa8]]);
+        let vid = input.pick(&[[0u8, 0], [0, 7], [0, 10], [0, 11], [15, 254], [0xe0, 10], [0x60, 0]]);
+        frame.splice(12..12, [tpid, vid].concat());
+    }
+}

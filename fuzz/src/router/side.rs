@@ -1,0 +1,128 @@
+//! A router under test: what comes of some frames, and what must hold of it at any time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_controller::offline::OfflineRouter;
+use millrace_controller::view::SummaryView;
+use millrace_plugin_abi::Plugin;
+use millrace_tests::Output;
+
+/// What came of some packets.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Frames sent by each port, in the order of their bytes.
+    pub sent: BTreeMap<String, Vec<Output>>,
+    drops: BTreeMap<String, u64>,
+    delivered: u64,
+    consumed: u64,
+    created: BTreeMap<&'static str, u64>,
+    held: u64,
+}
+
+/// A router, and what it had counted.
+pub struct Side {
+    /// The router.
+    pub router: OfflineRouter,
+    last: SummaryView,
+    ports: Vec<String>,
+}
+
+impl Side {
+    /// A router of a configuration, with a plugin beside those that every router has.
+    pub fn new(text: &str, plugin: Arc<dyn Plugin>) -> Self {
+        let router = OfflineRouter::with_plugins(text, vec![plugin]);
+        let mut router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let (last, ports) = (router.summary(), router.ports());
+        let mut side = Self { router, last, ports };
+        side.outcome();
+        side
+    }
+
+    /// What came of packets since the last call. Checks conservation.
+    ///
+    /// # Panics
+    /// When a packet was lost or invented.
+    pub fn outcome(&mut self) -> Outcome {
+        let summary = self.router.summary();
+        assert_eq!(summary.imbalance, 0, "conservation: {summary:?}");
+        let by_reason: u64 = summary.dropped_by.values().sum();
+        assert_eq!(by_reason, summary.dropped, "drops without a reason: {summary:?}");
+        let by_reason: u64 = summary.created_by.values().sum();
+        assert_eq!(by_reason, summary.created, "packets made for no reason: {summary:?}");
+        let last = std::mem::replace(&mut self.last, summary.clone());
+        let of = |reason: &String| last.dropped_by.get(reason).copied().unwrap_or(0);
+        let drops =
+            summary.dropped_by.into_iter().map(|(reason, count)| (reason.clone(), count - of(&reason)));
+        let of = |reason: &str| last.created_by.get(reason).copied().unwrap_or(0);
+        let created = summary.created_by.into_iter().map(|(reason, count)| (reason, count - of(reason)));
+        let drops = drops.filter(|(_, count)| *count > 0).collect();
+        let created = created.filter(|(_, count)| *count > 0).collect();
+        Outcome {
+            sent: self.take(),
+            drops,
+            delivered: summary.to_host - last.to_host,
+            consumed: summary.consumed - last.consumed,
+            created,
+            held: summary.held,
+        }
+    }
+
+    /// Sets all counters to zero.
+    pub fn clear_counters(&mut self) {
+        self.router.clear_counters();
+        self.last = self.router.summary();
+    }
+
+    /// Packets inside the router.
+    pub fn held(&mut self) -> u64 {
+        self.router.summary().held
+    }
+
+    fn take(&mut self) -> BTreeMap<String, Vec<Output>> {
+        let mut all = BTreeMap::new();
+        for port in &self.ports {
+            let frames = self.router.take(port);
+            if frames.is_empty() {
+                continue;
+            }
+            let mut outputs: Vec<Output> = frames.into_iter().map(Output::new).collect();
+            outputs.iter().for_each(check_output);
+            outputs = outputs.into_iter().map(without_identification).collect();
+            outputs.sort_by(|one, other| one.bytes.cmp(&other.bytes));
+            all.insert(port.clone(), outputs);
+        }
+        all
+    }
+}
+
+/// Holds that a frame is well-formed.
+fn check_output(output: &Output) {
+    assert!(output.from().is_unicast(), "{output:?}");
+    match output.ether_type() {
+        0x0800 => {
+            // This looks at the checksum, too.
+            let header = output.ipv4();
+            assert!(header.ttl() > 0, "{output:?}");
+            assert_eq!(usize::from(header.total_len()), output.network().len(), "{output:?}");
+        }
+        0x86dd => {
+            assert!(output.ipv6().hop_limit() > 0, "{output:?}");
+            assert_eq!(output.ipv6().total_len(), output.network().len(), "{output:?}");
+        }
+        0x0806 => drop(output.arp()),
+        other => panic!("sent a frame of type {other:#06x}: {output:?}"),
+    }
+}
+
+/// Routers count their own IPv4 packets, in whatever order they make these.
+fn without_identification(output: Output) -> Output {
+    if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
+        return output;
+    }
+    let mut bytes = output.bytes.clone();
+    let at = bytes.len() - output.network().len();
+    bytes[at + 4..at + 6].fill(0);
+    bytes[at + 10..at + 12].fill(0);
+    Output::new(bytes)
+}
