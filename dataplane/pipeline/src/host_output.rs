@@ -131,7 +131,7 @@ impl Router {
         work: &mut Work,
         now: Instant,
     ) {
-        self.totals.received += work.packets.len() as u64;
+        self.totals.received = self.totals.received.wrapping_add(work.packets.len() as u64);
         self.totals.from_host += work.packets.len() as u64;
         work.begin();
         for index in 0..work.packets.len() {

@@ -166,7 +166,8 @@ impl Router {
 
     /// Takes a batch that `device` received through all stages. Every packet has left `work` when this returns.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        self.totals.received += work.packets.len() as u64;
+        // Less than none at first, where the worker had taken over what others received when counters were cleared.
+        self.totals.received = self.totals.received.wrapping_add(work.packets.len() as u64);
         self.arrivals.0.note(&work.packets);
         self.arrivals.1 = Some(device);
         work.begin();

@@ -197,3 +197,18 @@ fn a_lookup_names_the_node_where_a_packet_would_wait_whoever_has_the_port() {
 fn millrace_plugin_message(name: &str) -> millrace_plugin_abi::Message {
     millrace_plugin_abi::Message { name: name.into(), arguments: Default::default() }
 }
+
+#[test]
+fn counters_are_cleared_after_one_worker_took_over_more_packets_than_it_handed_over() {
+    let mut router = router(2, "");
+    for source in 0..50 {
+        router.send("a", &Ipv4Frame::udp().ports(1000 + source, 53));
+    }
+    router.router.clear_counters();
+    let back = Ipv4Frame::udp().to(station(0x0b)).src("10.2.0.2").dst("10.1.0.2");
+    for source in 0..50 {
+        router.send("b", &back.clone().ports(1000 + source, 53));
+    }
+    let summary = router.router.summary();
+    assert_eq!((summary.received, summary.transmitted, summary.imbalance), (50, 50, 0), "{summary:?}");
+}
