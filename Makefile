@@ -29,10 +29,8 @@ demo: setup build ## carry real traffic between two hosts and show what happened
 check: lint ## lint, and run unit and conformance tests: a few minutes
 	@tools/test --quick
 
-test: setup lint build ## set up, lint, build, run every test, and fuzz for minutes
+test: setup lint build ## set up, lint, build, and run every test
 	@tools/test
-	@tools/setup fuzz
-	@tools/fuzz --seconds 15 --jobs 2
 
 soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS): no leak, no loss
 	@cargo test --locked --package millrace-tests --test scenarios -- --ignored --show-output soak::
