@@ -34,7 +34,8 @@ impl Router {
         keep_across_exec(&announce)?;
         let mut command = command(&network.r, &binary.to_string_lossy(), processor)?;
         command
-            .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp", "--socket"])
+            .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp"])
+            .args(["--on-death", "kernel", "--state", "none", "--socket"])
             .arg(&socket.0);
         command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
         let mut router = Self { running: Running::start(&mut command)?, socket, binary: binary.to_owned() };
