@@ -1038,6 +1038,14 @@ OnDeath: TypeAlias = Literal['kernel'] | Literal['drop']
 """What happens to packets when the router has died."""
 
 
+class OnDeathView(TypedDict):
+    """What becomes of packets of the kernel's ports when the router has died."""
+    packets: str
+    """In words."""
+    said: bool
+    """Whether the configuration, `run` or `router set` says so. Filters that drop, reject or police need that."""
+
+
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
 """What came of what was asked for."""
 
@@ -1411,6 +1419,8 @@ class Revision(TypedDict):
     """Its number: the first is 1, each one more than the one before."""
     origin: str
     """Where its text came from: a file's name, or the revision that was returned to."""
+    router: str | None
+    """The router that it is of: its socket. Nothing where none was noted."""
     state: State
     """What became of it."""
     time: int
@@ -1429,6 +1439,8 @@ class RevisionTextView(TypedDict):
     """Its number: the first is 1, each one more than the one before."""
     origin: str
     """Where its text came from: a file's name, or the revision that was returned to."""
+    router: str | None
+    """The router that it is of: its socket. Nothing where none was noted."""
     state: State
     """What became of it."""
     text: str
@@ -1449,6 +1461,8 @@ class RevisionView(TypedDict):
     """Its number: the first is 1, each one more than the one before."""
     origin: str
     """Where its text came from: a file's name, or the revision that was returned to."""
+    router: str | None
+    """The router that it is of: its socket. Nothing where none was noted."""
     runs: bool
     """Whether it was applied last, and not withdrawn: it runs, with what single commands have changed since."""
     state: State
@@ -1773,6 +1787,8 @@ class StatusAnswer(TypedDict):
     """Configured routes that the kernel is to have, and does not; nothing when there are none."""
     mode: str
     """`poll`, `interrupt` or `adaptive`."""
+    on_death: NotRequired[OnDeathView | None]
+    """What becomes of packets when the router has died; nothing where no port is the kernel's."""
     pending: NotRequired[Pending | None]
     """What was applied and waits to be confirmed; nothing when there is none."""
     pid: int
