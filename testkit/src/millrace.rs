@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,7 +132,7 @@ impl Millrace {
     /// # Panics
     /// When it neither forwards nor ends within 20 s.
     pub fn try_start(namespace: &Namespace, arguments: &str) -> Result<Self, Ended> {
-        Self::bring_up(namespace, &[], arguments, own_file("sock"))
+        Self::bring_up(namespace, &[], arguments, usual_socket(namespace))
     }
 
     /// Like [`try_start`](Self::try_start), begun by another program, which becomes the router: `strace -D`, `prlimit`.
@@ -142,7 +143,7 @@ impl Millrace {
     /// # Panics
     /// When it neither forwards nor ends within 20 s.
     pub fn try_start_by(namespace: &Namespace, by: &[&str], arguments: &str) -> Result<Self, Ended> {
-        Self::bring_up(namespace, by, arguments, own_file("sock"))
+        Self::bring_up(namespace, by, arguments, usual_socket(namespace))
     }
 
     fn bring_up(namespace: &Namespace, by: &[&str], arguments: &str, socket: PathBuf) -> Result<Self, Ended> {
@@ -310,6 +311,13 @@ impl Millrace {
 }
 
 /// The path of a file that nobody else has.
+/// The socket of a namespace's router, which the next one there has again: revisions are known by it. A second one beside it gets
+/// another.
+fn usual_socket(namespace: &Namespace) -> PathBuf {
+    let usual = std::env::temp_dir().join(format!("{}.sock", namespace.name()));
+    if UnixStream::connect(&usual).is_ok() { own_file("sock") } else { usual }
+}
+
 fn own_file(extension: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -341,7 +349,10 @@ impl Drop for Millrace {
             eprintln!("--- the router's log:\n{}", self.log());
         }
         let _ = std::fs::remove_file(&self.log);
-        let _ = std::fs::remove_file(&self.socket);
+        // The next router of the namespace may listen there by now.
+        if UnixStream::connect(&self.socket).is_err() {
+            let _ = std::fs::remove_file(&self.socket);
+        }
         let _ = std::fs::remove_dir_all(&self.cache);
         let _ = std::fs::remove_dir_all(&self.state);
     }

@@ -602,23 +602,24 @@ fn routers_of_a_machine_keep_their_revisions_apart_and_refuse_those_of_others_by
     let port =
         |name: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n");
     let shared = line.file("shared").display().to_string();
-    let start = |name: &str, words: &str| {
+    let arguments = |name: &str| {
         let config = file(&line, &format!("{name}.toml"), &port(name));
-        Millrace::try_start(&line.r, &format!("--config {config} --state {shared} {words}"))
+        format!("--config {config} --state {shared}")
     };
-    let mut one = start("one", "").unwrap();
+    let mut one = Millrace::start(&line.r, &arguments("one"));
     let own = one.socket().display().to_string();
     let changed = file(&line, "changed.toml", &format!("[router]\nicmp-rate = 200\n{}", port("one")));
     one.ask(&["apply", &changed]);
     // One directory has one router at a time.
-    let ended = start("two", "").unwrap_err();
+    let ended = Millrace::try_start(&line.r, &arguments("two")).unwrap_err();
     assert!(
         ended.code == Some(1) && ended.stderr.contains(&own) && ended.stderr.contains("--state"),
         "{ended:?}"
     );
     one.end_by(Signal::SIGTERM);
     // The next one finds the revisions of another, and takes none for its own.
-    let mut two = start("two", "--last-good").unwrap();
+    let mut two =
+        Millrace::start_at(&line.r, &format!("{} --last-good", arguments("two")), &line.file("two.sock"));
     assert!(two.json(&["show", "ports"]).to_string().contains("\"two\""));
     let foreign = two.json(&["history"])[0].clone();
     assert_eq!(foreign["router"], own.as_str(), "{foreign}");
