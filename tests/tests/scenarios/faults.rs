@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use millrace_testkit::{
-    Background, Flow, FlowReport, Ground, Line, eventually, shrink_netlink_buffers, wait_until,
+    Background, Flow, FlowReport, Ground, Line, Millrace, eventually, shrink_netlink_buffers, wait_until,
 };
 use nix::sys::signal::Signal;
 
@@ -33,6 +33,19 @@ fn finish(flows: [Flow; 2]) -> [FlowReport; 2] {
     flows.map(Flow::finish)
 }
 
+/// Delays the control thread after each of its waits, until the program that does so ends.
+fn delay_control(line: &Line, router: &Millrace, delay: Duration) -> Background {
+    // Without -f strace holds the one thread.
+    let (pid, delay) = (router.pid().to_string(), delay.as_micros());
+    let inject = format!("inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_exit={delay}");
+    let arguments = ["-p", &pid, "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2", "-e", &inject];
+    let tracer = Background::start(&line.r, "strace", &arguments, line.file("strace.log"));
+    eventually("control is traced", Duration::from_secs(5), || {
+        tracer.log().contains("attached").then_some(())
+    });
+    tracer
+}
+
 #[test]
 fn fault_9_a_stalled_control_thread_costs_no_packet_and_answers_within_two_seconds_after() {
     let Some(_ground) = Ground::enter_alone(&["ping", "strace"]) else { return };
@@ -41,14 +54,7 @@ fn fault_9_a_stalled_control_thread_costs_no_packet_and_answers_within_two_secon
     line.h1.run("ping -c 1 10.2.0.2");
     let flows = reference(&line);
     flows[0].go_on(Duration::from_millis(300));
-    // Without -f strace holds the one thread: each wait of control takes as long as the stall.
-    let (pid, delay) = (router.pid().to_string(), STALL.as_micros());
-    let inject = format!("inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_exit={delay}");
-    let arguments = ["-p", &pid, "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2", "-e", &inject];
-    let mut tracer = Background::start(&line.r, "strace", &arguments, line.file("strace.log"));
-    eventually("control is traced", Duration::from_secs(5), || {
-        tracer.log().contains("attached").then_some(())
-    });
+    let mut tracer = delay_control(&line, &router, STALL);
     flows[0].go_on(Duration::from_millis(300));
     let asked = Instant::now();
     let mut client = router.client();
@@ -71,7 +77,7 @@ fn fault_9_a_stalled_control_thread_costs_no_packet_and_answers_within_two_secon
 
 #[test]
 fn fault_12_a_running_router_whose_netlink_buffer_overflows_has_the_kernels_routes_within_ten_seconds() {
-    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "strace"]) else { return };
     let line = Line::new();
     let router = router(&line);
     let flows = reference(&line);
@@ -83,10 +89,13 @@ fn fault_12_a_running_router_whose_netlink_buffer_overflows_has_the_kernels_rout
         let one = |n: u32| format!("route {verb} 11.{}.{}.0/24 via 10.2.0.2\n", n / 256, n % 256);
         (from..to).map(one).collect()
     };
+    // A fast control thread empties even the smallest buffer in time.
+    let mut tracer = delay_control(&line, &router, Duration::from_millis(100));
     for (verb, to) in [("add", routes), ("del", routes / 2)] {
         let file = line.write("batch", &batch(verb, 0, to));
         line.r.run(&format!("ip -batch {}", file.display()));
     }
+    tracer.end_by(Signal::SIGTERM);
     let ours = || -> BTreeSet<String> {
         let rows = router.json(&["show", "routes"]);
         let to = rows.as_array().unwrap().iter().filter_map(|row| row["to"].as_str());
