@@ -19,9 +19,9 @@ help: ## list these targets
 setup: ## install what building, the demo and the tests need
 	@tools/setup
 
-build: ## build the release binary and leave it at out/millrace
+build: ## build the release binary out/millrace, and out/millrace.debug
 	@cargo build --release --locked --package millrace
-	@install -D -m 0755 "$$CARGO_TARGET_DIR/release/millrace" out/millrace
+	@tools/split-debug "$$CARGO_TARGET_DIR/release/millrace" out/millrace
 
 demo: setup build ## carry real traffic between two hosts and show what happened
 	@tools/demo
