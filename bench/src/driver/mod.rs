@@ -22,7 +22,7 @@ use crate::process::SessionFirst;
 use crate::router::Router;
 use crate::sink::{no_sink, sink};
 use crate::statistics::{extremes, median};
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;
 /// Filters that match nothing, and rules of nftables beside them.
@@ -74,7 +74,8 @@ fn beside_kernel(
         alternately(network, traffic, options, (traffic.case, "kernel"), |_| Ok(()), kernel)?;
     let (alone, least) = (ends_alone(network, traffic)?, least(network, traffic)?);
     let case = format!("{}: the least program that forwards, beside sender and receiver alone", traffic.case);
-    let floor = Measurement::of(case, least, "Mpps").beside("sender and receiver", alone);
+    let floor = Measurement::of(case, least, "Mpps").about(Subject::Peer);
+    let floor = floor.beside("sender and receiver", alone).peer_about(Subject::Generator);
     let takes = |rate: f64| 1e3 / rate - 1e3 / alone;
     let case = format!("{}: what forwarding a packet takes", traffic.case);
     let net = Measurement::of(case, takes(ours), "ns").beside("kernel", takes(theirs));

@@ -14,7 +14,7 @@ use crate::network::{Network, SINK};
 use crate::router::Router;
 use crate::sink::sink;
 use crate::statistics::median;
-use crate::{BenchError, Measurement, Options};
+use crate::{BenchError, Measurement, Options, Subject};
 
 /// The case of packets that no worker sees.
 pub(super) const DRIVER: &str = "ports to driver and out";
@@ -80,6 +80,7 @@ pub(super) fn through_driver(
     (options.progress)(&format!("{case}: {:.3} Mpps, the driver takes {takes:.0} ns", median(&rates)));
     let rate = Measurement::median_of(format!("{case}: rate"), &rates, "Mpps")
         .beside("sender and receiver alone", median(&alone))
+        .peer_about(Subject::Generator)
         .peer_within(&alone);
     Ok(vec![rate, Measurement::of(format!("{case}: time of the driver"), takes, "ns")])
 }

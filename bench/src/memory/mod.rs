@@ -26,7 +26,7 @@ use self::workload::Workload;
 use crate::interrupt::check;
 use crate::process::is_installed;
 use crate::statistics::{extremes, median};
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 /// Repetitions, of which the median counts.
 pub(crate) const REPETITIONS: usize = 7;
@@ -118,7 +118,7 @@ impl Run<'_, '_> {
                 self.results.push(Measurement::median_of(name, &counted, name_of));
             }
         }
-        self.results.push(Measurement::of(format!("{name}: the generator alone"), sample.source(), UNITS[0]));
+        self.results.push(generator(name, sample.source()));
         self.instructions(figure)?;
         Ok(middle)
     }
@@ -200,6 +200,11 @@ impl Run<'_, '_> {
     }
 }
 
+/// Nanoseconds of a packet that the generator takes alone.
+fn generator(name: &str, time: f64) -> Measurement {
+    Measurement::of(format!("{name}: the generator alone"), time, UNITS[0]).about(Subject::Generator)
+}
+
 /// Millions of packets a second that workers would send if the generator took no time: packets a second, and nanoseconds.
 fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     let each = workers as f64 * 1e9 / rate - source;
@@ -259,6 +264,11 @@ pub(crate) fn per_packet(work: impl FnOnce() -> u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_generators_figure_is_not_ours() {
+        assert_eq!(generator("IPv4", 9.0).subject, Subject::Generator);
+    }
 
     #[test]
     fn the_generators_time_is_subtracted_from_each_workers() {

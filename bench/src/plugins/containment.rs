@@ -13,7 +13,7 @@ use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::{GatesSetup, IN_MAC, OUT_MAC, Pipeline, Setup, flow, frame};
 use crate::statistics::median;
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Time between two packets of a flow: 50,000 in a second.
 const INTERVAL: Duration = Duration::from_micros(20);
@@ -46,6 +46,8 @@ struct Seen {
     lost: u64,
     middle: Vec<f64>,
     late: Vec<f64>,
+    /// Delays of all packets that came, in microseconds.
+    delays: Vec<f64>,
 }
 
 /// Runs all cases.
@@ -57,7 +59,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             round(&sandbox, name, body, seen)?;
         }
     }
-    for ((name, _), Seen { sent, lost, middle, late }) in CASES.iter().zip(&seen) {
+    for ((name, _), Seen { sent, lost, middle, late, .. }) in CASES.iter().zip(&seen) {
         let (middle, late) = (median(middle), median(late));
         (options.progress)(&format!(
             "beside an instance that does this: {name}: {lost} of {sent} lost, delay {middle:.1} us, {late:.1} us for 99 of 100"
@@ -67,12 +69,15 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let usual = median(&nothing.late);
     let mut results =
         vec![Measurement::of("delay of the bystander, 99 of 100, beside nothing bad", usual, "us")];
-    for ((name, _), Seen { lost, late, .. }) in CASES[1..].iter().zip(bad) {
+    for ((name, _), Seen { lost, late, delays, .. }) in CASES[1..].iter().zip(bad) {
         let case = format!("bystander's packets lost, the other one {name}");
         results.push(Measurement::of(case, *lost as f64, "packets").promising(Bound::AtMost, 0.0));
         let case = format!("delay of the bystander, 99 of 100, the other one {name}");
         let delay = Measurement::of(case, median(late), "us").beside("nothing bad", usual);
-        results.push(delay.promising_ratio(Bound::AtMost, DELAY_LIMIT));
+        let distribution = Quantiles::of("delay, us")
+            .with(Subject::Millrace, &format!("the other one {name}"), delays)
+            .with(Subject::Peer, "nothing bad", &nothing.delays);
+        results.push(delay.promising_ratio(Bound::AtMost, DELAY_LIMIT).with_distribution(distribution));
     }
     Ok(results)
 }
@@ -90,6 +95,7 @@ fn round(sandbox: &Sandbox, name: &str, body: &str, seen: &mut Seen) -> Result<(
     seen.lost += sent.saturating_sub(came);
     seen.middle.push(middle);
     seen.late.push(late);
+    seen.delays.extend(arrivals.delays_of_first());
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::{GatesSetup, Pipeline, Setup};
 use crate::statistics::median;
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// How often an instance is replaced.
 const UPGRADES: usize = 1000;
@@ -95,12 +95,16 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     swapping.sort_by(f64::total_cmp);
     let pause = |rank: usize| (swapping[rank] - usual).max(0.0);
     let (middle, late) = (pause(UPGRADES / 2), pause(UPGRADES * 99 / 100));
+    let pauses: Vec<f64> = (0..UPGRADES).map(pause).collect();
+    let distribution = Quantiles::of("pause, us").with(Subject::Millrace, "Millrace", &pauses);
     (options.progress)(&format!(
         "{UPGRADES} upgrades among {sent} packets: pauses of {middle:.1} us, {late:.1} us for 99 of 100; {counted} counted, of {begun} flows"
     ));
     Ok(vec![
         Measurement::of("pause of an upgrade, the median", middle, "us"),
-        Measurement::of("pause of an upgrade, 99 of 100", late, "us").promising(Bound::AtMost, PAUSE_LIMIT),
+        Measurement::of("pause of an upgrade, 99 of 100", late, "us")
+            .promising(Bound::AtMost, PAUSE_LIMIT)
+            .with_distribution(distribution),
         Measurement::of("packets lost", received.saturating_sub(came) as f64, "packets")
             .promising(Bound::AtMost, 0.0),
         Measurement::of("packets that the instances did not count", sent.abs_diff(counted) as f64, "packets")

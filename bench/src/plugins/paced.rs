@@ -83,6 +83,11 @@ impl Arrivals {
         };
         (wire.sent, wire.delays.len() as u64, delay(50), delay(99))
     }
+
+    /// Delays of the first flow's packets that came out, in microseconds.
+    pub fn delays_of_first(&self) -> Vec<f64> {
+        self.0.borrow().delays.iter().map(|delay| *delay as f64 / 1e3).collect()
+    }
 }
 
 impl Wire {

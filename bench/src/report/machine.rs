@@ -7,6 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::run;
 
+/// Kind of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Platform {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// A machine of its own.
+    Physical,
+    /// A virtual machine, and the product that runs it, as its firmware names it.
+    Virtual(String),
+}
+
 /// A machine and what runs on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -19,6 +32,8 @@ pub struct Machine {
     pub vectors: String,
     /// Memory, in MiB.
     pub memory: u64,
+    /// Whether the machine is virtual.
+    pub platform: Platform,
     /// The kernel's name and version.
     pub kernel: String,
     /// The version of Millrace, and the compiler that built it.
@@ -52,11 +67,60 @@ impl Machine {
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             vectors: crate::instructions::vectors(true).to_owned(),
             memory: value(&meminfo, "MemTotal").and_then(kibibytes).unwrap_or(0) / 1024,
+            platform: platform(&cpuinfo, &product()),
             kernel: kernel.unwrap_or_default(),
             millrace: format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("MILLRACE_COMPILER")),
             tools: tools.into_iter().flatten().collect(),
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
         }
+    }
+
+    /// Sentences on the machine, and on what it means for its figures.
+    pub fn sentence(&self) -> String {
+        let noun = if self.processors == 1 { "processor" } else { "processors" };
+        let (place, meaning) = match &self.platform {
+            Platform::Virtual(product) => {
+                let of = if product.is_empty() { String::new() } else { format!(" ({product})") };
+                (
+                    format!("a virtual machine{of}"),
+                    "The host may take the processors away at any moment, so times and rates differ from run to run: \
+                     compare ratios to the peer of the same run, and instructions.",
+                )
+            }
+            Platform::Physical => (
+                "a physical machine".to_owned(),
+                "Clock rates and caches are this processor's: compare ratios to the peer of the same run.",
+            ),
+            Platform::Unknown => (
+                "a machine of unknown kind".to_owned(),
+                "Times and rates are this machine's: compare ratios to the peer of the same run.",
+            ),
+        };
+        let few = if self.processors < 3 {
+            " Generator, router and receiver share these processors, so rates are lower than with a processor for each."
+        } else {
+            ""
+        };
+        format!(
+            "These figures were measured in one run on {place} with {} {noun} ({}), under {}. {meaning}{few}",
+            self.processors, self.processor, self.kernel
+        )
+    }
+}
+
+/// The product that firmware names: `QEMU Standard PC`. Empty where none does.
+fn product() -> String {
+    let read = |name: &str| fs::read_to_string(format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
+    let words = [read("sys_vendor"), read("product_name")].map(|text| text.trim().to_owned());
+    words.join(" ").trim().to_owned()
+}
+
+/// The kind of machine: on x86 a flag of the processor tells of a hypervisor.
+fn platform(cpuinfo: &str, product: &str) -> Platform {
+    let Some(flags) = value(cpuinfo, "flags") else { return Platform::Unknown };
+    match flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
+        true => Platform::Virtual(product.to_owned()),
+        false => Platform::Physical,
     }
 }
 
@@ -95,6 +159,36 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(at(1_767_225_599), "2025-12-31 23:59 UTC");
         assert_eq!(at(1_795_388_700), "2026-11-22 23:05 UTC");
+    }
+
+    #[test]
+    fn the_flag_of_a_hypervisor_tells_a_virtual_machine() {
+        let of = |flags: &str| platform(&format!("model name\t: A\nflags\t\t: {flags}\n"), "QEMU PC");
+        assert_eq!(of("fpu hypervisor avx2"), Platform::Virtual("QEMU PC".to_owned()));
+        assert_eq!(of("fpu avx2"), Platform::Physical);
+        assert_eq!(platform("Features : fp asimd\n", ""), Platform::Unknown);
+    }
+
+    #[test]
+    fn the_sentence_names_processors_kind_and_kernel_and_says_how_to_read_figures() {
+        let machine = Machine {
+            processor: "Xeon".to_owned(),
+            processors: 2,
+            platform: Platform::Virtual("QEMU PC".to_owned()),
+            kernel: "Linux 6.1".to_owned(),
+            ..Machine::default()
+        };
+        let sentence = machine.sentence();
+        for part in [
+            "a virtual machine (QEMU PC) with 2 processors (Xeon)",
+            "under Linux 6.1",
+            "compare ratios",
+            "share",
+        ] {
+            assert!(sentence.contains(part), "{part}: {sentence}");
+        }
+        let physical = Machine { processors: 16, platform: Platform::Physical, ..machine }.sentence();
+        assert!(physical.contains("a physical machine") && !physical.contains("share"), "{physical}");
     }
 
     #[test]

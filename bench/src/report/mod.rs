@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::machine::Machine;
+pub use self::machine::{Machine, Platform};
 
 use crate::{BenchError, Measurement, Options, interrupt, list, run_one};
 
@@ -58,6 +58,15 @@ impl Report {
     fn add(&mut self, bench: &str, measurements: Vec<Measurement>) {
         let entry = |measurement| Entry { bench: bench.to_owned(), measurement };
         self.results.extend(measurements.into_iter().map(entry));
+    }
+
+    /// The promises that were not kept, a line each: benchmark, case, figure and limit.
+    pub fn broken_promises(&self) -> Vec<String> {
+        let broken = |Entry { bench, measurement }: &Entry| {
+            let promise = measurement.broken_promise()?;
+            Some(if bench.is_empty() { promise } else { format!("{bench}: {promise}") })
+        };
+        self.results.iter().filter_map(broken).collect()
     }
 
     /// One HTML page that needs nothing else, with a plot of each measurement.

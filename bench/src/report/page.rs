@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::plot::plot;
+use super::plot::{bars, cumulative, over_time};
 use super::{Machine, Report};
-use crate::{Measurement, list};
+use crate::{Measurement, list, shown};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1000px;padding:0 1rem;color:#1c2330;background:#fff}\
 h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.5rem;border-top:1px solid #d5dae3;padding-top:1rem}\
@@ -12,9 +12,14 @@ table{border-collapse:collapse;width:100%;font-size:13px;margin:.8rem 0}\
 th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #e6e9ef;vertical-align:top}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .kept{color:#1a7f37}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto;display:block;margin:.5rem 0}\
-svg text{font:11px system-ui,sans-serif;fill:#1c2330}svg .label{text-anchor:end}svg .axis{fill:#667085}\
-rect.ours{fill:#2f6fde}rect.ours.missed{fill:#d9541e}rect.peer{fill:#a9b4c6}\
-line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}";
+svg text{font:11px system-ui,sans-serif;fill:#1c2330}svg .label{text-anchor:end}svg .axis,svg .tick{fill:#667085}\
+svg .tick{text-anchor:middle}svg .label.tick{text-anchor:end}svg .figure{paint-order:stroke;stroke:#fff;stroke-width:3px}\
+.ours{fill:#2f6fde;color:#2f6fde}.ours.missed{fill:#d9541e;color:#d9541e}.peer{fill:#a9b4c6;color:#a9b4c6}.generator{fill:#8a5cc9;color:#8a5cc9}\
+line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}\
+line.grid{stroke:#e6e9ef}line.base{stroke:#98a2b3}\
+polyline{fill:none!important;stroke:currentColor;stroke-width:1.6}polyline.peer{color:#7b879c}\
+polyline.dash1{stroke-dasharray:6 3}polyline.dash2{stroke-dasharray:2 2}\
+figure{margin:1rem 0}figcaption{font-size:13px}.key{margin-right:1.2rem;white-space:nowrap}.key svg{display:inline;margin:0;vertical-align:middle}";
 
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
@@ -48,16 +53,6 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A figure with at least three digits that mean something.
-pub(super) fn figure(value: f64) -> String {
-    match value.abs() {
-        large if large >= 100.0 => format!("{value:.0}"),
-        middle if middle >= 10.0 => format!("{value:.1}"),
-        small if small >= 1.0 || small == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 fn machine(body: &mut String, machine: &Machine) {
     let rows = [
         ("Processor", format!("{}, {} of them, {}", machine.processor, machine.processors, machine.vectors)),
@@ -67,14 +62,14 @@ fn machine(body: &mut String, machine: &Machine) {
         ("Peers and tools", machine.tools.join("; ")),
         ("Date", machine.date.clone()),
     ];
-    body.push_str("<table>\n");
     if machine.processor.is_empty() {
-        body.push_str("<tr><td>The results don't say of which machine they are.</td></tr>\n");
-    } else {
-        for (name, value) in rows {
-            // Writing to a string does not fail.
-            let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
-        }
+        body.push_str("<p>The results don't say of which machine they are.</p>\n");
+        return;
+    }
+    // Writing to a string does not fail, here and below.
+    let _ = writeln!(body, "<p>{}</p>\n<table>", escaped(&machine.sentence()));
+    for (name, value) in rows {
+        let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
     }
     body.push_str("</table>\n");
 }
@@ -82,21 +77,33 @@ fn machine(body: &mut String, machine: &Machine) {
 fn summary(body: &mut String, report: &Report) {
     let judged = report.results.iter().filter_map(|entry| entry.measurement.holds);
     let (kept, all) = judged.fold((0, 0), |(kept, all), holds| (kept + u32::from(holds), all + 1));
-    let _ = writeln!(
-        body,
-        "<p>{kept} of {all} promises were kept in this run. Figures are of one machine in one run.</p>"
-    );
+    let _ = writeln!(body, "<p>{kept} of {all} promises were kept in this run.</p>");
+    list_of(body, "Not kept:", &report.broken_promises());
+    let keys = [
+        ("ours", "Millrace"),
+        ("ours missed", "Millrace, promise not kept"),
+        ("peer", "peer or reference"),
+        ("generator", "traffic generator alone"),
+    ];
+    body.push_str("<p>");
+    for (class, name) in keys {
+        let _ = write!(body, "<span class=\"key\"><span class=\"{class}\">■</span> {name}</span> ");
+    }
     body.push_str(
-        "<p><span style=\"color:#2f6fde\">■</span> ours \
-         <span style=\"color:#d9541e\">■</span> ours, promise not kept \
-         <span style=\"color:#a9b4c6\">■</span> peer; dashed: what is promised; thin line: from the least to the most of the repetitions</p>\n",
+        "</p>\n<p>A dashed line is the promised limit, a thin line the spread of the repetitions.</p>\n",
     );
-    if report.failures.is_empty() {
+    let failures = report.failures.iter().map(|failure| format!("{}: {}", failure.bench, failure.error));
+    list_of(body, "Without results:", &failures.collect::<Vec<_>>());
+}
+
+/// A heading and a list, unless the list is empty.
+fn list_of(body: &mut String, heading: &str, lines: &[String]) {
+    if lines.is_empty() {
         return;
     }
-    body.push_str("<p>Without results:</p>\n<ul>\n");
-    for failure in &report.failures {
-        let _ = writeln!(body, "<li>{}: {}</li>", escaped(&failure.bench), escaped(&failure.error));
+    let _ = writeln!(body, "<p>{heading}</p>\n<ul>");
+    for line in lines {
+        let _ = writeln!(body, "<li>{}</li>", escaped(line));
     }
     body.push_str("</ul>\n");
 }
@@ -128,7 +135,11 @@ fn section(body: &mut String, name: &str, measurements: &[&Measurement]) {
     for unit in units {
         let of_unit: Vec<&Measurement> =
             measurements.iter().copied().filter(|measurement| measurement.unit == unit).collect();
-        body.push_str(&plot(unit, &of_unit));
+        body.push_str(&bars(unit, &of_unit));
+    }
+    for one in measurements {
+        body.extend(one.timeline.iter().map(|timeline| over_time(&one.case, timeline)));
+        body.extend(one.distribution.iter().map(|distribution| cumulative(&one.case, distribution)));
     }
     table(body, measurements);
 }
@@ -136,11 +147,11 @@ fn section(body: &mut String, name: &str, measurements: &[&Measurement]) {
 fn table(body: &mut String, measurements: &[&Measurement]) {
     body.push_str("<table>\n<tr><th>case</th><th class=\"n\">ours</th><th class=\"n\">spread</th><th>unit</th><th class=\"n\">peer</th><th>peer's name</th><th class=\"n\">ratio</th><th class=\"n\">promised</th><th>kept</th></tr>\n");
     for one in measurements {
-        let number = |value: Option<f64>| value.map(figure).unwrap_or_default();
-        let spread = one.spread.map(|[least, most]| format!("{} to {}", figure(least), figure(most)));
+        let number = |value: Option<f64>| value.map(shown).unwrap_or_default();
+        let spread = one.spread.map(|[least, most]| format!("{} to {}", shown(least), shown(most)));
         let promised = one.limit.map(|limit| {
             let of = if one.limits_ratio() { " (ratio)" } else { "" };
-            format!("{}{of}", figure(limit))
+            format!("{}{of}", shown(limit))
         });
         let kept = match one.holds {
             Some(true) => "<td class=\"kept\">yes</td>",
@@ -151,7 +162,7 @@ fn table(body: &mut String, measurements: &[&Measurement]) {
             body,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>{kept}</tr>",
             escaped(&one.case),
-            figure(one.ours),
+            shown(one.ours),
             spread.unwrap_or_default(),
             escaped(&one.unit),
             number(one.peer),
@@ -166,13 +177,15 @@ fn table(body: &mut String, measurements: &[&Measurement]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Bound;
     use crate::report::FailedBench;
+    use crate::{Bound, Quantiles, Subject, Timeline};
 
     fn report() -> Report {
         let fast = Measurement::median_of("IPv4 & <IPv6>", &[8.0, 9.0, 11.0], "ns/packet")
             .beside("peer \"x\"", 12.0)
-            .promising(Bound::AtMost, 8.5);
+            .promising(Bound::AtMost, 8.5)
+            .with_distribution(Quantiles::of("delay, <ms>").with(Subject::Millrace, "a & b", &[1.0, 2.0]))
+            .with_timeline(Timeline::of("rate").with(Subject::Peer, "<kernel>", &[[0.0, 1.0], [1.0, 2.0]]));
         let rate =
             Measurement::of("rate", 3.0, "Mpps").beside("kernel", 2.0).promising_ratio(Bound::AtLeast, 1.5);
         let mut report = Report::of("memory", vec![fast, rate]);
@@ -191,13 +204,18 @@ mod tests {
             "1.50 (ratio)",
             "1 of 2 promises",
             "run it as &lt;root&gt;",
+            "memory: IPv4 &amp; &lt;IPv6&gt;: 9.00 ns/packet, promised at most 8.50",
+            "cumulative distribution",
+            "over time",
+            "These figures were measured ",
         ] {
             assert!(page.contains(part), "{part}");
         }
         for loaded in ["http:", "https:", "src=", "href=", "<script", "url("] {
             assert!(!page.contains(loaded), "{loaded}");
         }
-        assert_eq!(page.matches("<svg").count(), 2);
+        // Bars of two units, two plots of curves, and a key for each curve.
+        assert_eq!(page.matches("<svg").count(), 6);
     }
 
     #[test]
@@ -208,7 +226,7 @@ mod tests {
         for tag in page.split('<').skip(1).map(|part| part.split_once('>').unwrap().0) {
             let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
             match tag {
-                _ if tag.starts_with('!') || tag.ends_with('/') || name == "meta" => {}
+                _ if tag.starts_with('!') || tag.ends_with('/') || ["meta", "br"].contains(&name) => {}
                 _ if tag.starts_with('/') => assert_eq!(open.pop(), Some(name)),
                 _ => open.push(name),
             }

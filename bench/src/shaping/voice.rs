@@ -7,7 +7,7 @@ use super::{Discipline, ENDS, ROUTER, htb};
 use crate::interrupt::check;
 use crate::network::{Network, RECEIVER};
 use crate::router::Router;
-use crate::{BenchError, Bound, Measurement, Options, iperf3};
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject, iperf3};
 
 /// The link in megabits a second.
 const LINK: u32 = 10;
@@ -47,25 +47,38 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     ] {
         router.tell(arguments)?;
     }
-    let ours = beside_tcp(network)?;
+    let delays = beside_tcp(network)?;
     router.stop()?;
+    let distribution = Quantiles::of("delay, ms").with(Subject::Millrace, "Millrace", &delays).with(
+        Subject::Peer,
+        "HTB",
+        &kernel,
+    );
+    let [ours, kernel] = [&delays, &kernel].map(|delays| in_time(delays));
     (options.progress)(&format!("voice beside 20 TCP flows: {ours:.2} % within 10 ms, HTB {kernel:.2} %"));
     let case = "voice of 64 kb/s beside 20 TCP flows at 10 Mb/s, within 10 ms";
-    Ok(vec![Measurement::of(case, ours, "%").beside("HTB", kernel).promising(Bound::AtLeast, LIMIT)])
+    let voice = Measurement::of(case, ours, "%").beside("HTB", kernel).promising(Bound::AtLeast, LIMIT);
+    Ok(vec![voice.with_distribution(distribution)])
 }
 
-/// Percent of the voice packets that come within the bound while 20 TCP flows fill the link.
-fn beside_tcp(network: &Network) -> Result<f64, BenchError> {
+/// Percent of all packets that come within the bound, of the delays in milliseconds of those that come.
+fn in_time(delays: &[f64]) -> f64 {
+    let bound = BOUND.as_secs_f64() * 1e3;
+    100.0 * delays.iter().filter(|delay| **delay <= bound).count() as f64 / PACKETS as f64
+}
+
+/// Delays of the voice packets that come while 20 TCP flows fill the link, in milliseconds.
+fn beside_tcp(network: &Network) -> Result<Vec<f64>, BenchError> {
     let server = iperf3::server(network, Some(ENDS))?;
     let client = iperf3::client(network, Some(ENDS), 60, &["--parallel", "20"])?;
     crate::interrupt::pause(Duration::from_secs(2))?;
-    let within = voice(network)?;
+    let delays = voice(network)?;
     drop((client, server));
-    Ok(100.0 * within as f64 / PACKETS as f64)
+    Ok(delays)
 }
 
-/// Sends the packets; how many came in time.
-fn voice(network: &Network) -> Result<u64, BenchError> {
+/// Sends the packets; the delays of those that come, in milliseconds.
+fn voice(network: &Network) -> Result<Vec<f64>, BenchError> {
     let socket = |error| BenchError::system("open a UDP socket")(error);
     let receiver = network.s.within(|| UdpSocket::bind((RECEIVER, PORT)))?.map_err(socket)?;
     receiver.set_read_timeout(Some(Duration::from_millis(500))).map_err(socket)?;
@@ -74,12 +87,12 @@ fn voice(network: &Network) -> Result<u64, BenchError> {
     let nanos = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
-            let (mut in_time, mut packet) = (0, [0; PAYLOAD]);
+            let (mut delays, mut packet) = (Vec::with_capacity(PACKETS as usize), [0; PAYLOAD]);
             while let Ok(length) = receiver.recv(&mut packet) {
                 let sent = packet[..length].first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
-                in_time += u64::from(nanos().saturating_sub(sent) <= BOUND.as_nanos() as u64);
+                delays.push(nanos().saturating_sub(sent) as f64 / 1e6);
             }
-            in_time
+            delays
         });
         for number in 0..PACKETS {
             check()?;
@@ -92,4 +105,17 @@ fn voice(network: &Network) -> Result<u64, BenchError> {
         }
         receiving.join().map_err(|_| BenchError::measurement("voice", "its receiver failed"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_are_late_or_lost_are_not_in_time() {
+        let mut delays = vec![1.0; PACKETS as usize / 2];
+        delays.extend([10.0, 10.1]);
+        let wanted = 100.0 * (PACKETS / 2 + 1) as f64 / PACKETS as f64;
+        assert!((in_time(&delays) - wanted).abs() < 1e-9);
+    }
 }

@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use self::numbered_flow::{Arrival, Interruption, NumberedFlow};
+use self::numbered_flow::{Arrival, Interruption, NumberedFlow, arrival_rate};
 use crate::interrupt::pause;
 use crate::network::{GENERATOR, Network, RECEIVER};
 use crate::process::SessionFirst;
 use crate::router::Router;
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
 /// Deaths and returns.
 const REPETITIONS: usize = 5;
@@ -28,10 +28,17 @@ const AFTER: Duration = Duration::from_secs(1);
 const LIMIT: f64 = 50.0;
 
 /// What was seen in one direction, or the worst of several.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Worst {
-    death: Interruption,
-    restart: Interruption,
+    death: Event,
+    restart: Event,
+}
+
+/// An interruption, and the rate of arrivals around it: seconds since its cause, and packets a second.
+#[derive(Debug, Default)]
+struct Event {
+    interruption: Interruption,
+    rate: Vec<[f64; 2]>,
 }
 
 /// When things happened.
@@ -50,26 +57,28 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let _first = SessionFirst::begin();
     (options.progress)(&format!("full tables: {ROUTES} routes"));
     network.r.ip(&routes())?;
-    let mut worst = [Worst::default(); 2];
+    let mut worst: [Worst; 2] = Default::default();
     let mut router = Router::start(&options.binary, &network, None)?;
     for repetition in 1..=REPETITIONS {
         let (again, seen) = die_and_return(router, &network, options)?;
         router = again;
         (options.progress)(&describe(repetition, &seen));
         for (worst, seen) in worst.iter_mut().zip(seen) {
-            worst.death = worse(worst.death, seen.death);
-            worst.restart = worse(worst.restart, seen.restart);
+            worst.death.be_worse(seen.death);
+            worst.restart.be_worse(seen.restart);
         }
     }
     router.stop()?;
-    let figure = |what: &str, gap: Duration| {
+    let figure = |what: &str, event: &Event| {
         let case = format!("{what}, longest gap of {REPETITIONS}");
-        Measurement::of(case, gap.as_secs_f64() * 1e3, "ms").promising(Bound::AtMost, LIMIT)
+        let timeline = Timeline::of("arrivals, packets/s").with(Subject::Millrace, "Millrace", &event.rate);
+        let gap = Measurement::of(case, event.interruption.gap.as_secs_f64() * 1e3, "ms");
+        gap.promising(Bound::AtMost, LIMIT).with_timeline(timeline)
     };
-    let both = [(worst[0], "forth"), (worst[1], "back")];
+    let both = [(&worst[0], "forth"), (&worst[1], "back")];
     let results = both.map(|(worst, way)| {
-        let death = figure(&format!("kill -9, {way}"), worst.death.gap);
-        [death, figure(&format!("restart, {way}"), worst.restart.gap)]
+        let death = figure(&format!("kill -9, {way}"), &worst.death);
+        [death, figure(&format!("restart, {way}"), &worst.restart)]
     });
     Ok(results.into_iter().flatten().collect())
 }
@@ -102,9 +111,13 @@ fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
     let sent = flow.sent();
     let arrivals = flow.finish()?;
     require_steady(&arrivals, sent, moments)?;
+    let event = |from: Instant, cause: Instant, to: Instant| Event {
+        interruption: Interruption::between(&arrivals, cause, to),
+        rate: arrival_rate(&arrivals, (from, to), cause),
+    };
     Ok(Worst {
-        death: Interruption::between(&arrivals, moments.killed, moments.watched_death),
-        restart: Interruption::between(&arrivals, moments.started, moments.watched_restart),
+        death: event(moments.begin, moments.killed, moments.watched_death),
+        restart: event(moments.started - BEFORE, moments.started, moments.watched_restart),
     })
 }
 
@@ -123,14 +136,20 @@ fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<
     Err(BenchError::measurement("numbered flow", problem))
 }
 
-fn worse(a: Interruption, b: Interruption) -> Interruption {
-    if a.gap >= b.gap { a } else { b }
+impl Event {
+    /// Becomes the other one, where that has a longer gap.
+    fn be_worse(&mut self, other: Self) {
+        if self.rate.is_empty() || other.interruption.gap > self.interruption.gap {
+            *self = other;
+        }
+    }
 }
 
 fn describe(repetition: usize, seen: &[Worst; 2]) -> String {
     let mut text = format!("{repetition} of {REPETITIONS}:");
     for (way, worst) in ["forth", "back"].iter().zip(seen) {
-        for (what, found) in [("kill -9", worst.death), ("restart", worst.restart)] {
+        for (what, found) in [("kill -9", &worst.death), ("restart", &worst.restart)] {
+            let Event { interruption: found, .. } = found;
             let gap = found.gap.as_secs_f64() * 1e3;
             // Writing to a string can't fail.
             let _ = write!(text, " {way}, {what}: {gap:.1} ms, {} lost;", found.lost);

@@ -58,6 +58,28 @@ impl Interruption {
     }
 }
 
+/// Packets a second that arrived between two moments, in intervals of 10 ms; of each its middle, in seconds since `zero`.
+pub(super) fn arrival_rate(
+    arrivals: &[Arrival],
+    (from, to): (Instant, Instant),
+    zero: Instant,
+) -> Vec<[f64; 2]> {
+    const EACH: Duration = Duration::from_millis(10);
+    let mut counts = vec![0_u32; ((to - from).as_nanos() / EACH.as_nanos()) as usize];
+    for arrival in arrivals.iter().filter(|arrival| arrival.at >= from) {
+        let interval = ((arrival.at - from).as_nanos() / EACH.as_nanos()) as usize;
+        if let Some(count) = counts.get_mut(interval) {
+            *count += 1;
+        }
+    }
+    let offset = from.saturating_duration_since(zero).as_secs_f64()
+        - zero.saturating_duration_since(from).as_secs_f64();
+    let point = |(interval, count): (usize, u32)| {
+        [offset + (interval as f64 + 0.5) * EACH.as_secs_f64(), f64::from(count) / EACH.as_secs_f64()]
+    };
+    counts.into_iter().enumerate().map(point).collect()
+}
+
 fn packets(duration: Duration) -> u64 {
     (duration.as_nanos() / INTERVAL.as_nanos()) as u64
 }
@@ -197,6 +219,17 @@ mod tests {
         let start = Instant::now();
         let late = |n: u64| if (100..150).contains(&n) { (150 - n) * 100 } else { 0 };
         assert_eq!(of(&flow(start, |_| false, late), start), (5000, 0));
+    }
+
+    #[test]
+    fn the_rate_of_arrivals_falls_where_packets_are_missing() {
+        let start = Instant::now();
+        let arrivals = flow(start, |n| (100..200).contains(&n), |_| 0);
+        let zero = start + Duration::from_millis(10);
+        let rate = arrival_rate(&arrivals, (start, start + Duration::from_millis(30)), zero);
+        let rounded: Vec<[i64; 2]> =
+            rate.iter().map(|[at, rate]| [(at * 1e3).round() as i64, *rate as i64]).collect();
+        assert_eq!(rounded, [[-5, 10_000], [5, 0], [15, 10_000]]);
     }
 
     #[test]

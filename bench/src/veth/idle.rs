@@ -10,7 +10,7 @@ use crate::network::{Network, RECEIVER};
 use crate::process::{Running, command};
 use crate::router::Router;
 use crate::statistics::{extremes, median};
-use crate::{BenchError, Bound, Measurement, Options};
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Alternating series of pings through the kernel and through the router.
 const SERIES: usize = 2;
@@ -63,8 +63,12 @@ fn round_trips_and_use(
         let ((least, most), case) =
             (extremes(&ours[index]), format!("ping -i {interval}, adaptive, {level}"));
         (options.progress)(&format!("{case}: {least:.3} to {most:.3} ms"));
+        let distribution = Quantiles::of("round trip, ms")
+            .with(Subject::Millrace, "Millrace", &ours[index])
+            .with(Subject::Peer, "kernel", &kernel[index]);
         Measurement::of(format!("{case}, median"), median(&ours[index]), "ms")
             .beside("kernel", median(&kernel[index]))
+            .with_distribution(distribution)
     };
     let (slow, fast) = (round_trip(0, SLOW.0, options), round_trip(1, FAST.0, options));
     Ok([slow, fast, Measurement::of("processor use when idle", used, "%")])

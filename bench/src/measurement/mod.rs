@@ -1,6 +1,10 @@
 //! One figure, with the peer's and the promised one.
 
+mod samples;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::samples::{Quantiles, Samples, Series, Subject, Timeline};
 
 use crate::statistics::{extremes, median};
 
@@ -31,6 +35,32 @@ pub struct Measurement {
     pub of_ratio: bool,
     /// Whether the promise was kept in this run; `None` without a promise, or when it couldn't be judged.
     pub holds: Option<bool>,
+    /// Origin of `ours`, where it is a reference that was measured without Millrace.
+    #[serde(default, skip_serializing_if = "is_ours")]
+    pub subject: Subject,
+    /// Origin of `peer`.
+    #[serde(default = "a_peer", skip_serializing_if = "is_peer")]
+    pub peer_subject: Subject,
+    /// The samples behind the figure, where the benchmark keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Quantiles>,
+    /// Values over time during the measurement, where the benchmark keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+}
+
+fn a_peer() -> Subject {
+    Subject::Peer
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_ours(subject: &Subject) -> bool {
+    *subject == Subject::Millrace
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_peer(subject: &Subject) -> bool {
+    *subject == Subject::Peer
 }
 
 /// From which side a limit bounds a figure.
@@ -66,6 +96,10 @@ impl Measurement {
             limit: None,
             of_ratio: false,
             holds: None,
+            subject: Subject::Millrace,
+            peer_subject: Subject::Peer,
+            distribution: None,
+            timeline: None,
         }
     }
 
@@ -104,6 +138,63 @@ impl Measurement {
         self
     }
 
+    /// Notes whose figure `ours` is, where it isn't Millrace's.
+    #[must_use]
+    pub fn about(mut self, subject: Subject) -> Self {
+        self.subject = subject;
+        self
+    }
+
+    /// Notes whose figure `peer` is, where it isn't a peer's.
+    #[must_use]
+    pub fn peer_about(mut self, subject: Subject) -> Self {
+        self.peer_subject = subject;
+        self
+    }
+
+    /// Keeps the samples behind the figure.
+    #[must_use]
+    pub fn with_distribution(mut self, distribution: Quantiles) -> Self {
+        self.distribution = Some(distribution);
+        self
+    }
+
+    /// Keeps values over time.
+    #[must_use]
+    pub fn with_timeline(mut self, timeline: Timeline) -> Self {
+        self.timeline = Some(timeline);
+        self
+    }
+
+    /// Describes the promise that was not kept: the figure, and the limit that it missed. `None` for any other measurement.
+    pub fn broken_promise(&self) -> Option<String> {
+        if self.holds != Some(false) {
+            return None;
+        }
+        let Some(limit) = self.limit else {
+            return Some(format!(
+                "{}: {} {}, the limit is not known",
+                self.case,
+                shown(self.ours),
+                self.unit
+            ));
+        };
+        let (figure, unit) = match (self.limits_ratio(), self.ratio) {
+            (true, Some(ratio)) => {
+                (ratio, format!(" times {}", self.peer_name.as_deref().unwrap_or("the peer")))
+            }
+            _ => (self.ours, format!(" {}", self.unit)),
+        };
+        // A limit is missed from one side only, so the figure tells which side is promised.
+        let bound = if figure > limit { "at most" } else { "at least" };
+        let (mut said, mut promised) = (shown(figure), shown(limit));
+        if said == promised {
+            // A miss by less than the digits of a table.
+            (said, promised) = (format!("{figure:.6}"), format!("{limit:.6}"));
+        }
+        Some(format!("{}: {said}{unit}, promised {bound} {promised}", self.case))
+    }
+
     /// Whether the limit bounds the ratio to the peer's figure, and not our own.
     pub fn limits_ratio(&self) -> bool {
         self.limit.is_some() && self.of_ratio
@@ -125,6 +216,16 @@ impl Measurement {
         self.of_ratio = false;
         self.holds = Some(bound.holds(self.ours, limit));
         self
+    }
+}
+
+/// A figure as people read it, with at least three significant digits.
+pub fn shown(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        small if small >= 1.0 || small == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
@@ -165,5 +266,34 @@ mod tests {
     fn an_own_figure_is_held_against_its_limit() {
         assert_eq!(Measurement::of("gap", 50.0, "ms").promising(Bound::AtMost, 50.0).holds, Some(true));
         assert_eq!(Measurement::of("gap", 50.1, "ms").promising(Bound::AtMost, 50.0).holds, Some(false));
+    }
+
+    #[test]
+    fn a_broken_promise_is_told_with_the_side_that_was_promised() {
+        let slow = Measurement::of("gap, forth", 61.25, "ms").promising(Bound::AtMost, 50.0);
+        assert_eq!(slow.broken_promise().unwrap(), "gap, forth: 61.2 ms, promised at most 50.0");
+        let ratio = Measurement::of("rate", 9.0, "Mpps").beside("kernel", 10.0);
+        let ratio = ratio.promising_ratio(Bound::AtLeast, 2.0);
+        assert_eq!(ratio.broken_promise().unwrap(), "rate: 0.900 times kernel, promised at least 2.00");
+        let close = Measurement::of("gap", 50.01, "ms").promising(Bound::AtMost, 50.0);
+        assert_eq!(close.broken_promise().unwrap(), "gap: 50.010000 ms, promised at most 50.000000");
+        assert_eq!(Measurement::of("gap", 1.0, "ms").promising(Bound::AtMost, 50.0).broken_promise(), None);
+        assert_eq!(Measurement::of("gap", 1.0, "ms").broken_promise(), None);
+    }
+
+    #[test]
+    fn samples_are_kept_in_json_and_absent_where_there_are_none() {
+        let plain = Measurement::of("delay", 1.0, "ms");
+        let text = serde_json::to_string(&plain).unwrap();
+        for key in ["subject", "distribution", "timeline"] {
+            assert!(!text.contains(key), "{text}");
+        }
+        let kept = plain
+            .about(Subject::Generator)
+            .peer_about(Subject::Generator)
+            .with_distribution(Quantiles::of("delay, ms").with(Subject::Millrace, "Millrace", &[1.0, 2.0]))
+            .with_timeline(Timeline::of("rate, Mb/s").with(Subject::Peer, "HTB", &[[0.0, 1.5]]));
+        let text = serde_json::to_string(&kept).unwrap();
+        assert_eq!(serde_json::from_str::<Measurement>(&text).unwrap(), kept);
     }
 }

@@ -1,0 +1,23 @@
+//! Plots as SVG: bars of figures, and curves of samples.
+
+mod bars;
+mod curve;
+mod scale;
+mod text;
+
+pub(super) use self::bars::bars;
+pub(super) use self::curve::{cumulative, over_time};
+
+use crate::Subject;
+
+/// Width of a plot, in pixels.
+const WIDTH: f64 = 960.0;
+
+/// Class of a subject's bars, curves and keys, of which each has a colour in the page's style.
+pub(super) const fn class(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Millrace => "ours",
+        Subject::Peer => "peer",
+        Subject::Generator => "generator",
+    }
+}
