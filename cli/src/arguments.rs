@@ -290,9 +290,9 @@ Example:
         after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts"
     )]
     Lab(Lab),
-    /// Measure, beside a peer where there is one. Without a name: list what can be measured.
+    /// Run a benchmark, or list them; exit 1 if a promise breaks.
     #[command(
-        after_help = "Example:\n  millrace bench\n  millrace bench memory --json\n  millrace bench memory --flows 128K --distribution zipf --size imix --path queues\n  millrace bench instructions --baseline bench/instructions.json\n  millrace bench instructions --accept"
+        after_help = "Exit status:\n  0  all promises kept\n  1  a promise not kept, or a benchmark without results: standard error lists them,\n     after the JSON and the page are written\n  2  wrong usage\n\nExample:\n  millrace bench\n  millrace bench memory --json\n  millrace bench memory --flows 128K --distribution zipf --size imix --path queues\n  millrace bench instructions --baseline bench/instructions.json\n  millrace bench instructions --accept"
     )]
     Bench(Bench),
     /// Print the completions of commands for a shell.

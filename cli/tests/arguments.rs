@@ -394,3 +394,37 @@ fn a_start_that_fails_leaves_no_socket() {
     assert!(why.contains("no-such-dev") || why.contains("CAP_NET_ADMIN"), "{why}");
     assert!(!path.exists());
 }
+
+/// Results of `bench --json` of an earlier version, with a promise that was kept and one that may not be.
+fn results(ours: f64, holds: bool) -> String {
+    format!(
+        r#"{{"results": [
+        {{"bench": "takeover", "case": "restart", "ours": 3.0, "unit": "ms", "peer": null, "peer_name": null, "ratio": null, "limit": 50.0, "holds": true}},
+        {{"bench": "takeover", "case": "kill -9", "ours": {ours}, "unit": "ms", "peer": null, "peer_name": null, "ratio": null, "limit": 50.0, "holds": {holds}}}]}}"#
+    )
+}
+
+#[test]
+fn bench_writes_the_page_and_exits_with_1_when_a_promise_is_not_kept() {
+    let (broken, page) =
+        (TestFile::new("broken.json", &results(61.5, false)), TestFile::new("broken.html", ""));
+    let output = millrace(&["bench", "--from", broken.path(), "--html", page.path()]);
+    assert_eq!(code(&output), 1, "{}", error(&output));
+    let told = error(&output);
+    assert!(told.contains("1 of 2 promises is not kept:"), "{told}");
+    assert!(told.contains("takeover: kill -9: 61.5 ms, promised at most 50.0"), "{told}");
+    assert!(!told.contains("restart"), "{told}");
+    assert!(fs::read_to_string(page.path()).unwrap().ends_with("</html>\n"));
+    let output = millrace(&["bench", "--from", broken.path(), "--html", page.path(), "--json"]);
+    let told = error(&output);
+    let last = told.lines().last().unwrap();
+    assert!(code(&output) == 1 && last.starts_with('{') && last.contains("promised at most 50.0"), "{told}");
+}
+
+#[test]
+fn bench_exits_with_0_when_all_promises_are_kept() {
+    let (kept, page) = (TestFile::new("kept.json", &results(12.0, true)), TestFile::new("kept.html", ""));
+    let output = millrace(&["bench", "--from", kept.path(), "--html", page.path()]);
+    assert_eq!(code(&output), 0, "{}", error(&output));
+    assert!(fs::read_to_string(page.path()).unwrap().contains("2 of 2 promises were kept"));
+}

@@ -83,7 +83,7 @@ pub struct Bench {
     /// Write the results to a page with plots as well, which needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// With `--html`: measure nothing, and take results that were printed by `--json`.
+    /// With `--html`: measure nothing, and take results that were printed by `--json`. The exit status is that of these results.
     #[arg(long, value_name = "FILE", requires = "html", conflicts_with_all = ["name", "against", "accept", "baseline"])]
     pub from: Option<PathBuf>,
     /// With `driver` and `levels`: measure the cases only whose names have this in them, as in `IPv6`, `flood` or `crossover`.

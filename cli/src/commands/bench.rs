@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use millrace_bench::instructions::{self, BASELINE};
-use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all};
+use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all, shown};
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
@@ -30,7 +30,9 @@ const WITH_CASES: [&str; 2] = ["driver", "levels"];
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     check_options(bench)?;
     if let Some(results) = &bench.from {
-        return write_page(&read(results)?, bench.html.as_deref());
+        let report = read(results)?;
+        write_page(&report, bench.html.as_deref())?;
+        return judge(&report);
     }
     let Some(name) = &bench.name else {
         list(json);
@@ -64,7 +66,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     };
     show(&report, json)?;
     write_page(&report, bench.html.as_deref())?;
-    tell_failures(&report)
+    judge(&report)
 }
 
 /// All benches.
@@ -105,17 +107,26 @@ fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says at the end which benches gave no results: an error, unless all that is missing is root.
-fn tell_failures(report: &Report) -> Result<(), Failure> {
+/// Fails when promises are not kept, or benches gave no results; the results are written by then.
+/// Benches that only lack root are no error.
+fn judge(report: &Report) -> Result<(), Failure> {
     for failure in report.failures.iter().filter(|failure| failure.left_out) {
         eprintln!("left out: {}: {}", failure.bench, failure.error);
     }
     let failed = report.failures.iter().filter(|failure| !failure.left_out);
     let failed: Vec<String> = failed.map(|failure| format!("{}: {}", failure.bench, failure.error)).collect();
-    if failed.is_empty() {
-        return Ok(());
+    let broken = report.broken_promises();
+    let mut lines = Vec::new();
+    if !broken.is_empty() {
+        let promises = report.results.iter().filter(|entry| entry.measurement.holds.is_some()).count();
+        let verb = if broken.len() == 1 { "is" } else { "are" };
+        lines.push(format!("{} of {promises} promises {verb} not kept:", broken.len()));
+        lines.extend(broken);
     }
-    Err(Failure::new(format!("benches without results: {}", failed.join("; "))))
+    if !failed.is_empty() {
+        lines.push(format!("benches without results: {}", failed.join("; ")));
+    }
+    if lines.is_empty() { Ok(()) } else { Err(Failure::new(lines.join("\n"))) }
 }
 
 /// An option that belongs to another bench is an error.
@@ -250,12 +261,12 @@ fn readable(measurement: &Value) -> Value {
     let mut row = measurement.clone();
     for key in ["ours", "peer", "ratio", "limit"] {
         if let Some(figure) = row[key].as_f64() {
-            row[key] = Value::from(three_digits(figure));
+            row[key] = Value::from(shown(figure));
         }
     }
     let ends: Vec<f64> = row["spread"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     if let [least, most] = ends[..] {
-        row["spread"] = format!("{} to {}", three_digits(least), three_digits(most)).into();
+        row["spread"] = format!("{} to {}", shown(least), shown(most)).into();
     }
     row["holds"] = match row["holds"].as_bool() {
         Some(true) => "yes".into(),
@@ -263,16 +274,6 @@ fn readable(measurement: &Value) -> Value {
         None => Value::Null,
     };
     row
-}
-
-/// At least three digits that mean something.
-fn three_digits(figure: f64) -> String {
-    match figure.abs() {
-        large if large >= 100.0 => format!("{figure:.0}"),
-        middle if middle >= 10.0 => format!("{figure:.1}"),
-        small if small >= 1.0 || small == 0.0 => format!("{figure:.2}"),
-        _ => format!("{figure:.3}"),
-    }
 }
 
 #[cfg(test)]
