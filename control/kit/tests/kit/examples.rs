@@ -172,7 +172,19 @@ fn template(name: &str, language: Language) {
     }
     plugin.init(r#"{"longest": 50}"#).unwrap();
     assert_eq!(plugin.packets(&[80, 80]), [(verdict::DROP, 0), (verdict::PASS, 0)]);
-    assert_eq!(plugin.control("read", "{}").unwrap(), r#"{"packets":2,"dropped":1}"#);
+    let counted = r#"{"packets":2,"dropped":1}"#;
+    assert_eq!(plugin.control("read", "{}").unwrap(), counted);
+    // Counters outlive the instance: the next version takes them over.
+    let manifest: Value = serde_json::from_slice(&plugin.manifest()).unwrap();
+    assert_eq!(manifest["state-version"], 1);
+    let saved = plugin.save().unwrap();
+    assert_eq!(saved, [2_u64.to_le_bytes(), 1_u64.to_le_bytes()].concat());
+    plugin.packets(&[80]);
+    assert_ne!(plugin.control("read", "{}").unwrap(), counted);
+    plugin.restore(&saved, 1).unwrap();
+    assert_eq!(plugin.control("read", "{}").unwrap(), counted);
+    assert!(plugin.restore(&saved, 2).is_err() && plugin.restore(&saved[..9], 1).is_err());
+    assert_eq!(plugin.control("read", "{}").unwrap(), counted);
 }
 
 #[test]

@@ -173,6 +173,7 @@ static CALL: Mutex<()> = Mutex::new(());
 
 type Init = unsafe extern "C" fn(*const u8, usize) -> i32;
 type Control = unsafe extern "C" fn(*const u8, usize, *const u8, usize) -> i32;
+type Restore = unsafe extern "C" fn(*const u8, usize, u32) -> i32;
 
 impl Native {
     pub fn load(file: &Path) -> Self {
@@ -224,6 +225,23 @@ impl Native {
         let control = unsafe { self.function::<Control>(c"millrace_control") };
         // SAFETY: as in `init`.
         said(unsafe { control(name.0, name.1, arguments.0, arguments.1) })
+    }
+
+    /// The state that the plugin hands over.
+    pub fn save(&self) -> Result<Vec<u8>, String> {
+        let _one = CALL.lock();
+        // SAFETY: the type of the interface.
+        let saved = said(unsafe { self.function::<unsafe extern "C" fn() -> i32>(c"millrace_save")() });
+        saved.map(String::into_bytes)
+    }
+
+    /// Has the plugin take over a state of a version.
+    pub fn restore(&self, state: &[u8], version: u32) -> Result<(), String> {
+        let _one = CALL.lock();
+        // SAFETY: the type of the interface, and a state that has as many bytes as it says.
+        let code =
+            unsafe { self.function::<Restore>(c"millrace_restore")(state.as_ptr(), state.len(), version) };
+        said(code).map(drop)
     }
 
     /// The verdicts for packets of UDP to these ports; the last has its ports cut off.
