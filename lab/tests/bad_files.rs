@@ -172,10 +172,19 @@ fn a_file_that_is_not_there_is_named() {
 
 #[test]
 fn the_examples_are_labs() {
-    for (name, nodes, links) in [("two-hosts", 3, 2), ("lossy-line", 3, 2), ("bird", 3, 2), ("frr", 3, 2)] {
+    let examples =
+        [("two-hosts", 3, 2), ("lossy-line", 3, 2), ("static-routes", 4, 3), ("bird", 3, 2), ("frr", 3, 2)];
+    let files = std::fs::read_dir("../examples/lab").unwrap().count();
+    assert_eq!(files, examples.len(), "each example is read here");
+    for (name, nodes, links) in examples {
         let path = format!("../examples/lab/{name}.toml");
         let lab = LabFile::read(Path::new(&path)).unwrap();
         assert_eq!((lab.nodes.len(), lab.links.len()), (nodes, links), "{name}");
+        let document = std::fs::read_to_string("../docs/labs.md").unwrap();
+        assert!(
+            document.contains(&format!("(../examples/lab/{name}.toml)")),
+            "docs/labs.md doesn't list {name}"
+        );
     }
 }
 

@@ -44,6 +44,19 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
     assert_eq!(namespaces(), 3);
     let (listed, said) = millrace(&["lab", "list", "--json"]);
     assert!(listed && said.contains(&name), "{said}");
+    let (listed, said) = millrace(&["show", "lab", &name]);
+    assert!(listed && said.contains(&name), "{said}");
+    let (known, said) = millrace(&["lab", "list", "nosuch"]);
+    assert!(!known && said.contains("no lab \"nosuch\" is up"), "{said}");
+    // What a router remembers lies with its node, not with a router outside of labs.
+    let directory = std::path::Path::new("/run/millrace/lab").join(&name);
+    let socket = directory.join("r.sock").display().to_string();
+    let (applied, said) =
+        millrace(&["--socket", &socket, "save", &line.file("r.toml").display().to_string()]);
+    assert!(applied, "{said}");
+    let (shown, said) = millrace(&["--socket", &socket, "show", "configuration", "--json"]);
+    assert!(shown && said.contains(&format!("\"store\": \"{}/r.state/", directory.display())), "{said}");
+    assert!(std::fs::read_dir(directory.join("r.state")).unwrap().count() > 0, "nothing is kept there");
     for command in
         [&["ping", "-c", "2", "-i", "0.2", "10.2.0.2"][..], &["ping", "-c", "2", "-i", "0.2", "fd00:2::2"]]
     {
@@ -76,4 +89,41 @@ fn a_links_delay_is_seen_by_ping() {
     assert!(pinged, "{said}");
     let least: f64 = said.rsplit("= ").next().unwrap().split('/').next().unwrap().parse().unwrap();
     assert!((20.0..70.0).contains(&least), "{said}");
+}
+
+/// Brings an example up as it is, waits until a ping arrives, and takes it down.
+fn assert_example_carries_a_ping(name: &str, address: &str) {
+    let file = format!("../examples/lab/{name}.toml");
+    let (up, said) = millrace(&["lab", "up", &file]);
+    let _lab = Up(name.to_owned());
+    assert!(up, "{said}");
+    let ping = ["lab", "exec", name, "h1", "--", "ping", "-c", "1", "-W", "1", address];
+    millrace_testkit::eventually("a ping arrives", std::time::Duration::from_secs(50), || {
+        millrace(&ping).0.then_some(())
+    });
+    let socket =
+        format!("/run/millrace/lab/{name}/{}.sock", if name == "static-routes" { "west" } else { "r" });
+    let (asked, said) = millrace(&["--socket", &socket, "show", "summary", "--json"]);
+    let summary: serde_json::Value = serde_json::from_str(&said).expect(&said);
+    assert!(asked && summary["transmitted"].as_u64() > Some(0), "{said}");
+    let (down, said) = millrace(&["lab", "down", &file]);
+    assert!(down, "{said}");
+}
+
+#[test]
+fn the_example_of_static_routes_carries_a_ping() {
+    let Some(_ground) = Ground::enter(&["ping", "nsenter"]) else { return };
+    assert_example_carries_a_ping("static-routes", "10.2.0.2");
+}
+
+#[test]
+fn the_example_of_bird_carries_a_ping_to_a_learned_network() {
+    let Some(_ground) = Ground::enter(&["ping", "nsenter", "bird"]) else { return };
+    assert_example_carries_a_ping("bird", "10.9.0.1");
+}
+
+#[test]
+fn the_example_of_frr_carries_a_ping_to_a_learned_network() {
+    let Some(_ground) = Ground::enter(&["ping", "nsenter", "vtysh"]) else { return };
+    assert_example_carries_a_ping("frr", "10.9.0.1");
 }
