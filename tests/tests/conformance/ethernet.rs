@@ -115,6 +115,68 @@ fn et_02_the_reserved_vlan_is_dropped() {
     assert_eq!(router.dropped(DropReason::VlanUnknown), 2);
 }
 
+/// Ports `t` (untagged) and `q` (VLAN 10 in service VLAN 100) of one device, and `b` of the standard scenario.
+fn double_trunk() -> Scenario {
+    Scenario::with(
+        r#"
+        [[port]]
+        name = "t"
+        device = "trunk"
+
+        [[port]]
+        name = "q"
+        device = "trunk"
+        vlan = [100, 10]
+        mac = "02:00:00:00:00:1b"
+        address = ["10.20.0.1/24"]
+
+        [[neighbour]]
+        port = "q"
+        address = "10.20.0.2"
+        mac = "02:00:00:00:00:b2"
+        "#,
+    )
+}
+
+const DOUBLE: [u8; 8] = [0x88, 0xa8, 0x00, 0x64, 0x81, 0x00, 0x00, 0x0a];
+
+#[test]
+fn et_03_a_frame_with_two_tags_reaches_its_sub_interface_and_is_routed() {
+    let mut router = double_trunk();
+    let frame = || Ipv4Frame::udp().src("10.20.0.2").to(station(0x1b));
+    router.send("t", &frame().tag(0x88a8, 100).tag(0x8100, 10));
+    assert!(router.only("b").tags().is_empty());
+    // Priorities and drop eligibility are no part of the VLANs' numbers.
+    router.send("t", &frame().tag(0x88a8, 0xf064).tag(0x8100, 0x300a));
+    router.only("b");
+    let others: [&[(u16, u16)]; 5] = [
+        &[(0x8100, 10)],
+        &[(0x88a8, 100)],
+        &[(0x88a8, 10), (0x8100, 100)],
+        &[(0x8100, 100), (0x8100, 10)],
+        &[(0x88a8, 100), (0x8100, 11)],
+    ];
+    for (number, tags) in (1..).zip(others) {
+        let tagged = tags.iter().fold(frame(), |frame, (kind, id)| frame.tag(*kind, *id));
+        router.send("t", &tagged);
+        router.nothing();
+        assert_eq!(router.dropped(DropReason::VlanUnknown), number, "{tags:x?}");
+    }
+}
+
+#[test]
+fn et_03_a_packet_that_leaves_by_a_sub_interface_of_two_tags_has_both() {
+    let mut router = double_trunk();
+    router.send("a", &Ipv4Frame::udp().dst("10.20.0.2"));
+    let output = router.only("t");
+    assert_eq!(output.tags(), DOUBLE);
+    assert_eq!((output.to(), output.from()), (station(0xb2), station(0x1b)));
+    router.send("t", &ArpFrame::request("10.20.0.2", "10.20.0.1").tag(0x88a8, 100).tag(0x8100, 10));
+    let output = router.only("t");
+    assert_eq!(output.tags(), DOUBLE);
+    assert_eq!(output.arp().sender_mac, station(0x1b));
+}
+
 #[test]
 fn et_05_frames_of_the_link_itself_are_never_routed() {
     let mut router = Scenario::standard();
