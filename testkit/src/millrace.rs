@@ -310,7 +310,6 @@ impl Millrace {
     }
 }
 
-/// The path of a file that nobody else has.
 /// The socket of a namespace's router, which the next one there has again: revisions are known by it. A second one beside it gets
 /// another.
 fn usual_socket(namespace: &Namespace) -> PathBuf {
@@ -318,6 +317,7 @@ fn usual_socket(namespace: &Namespace) -> PathBuf {
     if UnixStream::connect(&usual).is_ok() { own_file("sock") } else { usual }
 }
 
+/// The path of a file that nobody else has.
 fn own_file(extension: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
