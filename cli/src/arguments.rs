@@ -24,8 +24,8 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use bench::{Bench, BenchWorkload, Lab, LabAction, Replay};
 pub use configuration::{
-    Apply, Confirm, ConfirmTime, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback,
-    Router, RouterAction, Save,
+    Apply, Confirm, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback, Router,
+    RouterAction, Save,
 };
 pub use connection::Connection;
 pub use gate::{Bind, Gate, GateAction, Unbind};
@@ -139,7 +139,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]
     Doctor(Doctor),
     /// Show the state of a running router.
-    #[command(after_help = "Example:\n  millrace show ports\n  millrace show drops --json")]
+    #[command(
+        after_help = "Example:\n  millrace show ports\n  millrace show filter 3\n  millrace show drops --json"
+    )]
     Show(Show),
     /// Create, build, try, sign, load, unload and list plugins.
     #[command(
@@ -224,7 +226,7 @@ One trace goes on at a time. What the kernel keeps (its own addresses, other pro
 
 Example:
   millrace trace --filter 'proto tcp dport 80 in lan' --count 3
-  millrace trace --every 1000 --count 100 --seconds 600 --json
+  millrace trace --every 1000 --count 100 --time 10m --json
   millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment")]
     Trace(Trace),
     /// Say what was dropped and why, with the last packets of each reason.

@@ -279,10 +279,15 @@ fn one_missing_brace_is_one_error() {
 fn numbers_without_units_are_refused_with_the_unit() {
     for (case, hint) in [
         (&["bind", "i", "--gate", "g", "--filter", "*", "--budget", "5"][..], "5ms"),
-        (&["top", "--interval", "5"], "5ms"),
-        (&["filter", "list", "--watch", "2"], "2ms"),
-        (&["apply", "f", "--confirm", "60"], "60ms"),
-        (&["token", "create", "t", "--role", "viewer", "--expires", "30"], "30ms"),
+        (&["top", "--interval", "5"], "write \"5s\""),
+        (&["filter", "list", "--watch", "2"], "write \"2s\""),
+        (&["apply", "f", "--confirm", "60"], "write \"60s\" or \"60m\""),
+        (
+            &["token", "create", "t", "--role", "viewer", "--expires", "30"],
+            "write \"30s\", \"30m\" or \"30h\"",
+        ),
+        (&["trace", "--time", "60"], "write \"60s\" or \"60m\""),
+        (&["capture", "any", "-w", "-", "--snap", "128"], "write \"128B\""),
     ] {
         let output = millrace(case);
         let line = error(&output);

@@ -77,7 +77,7 @@ pub fn run(data: &[u8]) {
     }
     let _ = state.snapshot();
     let _ = millrace_host::local_addresses(&state);
-    let _ = millrace_host::forwarding_advice(&state, &[1, 2, 3]);
+    let _ = millrace_host::forwarding_advice(&state, &[1, 2, 3], Default::default());
 }
 
 /// A message with a header of small numbers and plausible attributes.

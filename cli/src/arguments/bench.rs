@@ -47,9 +47,12 @@ pub enum LabAction {
         /// The lab's name, or its file.
         name: String,
     },
-    /// List the labs that are up.
-    #[command(after_help = "Example:\n  millrace lab list")]
-    List,
+    /// List the labs that are up, or show one.
+    #[command(after_help = "Example:\n  millrace lab list\n  millrace lab list two-hosts")]
+    List {
+        /// The lab's name, or its file.
+        name: Option<String>,
+    },
     /// Run a command on a host or router of a lab.
     #[command(after_help = "Example:\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2")]
     Exec {

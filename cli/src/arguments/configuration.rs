@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use millrace_config::Time;
+use millrace_controller::ConfirmTime;
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
@@ -137,6 +137,3 @@ pub enum ControlPlaneAction {
         settings: Vec<String>,
     },
 }
-
-/// Time until a change goes back by itself: 1 s to 24 h.
-pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use millrace_controller::{SnapSize, TraceTime};
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
@@ -16,9 +17,9 @@ pub struct Trace {
     /// Look at one in so many of the packets that come in, on average, 1 to 1048576.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub every: u32,
-    /// End after so many seconds, 1 to 3600, however many there were.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub seconds: u64,
+    /// End after this time, 1s to 1h, however many there were.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub time: TraceTime,
     /// Write a pcapng file whose comments hold the journeys; `-` is standard output.
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     pub write: Option<PathBuf>,
@@ -60,7 +61,7 @@ pub struct Capture {
     /// End after so many frames.
     #[arg(long, short)]
     pub count: Option<u64>,
-    /// Keep at most so many bytes of a frame.
-    #[arg(long, default_value_t = 65_535)]
-    pub snap: u32,
+    /// Keep the first bytes of a frame: 128B, 1KiB.
+    #[arg(long, value_name = "SIZE", default_value = "65535B")]
+    pub snap: SnapSize,
 }

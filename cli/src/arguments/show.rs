@@ -89,6 +89,7 @@ pub enum Noun {
     /// What became of all packets.
     Summary,
     /// What was dropped, and why.
+    #[value(alias = "drop")]
     Drops,
     /// The daemon itself.
     Status,
@@ -114,7 +115,7 @@ pub enum Noun {
     #[value(alias = "place")]
     Places,
     /// Revisions of the configuration.
-    #[value(alias = "revisions")]
+    #[value(aliases = ["revision", "revisions"])]
     History,
     /// What is configured for the whole router.
     Router,
@@ -123,6 +124,14 @@ pub enum Noun {
     /// The latest events.
     #[value(alias = "event")]
     Events,
+    /// The latest lines of the audit log, or those of one caller.
+    Audit,
+    /// What the counters of ports grow by in a second.
+    #[value(alias = "rate")]
+    Rates,
+    /// Labs that are up on this machine.
+    #[value(alias = "lab")]
+    Labs,
     /// What runs, as the text of a configuration.
     Configuration,
     /// What the interface has: paths and methods.
@@ -132,7 +141,7 @@ pub enum Noun {
 }
 
 impl Noun {
-    /// The resource of the interface that holds it.
+    /// Resource of the interface that holds it.
     pub fn path(self) -> &'static str {
         match self {
             Self::Ports => "/ports",
@@ -159,11 +168,15 @@ impl Noun {
             Self::History => "/revisions",
             Self::Router => "/router",
             Self::ControlPlane => "/control-plane",
-            Self::Events => "/events",
+            Self::Events => "/events?last=10000",
+            Self::Audit => "/audit?last=10000",
+            Self::Rates => "/rates",
+            // Labs are no resource of a router: a command lists them.
+            Self::Labs => "/",
         }
     }
 
-    /// The command that lists it, where there is one; `show` is another name of it.
+    /// Command that shows the whole of it, where there is one: `show` is another name of that command.
     pub fn command(self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::Filters => &["filter", "list"],
@@ -176,21 +189,50 @@ impl Noun {
             Self::Router => &["router", "show"],
             Self::ControlPlane => &["control-plane", "show"],
             Self::Events => &["events"],
+            Self::Audit => &["audit"],
+            Self::Rates => &["rates", "--count", "1"],
+            Self::Labs => &["lab", "list"],
             _ => return None,
         })
     }
 
-    /// The key of a row that names it; `None` where there is one thing only.
-    pub fn key(self) -> Option<&'static str> {
-        match self {
-            Self::Ports | Self::Instances | Self::Gates | Self::Plugins => Some("name"),
-            Self::Quarantine => Some("instance"),
-            Self::Routes => Some("to"),
-            Self::Neighbours => Some("address"),
-            Self::Drops => Some("reason"),
-            Self::Bindings => Some("id"),
-            _ => None,
-        }
+    /// Command that takes a name and shows that one, where there is one.
+    pub fn command_of_one(self) -> Option<&'static [&'static str]> {
+        Some(match self {
+            Self::Queues => &["queue", "show"],
+            Self::Schedulers => &["scheduler", "show"],
+            Self::Flows => &["flow", "show"],
+            Self::History => &["history", "show"],
+            Self::Labs => &["lab", "list"],
+            _ => return None,
+        })
+    }
+
+    /// Where its rows stand in the resource, and which key of a row names it (`/` separates levels); `None` where there is one thing.
+    pub fn key(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::Ports | Self::Instances | Self::Gates | Self::Plugins | Self::Tokens => ("", "/name"),
+            Self::Quarantine => ("", "/instance"),
+            Self::Routes => ("", "/to"),
+            Self::Neighbours => ("", "/address"),
+            Self::Drops => ("", "/reason"),
+            Self::Bindings | Self::Filters => ("", "/id"),
+            Self::Places => ("/placements", "/flow"),
+            Self::ControlPlane => ("/classes", "/class"),
+            Self::Events => ("/events", "/number"),
+            Self::Audit => ("", "/who/name"),
+            Self::Rates => ("/ports", "/name"),
+            Self::Interface => ("/resources", "/path"),
+            _ => return None,
+        })
+    }
+
+    /// Its names, of one and of several.
+    pub fn names(self) -> (String, String) {
+        let value = self.to_possible_value();
+        let mut names = value.iter().flat_map(|value| value.get_name_and_aliases()).map(str::to_owned);
+        let several = names.next().unwrap_or_default();
+        (names.next().unwrap_or_else(|| several.clone()), several)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arguments of the command `token`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use millrace_config::Time;
+use millrace_controller::TokenTime;
 
 /// Arguments of `token`.
 #[derive(Debug, Args)]
@@ -60,6 +60,3 @@ impl RoleArgument {
         }
     }
 }
-
-/// Time for which a token counts: 1 s and more.
-pub type TokenTime = Time<1_000_000, { u64::MAX }>;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use millrace_config::Config;
 use millrace_controller::ControlError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::Check;
 use crate::output::Failure;
@@ -19,15 +19,15 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
     Ok(Config::parse_further(&text, &file.display().to_string(), millrace_controller::check_rest)?)
 }
 
-/// Reads a configuration file, and looks whether a router can be made of it.
-fn checked(file: &Path) -> Result<Config, Failure> {
+/// Reads a configuration file, looks whether a router can be made of it, and which filters never win.
+fn checked(file: &Path) -> Result<(Config, Value), Failure> {
     let config = read(file)?;
-    millrace_controller::check(&config).map_err(|error| match error {
+    let shadowed = millrace_controller::check(&config).map_err(|error| match error {
         // It names the file itself.
         ControlError::Config(wrong) => Failure::from(wrong),
         error => Failure::new(format!("{}: {error}", file.display())),
     })?;
-    Ok(config)
+    Ok((config, json!(shadowed)))
 }
 
 /// Checks a configuration, or prints the schema.
@@ -37,7 +37,7 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
-    let config = checked(file).inspect_err(|failure| {
+    let (config, shadowed) = checked(file).inspect_err(|failure| {
         if json && failure.wrong > 0 {
             println!("{:#}", json!({"valid": false, "wrong": failure.wrong, "errors": failure.errors}));
         }
@@ -45,7 +45,10 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     let (ports, routes) = (config.port.len(), config.route.len());
     let (bindings, filters) = (config.bind.len(), config.filter.len());
     if json {
-        let valid = json!({"valid": true, "ports": ports, "routes": routes, "bindings": bindings, "filters": filters});
+        let valid = json!({
+            "valid": true, "ports": ports, "routes": routes, "bindings": bindings, "filters": filters,
+            "shadowed": shadowed,
+        });
         println!("{valid:#}");
     } else {
         println!(
@@ -53,5 +56,6 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
             file.display()
         );
     }
+    super::filter::warn_never_winning(&shadowed);
     Ok(())
 }

@@ -108,6 +108,9 @@ pub fn columns(noun: Noun) -> &'static [Column] {
         Noun::Drops => DROPS,
         Noun::Bindings => BINDINGS,
         Noun::Interface => INTERFACE,
+        Noun::Filters => super::filter::COLUMNS,
+        Noun::Tokens => super::token::COLUMNS,
+        Noun::Rates => super::rates::COLUMNS,
         _ => &[],
     }
 }

@@ -55,17 +55,13 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn seconds(confirm: Option<crate::arguments::ConfirmTime>) -> Option<u64> {
-    confirm.map(|time| time.duration().as_secs())
-}
-
 /// Applies a file.
 pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
     let body = json!({
         "text": read(&apply.file)?,
         "origin": origin(client, &apply.file),
         "comment": apply.comment,
-        "confirm": seconds(apply.confirm),
+        "confirm": apply.confirm,
         "if_revision": apply.if_revision,
     });
     applied(&client.send_and_watch(Method::POST, "/configuration", &body)?, json);
@@ -85,7 +81,7 @@ fn applied(value: &Value, json: bool) {
     let changes = rows(&value["changes"]);
     let (one, lines) = (changes.len() == 1, changes.iter().map(|change| format!("  {}\n", plain(change))));
     let what = if one { "1 change".to_owned() } else { format!("{} changes", changes.len()) };
-    let line = match (value["revision"].as_u64(), value["confirm"].as_u64()) {
+    let line = match (value["revision"].as_u64(), value["confirm"].as_str()) {
         (None, _) if changes.is_empty() => {
             format!("{} is what runs: nothing is changed", plain(&value["origin"]))
         }
@@ -97,12 +93,13 @@ fn applied(value: &Value, json: bool) {
         }
         (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
         (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
-        (Some(revision), Some(seconds)) => format!(
-            "{}revision {revision} runs: {what}; it goes back in {seconds} s unless you say `millrace confirm`",
+        (Some(revision), Some(time)) => format!(
+            "{}revision {revision} runs: {what}; it goes back in {time} unless you say `millrace confirm`",
             lines.collect::<String>()
         ),
     };
     done(value, &line, json);
+    super::filter::warn_never_winning(&value["shadowed"]);
 }
 
 /// Says which configured routes the kernel does not have, if there are some.
@@ -218,7 +215,7 @@ pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), 
     let body = json!({
         "revision": number,
         "comment": comment,
-        "confirm": seconds(*confirm),
+        "confirm": confirm,
         "if_revision": if_revision,
     });
     applied(&client.send_and_watch(Method::POST, "/configuration/rollback", &body)?, json);

@@ -38,7 +38,7 @@ pub fn control_plane(client: &Client, action: &ControlPlaneAction, json: bool) -
     Ok(())
 }
 
-fn listed(value: &Value) -> String {
+pub(super) fn listed(value: &Value) -> String {
     let mut text = table(rows(&value["classes"]), CLASSES);
     if value["police"] == false {
         text += "nothing is policed: police = false\n";

@@ -8,11 +8,13 @@ mod system;
 use std::fmt::Write as _;
 
 use millrace_host::policy::{self, Ours, PolicyKind};
-use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, forwarding_advice};
+use millrace_host::{HostLink, HostState, Mirror, MirrorOptions, SwitchUse, forwarding_advice};
 use millrace_offload::{DeviceReport, own_program_ids};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::arguments::{Connection, Doctor};
+use crate::client::Client;
 use crate::output::Failure;
 use device::DeviceView;
 use system::SystemView;
@@ -28,9 +30,12 @@ struct Report {
 /// Looks at the machine and its devices, and says what it found.
 pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    let mut report = runtime.block_on(examine(&doctor.devices))?;
+    let running = Client::hasty(connection).ok();
+    let ask = |path| running.as_ref().and_then(|client| client.get(path).ok());
+    let switches = switch_use(ask("/router").as_ref());
+    let mut report = runtime.block_on(examine(&doctor.devices, switches))?;
     report.system.checks.push(confinement::possible());
-    report.system.checks.extend(confinement::of_running(connection));
+    report.system.checks.extend(ask("/status").as_ref().map(confinement::of_running));
     report.system.checks.push(crashes::kept(connection));
     if json {
         println!("{:#}", serde_json::to_value(&report).map_err(Failure::new)?);
@@ -40,7 +45,16 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     Ok(())
 }
 
-async fn examine(wanted: &[String]) -> Result<Report, Failure> {
+/// Use that the running router makes of the forwarding switches, by its settings.
+fn switch_use(settings: Option<&Value>) -> SwitchUse {
+    match settings.and_then(|settings| settings["forwarding"].as_str()) {
+        Some("on") => SwitchUse::Ignored,
+        Some("kernel") => SwitchUse::Followed,
+        _ => SwitchUse::Unknown,
+    }
+}
+
+async fn examine(wanted: &[String], switches: SwitchUse) -> Result<Report, Failure> {
     let mut system = SystemView::look();
     let (mirror, _changes) = match Mirror::start(MirrorOptions::default()).await {
         Ok(started) => started,
@@ -56,7 +70,7 @@ async fn examine(wanted: &[String]) -> Result<Report, Failure> {
     }
     let state = mirror.state().clone();
     let links = chosen(&state, wanted)?;
-    let devices = links.into_iter().map(|link| look_at(&state, link, &system)).collect();
+    let devices = links.into_iter().map(|link| look_at(&state, link, &system, switches)).collect();
     Ok(Report { system, devices })
 }
 
@@ -77,10 +91,10 @@ pub(super) fn unknown(state: &HostState, name: &str) -> Failure {
     Failure::new(format!("no device is named {name:?} in this network namespace: {hint}"))
 }
 
-fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceView {
+fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: SwitchUse) -> DeviceView {
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
-    view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids() }) {
+    view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids(), switches }) {
         // Switches have a list of their own, with what would turn them on.
         Ok(findings) => {
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
@@ -91,7 +105,7 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView) -> DeviceVie
     // What is wrong with asking stands among the policies.
     let queueing = policy::queueing(&[link.ifindex]).unwrap_or_default();
     queueing.get(&link.ifindex).into_iter().for_each(|discipline| view.passes_by(discipline));
-    let advice = forwarding_advice(state, &[link.ifindex]);
+    let advice = forwarding_advice(state, &[link.ifindex], switches);
     view.sysctls = advice
         .into_iter()
         .map(|advice| format!("sysctl -w {}: {}", advice.sysctl, advice.consequence))

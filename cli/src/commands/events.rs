@@ -18,11 +18,15 @@ pub fn events(client: &Client, asked: &Events, json: bool) -> Result<(), Failure
         println!("{page:#}");
         return Ok(());
     }
-    if let Some(missed) = page["missed"].as_u64().filter(|missed| *missed > 0) {
-        println!("{}", gap(missed));
-    }
-    rows(&page["events"]).iter().for_each(|event| println!("{}", line(event)));
+    print!("{}", events_of(&page));
     Ok(())
+}
+
+/// The events of a page, a line each.
+pub(super) fn events_of(page: &Value) -> String {
+    let missed = page["missed"].as_u64().filter(|missed| *missed > 0);
+    let all = missed.map(gap).into_iter().chain(rows(&page["events"]).iter().map(line));
+    all.map(|line| line + "\n").collect()
 }
 
 /// The resource, with what is asked for.
@@ -73,8 +77,13 @@ pub fn audit(client: &Client, asked: &Audit, json: bool) -> Result<(), Failure> 
         println!("{lines:#}");
         return Ok(());
     }
-    rows(&lines).iter().for_each(|entry| println!("{}", audit_line(entry)));
+    print!("{}", audit_of(&lines));
     Ok(())
+}
+
+/// Lines of the audit log.
+pub(super) fn audit_of(lines: &Value) -> String {
+    rows(lines).iter().map(|entry| audit_line(entry) + "\n").collect()
 }
 
 /// A line of the audit log.

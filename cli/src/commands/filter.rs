@@ -10,7 +10,8 @@ use crate::arguments::FilterAction;
 use crate::client::Client;
 use crate::output::{Column, Failure, plain, rows};
 
-const COLUMNS: &[Column] = &[
+/// Columns of the list.
+pub(super) const COLUMNS: &[Column] = &[
     ("id", "id"),
     ("gate", "gate"),
     ("priority", "priority"),
@@ -31,6 +32,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
         FilterAction::Add { from: Some(file), .. } => {
             let value = Lines::read(file, entry, json)?.send(client, Method::POST, "/filters", json)?;
             done(&value, &format!("{} filters added", plain(&value["added"])), json);
+            warn_never_winning(&value["shadowed"]);
         }
         FilterAction::Add { filter, action, gate, priority, from: None } => {
             let body = json!({"match": filter, "action": action, "gate": gate, "priority": priority});
@@ -161,6 +163,20 @@ pub(super) fn warn_shadowed(value: &Value) {
             "warning: it never wins: {}; give it a higher --priority, or remove what comes before it",
             before(by)
         );
+    }
+}
+
+/// Shadowed filters that a warning names; more are counted.
+const WARNED: usize = 20;
+
+/// Warns on standard error of each filter and binding of a list that never wins.
+pub(super) fn warn_never_winning(shadowed: &Value) {
+    let all = rows(shadowed);
+    for finding in all.iter().take(WARNED) {
+        eprintln!("warning: {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
+    }
+    if all.len() > WARNED {
+        eprintln!("warning: {} more never win: `millrace filter check`", all.len() - WARNED);
     }
 }
 

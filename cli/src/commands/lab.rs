@@ -16,7 +16,7 @@ pub fn lab(lab: &Lab, json: bool) -> Result<ExitCode, Failure> {
     match &lab.action {
         LabAction::Up { file } => up(file, json)?,
         LabAction::Down { name } => down(name, json)?,
-        LabAction::List => list(json)?,
+        LabAction::List { name } => list(name.as_deref(), json)?,
         LabAction::Exec { name, node, command } => return exec(name, node, command),
     }
     Ok(ExitCode::SUCCESS)
@@ -79,8 +79,15 @@ fn not_up(name: &str) -> Result<String, Failure> {
     })
 }
 
-fn list(json: bool) -> Result<(), Failure> {
-    let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
+fn list(word: Option<&str>, json: bool) -> Result<(), Failure> {
+    let mut states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
+    if let Some(word) = word {
+        let name = LabFile::name_of(word).map_err(Failure::new)?;
+        states.retain(|state| state.name == name);
+        if states.is_empty() {
+            return Err(Failure::new(not_up(&name)?));
+        }
+    }
     if json {
         println!("{:#}", Value::from_iter(states.iter().map(described)));
         return Ok(());

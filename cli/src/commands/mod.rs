@@ -27,6 +27,7 @@ mod router;
 mod run;
 mod scheduler;
 mod shell;
+mod show;
 mod tag;
 mod token;
 mod top;
@@ -62,12 +63,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bench(bench) => bench::bench(&bench, json)?,
         Command::CompilePlugin(compile) => return Ok(compile_plugin(&compile.order)),
         Command::Lab(lab) => return lab::lab(&lab, json),
-        Command::Show(show) => match show.noun.command() {
+        Command::Show(asked) => match asked.words() {
             Some(words) => {
-                let command = crate::arguments::command(words.iter().copied().chain(show.name.as_deref()))?;
+                let command = crate::arguments::command(words.into_iter())?;
                 return run(Arguments { command, ..arguments });
             }
-            None => remote::show_one(&remote()?, &show, json)?,
+            None => show::show_one(&remote()?, &asked, json)?,
         },
         Command::Plugin(plugin) => plugin::plugin(remote, &plugin.action, json)?,
         Command::Instance(instance) => remote::instance(&remote()?, &instance.action, json)?,

@@ -65,7 +65,7 @@ fn placed(value: &Value) -> String {
 }
 
 /// All placements, and where flows are.
-fn listed(value: &Value) -> String {
+pub(super) fn listed(value: &Value) -> String {
     let mut text = table(rows(&value["placements"]), PLACEMENTS);
     let budget = &value["budget"];
     text += &format!(

@@ -7,7 +7,8 @@ use crate::client::Client;
 use crate::commands::events::Messages;
 use crate::output::{Column, Failure, rows, table};
 
-const COLUMNS: [Column; 6] = [
+/// Columns of the table.
+pub(super) const COLUMNS: &[Column] = &[
     ("port", "name"),
     ("rx/s", "rx_rate"),
     ("tx/s", "tx_rate"),
@@ -26,7 +27,7 @@ pub fn rates(client: &Client, asked: &Rates, json: bool) -> Result<(), Failure> 
         for message in messages.add(bytes) {
             let text = match json {
                 true => format!("{}\n", message.data),
-                false => format!("{}\n", table(rows(&message.data["ports"]), &COLUMNS)),
+                false => format!("{}\n", table(rows(&message.data["ports"]), COLUMNS)),
             };
             let mut out = std::io::stdout();
             if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {

@@ -3,32 +3,11 @@
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Show, Unbind};
+use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::Client;
 use crate::commands::columns::columns;
-use crate::commands::hardware;
+use crate::commands::{control_plane, events, hardware, place};
 use crate::output::{Column, Failure, lines, plain, rows, table};
-
-/// Shows a noun, or the one of a list that is named.
-pub fn show_one(client: &Client, show: &Show, json: bool) -> Result<(), Failure> {
-    let Some(name) = &show.name else { return self::show(client, show.noun, json) };
-    let Some(key) = show.noun.key() else {
-        return Err(Failure::usage(format!("there is only one of these: leave out {name:?}")));
-    };
-    let mut value = client.get(show.noun.path())?;
-    let known: Vec<String> = rows(&value).iter().map(|row| plain(&row[key])).collect();
-    if !known.contains(name) {
-        let hint = match millrace_config::nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None if known.is_empty() => "there is none".to_owned(),
-            None => format!("there are {}", known.join(", ")),
-        };
-        return Err(Failure::new(format!("nothing is named {name:?} there: {hint}")));
-    }
-    value.as_array_mut().into_iter().for_each(|rows| rows.retain(|row| plain(&row[key]) == *name));
-    show_value(value, show.noun, json);
-    Ok(())
-}
 
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
@@ -36,11 +15,16 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_value(mut value: Value, noun: Noun, json: bool) {
+pub(super) fn show_value(mut value: Value, noun: Noun, json: bool) {
     match noun {
         Noun::Openapi => print(&value, &[], true),
         Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
         Noun::Hardware if !json => print!("{}", hardware::drawn(&value)),
+        Noun::Events if !json => print!("{}", events::events_of(&value)),
+        Noun::Audit if !json => print!("{}", events::audit_of(&value)),
+        Noun::Places if !json => print!("{}", place::listed(&value)),
+        Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
+        Noun::Rates if !json => print(&value["ports"], columns(noun), false),
         Noun::Interface if !json => print(&value["resources"], columns(noun), false),
         Noun::Status if !json => {
             put_units(&mut value);

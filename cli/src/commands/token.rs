@@ -9,7 +9,7 @@ use crate::commands::remote::{done, print, segment};
 use crate::output::{Column, Failure, plain};
 
 /// The columns of the list.
-const COLUMNS: &[Column] = &[
+pub(super) const COLUMNS: &[Column] = &[
     ("token", "name"),
     ("role", "role"),
     ("created", "created"),
@@ -24,8 +24,7 @@ const COLUMNS: &[Column] = &[
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
     match action {
         TokenAction::Create { name, role, expires } => {
-            let seconds = expires.map(|time| time.duration().as_secs());
-            let body = json!({"name": name, "role": role.name(), "expires": seconds});
+            let body = json!({"name": name, "role": role.name(), "expires": expires});
             let made = client.send(Method::POST, "/tokens", Some(&body))?;
             if json {
                 println!("{made:#}");

@@ -14,7 +14,7 @@ use crate::output::{Failure, plain, rows};
 
 /// Prints a block for each packet, or a line of JSON, or writes a file.
 pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> {
-    let mut path = format!("/trace?count={}&every={}&seconds={}", asked.count, asked.every, asked.seconds);
+    let mut path = format!("/trace?count={}&every={}&time={}", asked.count, asked.every, asked.time);
     if let Some(filter) = &asked.filter {
         path += &format!("&filter={}", segment(filter));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use millrace_controller::{CaptureAt, CaptureRequest};
+use millrace_controller::{CaptureAt, CaptureRequest, SnapSize};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,8 +31,8 @@ pub(crate) struct Wanted {
     /// The instance: packets as they come to it, and as they go on.
     instance: Option<String>,
     filter: Option<String>,
-    /// Bytes kept of each frame.
-    snap: Option<u32>,
+    /// Bytes kept of each frame: `128B`, `1KiB`.
+    snap: Option<SnapSize>,
     /// Frames after which the capture ends.
     count: Option<u64>,
 }
@@ -57,7 +57,7 @@ pub(crate) async fn capture<C: Control>(
             }
         },
         filter: wanted.filter,
-        snap: wanted.snap.unwrap_or(DEFAULT_SNAP),
+        snap: wanted.snap.map_or(DEFAULT_SNAP, SnapSize::bytes_u32),
     };
     let place = served.limits.streams.enter(&principal)?;
     let recording = served.control.capture(&request)?;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use millrace_controller::{Apply, Keep, RollBack, Save, words};
+use millrace_controller::{Apply, ConfirmTime, Keep, RollBack, Save, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,7 @@ pub(crate) struct Return {
     #[serde(default, deserialize_with = "words::comment")]
     #[schemars(length(max = 1024))]
     comment: Option<String>,
-    confirm: Option<u64>,
+    confirm: Option<ConfirmTime>,
     if_revision: Option<u64>,
 }
 

@@ -11,10 +11,10 @@ use millrace_controller::view::{
     SchedulerView, StatusView, SummaryView, TraceView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events, FlowQuery, Keep,
-    NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldFilter,
-    OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, Router, RouterSettings, Save,
-    SchedulerNode, Tokens, Trace, TraceRequest, Upgrade, Who, Written,
+    AddedFilters, Apply, AuditEntry, AuditLog, Capture, CaptureRequest, ControlError, DropCursor, Events,
+    FlowQuery, Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval,
+    OldFilter, OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, Router, RouterSettings,
+    Save, SchedulerNode, Tokens, Trace, TraceRequest, Upgrade, Who, Written,
 };
 use serde_json::{Map, Value};
 
@@ -120,7 +120,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn add_filter(&self, new: &NewFilter) -> Controlled<BindingView>;
     fn remove_filters(&self, ids: &[u64]) -> Controlled<Vec<BindingView>>;
     fn remove_filter(&self, old: &OldFilter) -> Controlled<BindingView>;
-    fn add_filters(&self, new: Vec<NewFilter>) -> impl Future<Output = Controlled<Vec<u64>>> + Send;
+    fn add_filters(&self, new: Vec<NewFilter>) -> impl Future<Output = Controlled<AddedFilters>> + Send;
     fn explain_filters(&self, packet: &str) -> Controlled<Vec<GateExplanationView>>;
     fn check_filters(&self) -> impl Future<Output = Controlled<Vec<GateCheckView>>> + Send;
     fn add_route(&self, new: &NewRoute) -> impl Future<Output = Controlled<RouteView>> + Send;
@@ -424,7 +424,7 @@ impl Control for Router {
         Router::remove_filters(self, ids)
     }
 
-    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<Vec<u64>> {
+    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<AddedFilters> {
         Router::add_filters(self, new).await
     }
 

@@ -5,10 +5,10 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use millrace_controller::view::{GateView, InstanceView, PluginDetailView, RouteView};
+use millrace_controller::view::{GateView, InstanceView, PluginDetailView, RouteView, ShadowedView};
 use millrace_controller::{
-    ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute, OldFilter,
-    OldNeighbour, Page, PageQuery, RouteQuery, RouterSettings, Upgrade,
+    AddedFilters, ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute,
+    OldFilter, OldNeighbour, Page, PageQuery, RouteQuery, RouterSettings, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -336,8 +336,8 @@ pub(crate) async fn replace_route<C: Control>(
 pub(crate) enum FiltersAdded {
     /// The one.
     One(Box<FilterView>),
-    /// Those of a list: how many, and their ids in its order.
-    List { added: usize, ids: Vec<u64> },
+    /// Those of a list: how many, their ids in its order, and those of them that never win.
+    List { added: usize, ids: Vec<u64>, shadowed: Vec<ShadowedView> },
 }
 
 pub(crate) async fn add_filters<C: Control>(
@@ -347,8 +347,8 @@ pub(crate) async fn add_filters<C: Control>(
     let added = match asked {
         OneOrList::One(new) => FiltersAdded::One(FilterView(served.control.add_filter(&new)?).into()),
         OneOrList::List(new) => {
-            let ids = served.control.add_filters(new).await?;
-            FiltersAdded::List { added: ids.len(), ids }
+            let AddedFilters { ids, shadowed } = served.control.add_filters(new).await?;
+            FiltersAdded::List { added: ids.len(), ids, shadowed }
         }
     };
     Ok((StatusCode::CREATED, Json(added)))

@@ -17,10 +17,10 @@ use millrace_controller::view::{
     RevisionTextView, RevisionView, RouteView, SchedulerView, StatusView, SummaryView, UpgradeView,
 };
 use millrace_controller::{
-    Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events, FlowQuery,
-    Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval, OldFilter,
-    OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, RouterSettings, Save, SchedulerNode,
-    Tokens, TraceRequest, Upgrade, Who, Written, Wrong,
+    AddedFilters, Apply, AuditEntry, AuditLog, CaptureAt, CaptureRequest, ControlError, DropCursor, Events,
+    FlowQuery, Keep, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute, NodeRemoval,
+    OldFilter, OldNeighbour, Page, PageQuery, Revision, Role, RollBack, RouteQuery, RouterSettings, Save,
+    SchedulerNode, Tokens, TraceRequest, Upgrade, Who, Written, Wrong,
 };
 use serde_json::{Map, Value, json};
 
@@ -339,7 +339,13 @@ impl Control for TestControl {
         let (origin, confirm) = (order.origin.clone().unwrap_or_default(), order.confirm);
         self.applied.lock().unwrap().push((order, who));
         let changes = vec!["route add".into()];
-        Ok(AppliedView { revision: Some(1), changes, confirm, origin, runs: Some(1) })
+        Ok(AppliedView {
+            revision: Some(1),
+            changes,
+            confirm,
+            runs: Some(1),
+            ..AppliedView::nothing(&origin)
+        })
     }
 
     async fn difference(&self, text: Option<(&str, &str)>, _role: Role) -> Controlled<DifferenceView> {
@@ -445,14 +451,14 @@ impl Control for TestControl {
         Ok(Vec::new())
     }
 
-    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<Vec<u64>> {
+    async fn add_filters(&self, new: Vec<NewFilter>) -> Controlled<AddedFilters> {
         let (count, mut wrong) = (new.len(), Wrong::default());
         let added = new.iter().enumerate().filter_map(|(number, new)| {
             let added = wrong.unless(number, self.add_filter(new));
             added.map(|_| number as u64 + 1)
         });
         let ids = added.collect();
-        wrong.refuse(count).map(|()| ids)
+        wrong.refuse(count).map(|()| AddedFilters { ids, shadowed: Vec::new() })
     }
 
     async fn add_routes(&self, new: Vec<NewRoute>) -> Controlled<usize> {

@@ -9,7 +9,7 @@ use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use millrace_controller::view::TraceView;
-use millrace_controller::{PacketFile, TraceRequest};
+use millrace_controller::{PacketFile, TraceRequest, TraceTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,9 +37,8 @@ pub(crate) struct Wanted {
     /// One in so many of the packets that come in is looked at, on average; each, if nothing is said.
     #[schemars(range(min = 1, max = 1_048_576))]
     every: Option<u32>,
-    /// For how many seconds at most, 1 to 3,600; 60, if nothing is said.
-    #[schemars(range(min = 1, max = 3600))]
-    seconds: Option<u64>,
+    /// Time after which it ends, 1 s to 1 h: `30s`, `10m`; 60 s, if nothing is said.
+    time: Option<TraceTime>,
 }
 
 /// Traces packets until there are as many as are wanted, the time is over, the client goes, or the router stops.
@@ -49,9 +48,9 @@ pub(crate) async fn trace<C: Control>(
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Wanted { filter, count, every, seconds } = wanted;
+    let Wanted { filter, count, every, time } = wanted;
     let place = served.limits.streams.enter(&principal)?;
-    let tracing = served.control.trace(&TraceRequest { filter, every, count, seconds })?;
+    let tracing = served.control.trace(&TraceRequest { filter, every, count, time })?;
     let running = Running { tracing, ending: Ending(served.ending), over: false, told: 0 };
     if accepts_stream(&headers) {
         return Ok(as_events(running, place, messages));

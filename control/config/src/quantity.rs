@@ -18,10 +18,7 @@ impl FromStr for Bits {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match read_rate(text).map_err(|error| error.to_string())? {
-            bits @ 1..=1_000_000_000_000_000 => Ok(Self(bits)),
-            _ => Err(format!("{text:?} is out of range: a rate is 1bit to 1000000gbit")),
-        }
+        read_rate(text, 1..=1_000_000_000_000_000).map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -65,10 +62,7 @@ impl<const LEAST: u64, const MOST: u64> FromStr for Size<LEAST, MOST> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match read_size(text).map_err(|error| error.to_string())? {
-            bytes if (LEAST..=MOST).contains(&bytes) => Ok(Self(bytes)),
-            _ => Err(format!("{text:?} is out of range: {} to {}", write_size(LEAST), write_size(MOST))),
-        }
+        read_size(text, LEAST..=MOST).map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -109,10 +103,7 @@ impl<const LEAST: u64, const MOST: u64> FromStr for Time<LEAST, MOST> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match read_time(text).map_err(|error| error.to_string())? {
-            time if (LEAST..=MOST).contains(&time) => Ok(Self(time)),
-            _ => Err(format!("{text:?} is out of range: {} to {}", write_time(LEAST), write_time(MOST))),
-        }
+        read_time(text, LEAST..=MOST).map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -260,7 +251,7 @@ mod tests {
             ("rate = \"50\"", "has no unit: write \"50mbit\""),
             ("size = 1538", "has no unit: write \"1538B\""),
             ("time = 1.5", "has no unit: write \"1.5ms\""),
-            ("rate = \"0bit\"", "a rate is 1bit to 1000000gbit"),
+            ("rate = \"0bit\"", "\"0bit\" is out of range: 1bit to 1000000gbit"),
             ("time = \"11s\"", "\"11s\" is out of range: 1ms to 10s"),
             ("size = \"5GiB\"", "is out of range: 0B to 4294967295B"),
         ] {

@@ -242,7 +242,7 @@ impl FromStr for CurveText {
 
 /// Reads the first slope of a curve. It may be 0: nothing is promised until its time is over.
 fn slope(text: &str) -> Result<Bits, String> {
-    if millrace_units::read_rate(text) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
+    if millrace_units::read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
 }
 
 /// Reads how long the first slope of a curve lasts: an hour at most.

@@ -60,7 +60,7 @@ fn what_filters_need_of_the_router_has_defaults_and_bounds() {
         ("flows-max = 16777217", "flows-max = 16777217: it takes"),
         ("flow-idle = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
         ("flow-idle = \"86401s\"", "\"86401s\" is out of range: 1s to 24h"),
-        ("flow-idle = 5", "\"5\" has no unit"),
+        ("flow-idle = 5", "\"5\" has no unit: write \"5s\", \"5m\" or \"5h\""),
     ] {
         let error = refused(&format!("[router]\n{key}\n"));
         assert!(error.contains(problem), "{error}");

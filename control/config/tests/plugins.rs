@@ -47,9 +47,9 @@ fn limits_of_instances_have_ranges() {
     assert_eq!((plugins.slice.microseconds(), plugins.memory.bytes(), plugins.faults), (100, 16 << 20, 3));
     assert_eq!(plugins.fault_window.duration(), Duration::from_secs(10));
     for (wrong, right) in [
-        ("slice = 50", "\"50\" has no unit: write \"50ms\""),
+        ("slice = 50", "\"50\" has no unit: write \"50us\""),
         ("slice = \"9us\"", "\"9us\" is out of range: 10us to 10ms"),
-        ("memory = 4", "\"4\" has no unit: write \"4B\", \"4KiB\" or \"4MiB\""),
+        ("memory = 4", "\"4\" has no unit: write \"4MiB\""),
         ("memory = \"0B\"", "\"0B\" is out of range: 1MiB to 1GiB"),
         ("faults = 1001", "plugins.faults = 1001: it takes 1 to 1000"),
         ("fault-window = \"0s\"", "\"0s\" is out of range: 1s to 24h"),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millrace_config::Size;
 use millrace_pipeline::{CapturePlace, CaptureSink, CaptureSource, Direction, capture};
 use millrace_telemetry::CaptureFile;
 
@@ -25,6 +26,9 @@ pub enum CaptureAt {
     /// At the instance of this name.
     Instance(String),
 }
+
+/// Bytes kept of a frame: 1 B to 65,535 B.
+pub type SnapSize = Size<1, 65_535>;
 
 /// What is to be captured.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use millrace_classify::{Analysis, Entry, FilterId, analyse};
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Position;
+use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::model::Model;
@@ -17,9 +18,61 @@ const PAIRS: usize = 100;
 /// Filters of a gate that are compared with each other, which takes ten seconds.
 const MOST: usize = 1 << 15;
 
+/// Filters of a gate up to which a change warns of those that never win: more take too long beside the change.
+pub(crate) const MOST_COMPARED: usize = 4096;
+
 type Entries = Vec<Entry<BindingId>>;
 
+type Shadows = Vec<(BindingId, Vec<BindingId>)>;
+
+impl Model {
+    /// Returns the filters and bindings that never win, each with those before it.
+    pub fn never_winning(&self) -> Vec<ShadowedView> {
+        let found = self.compared(|_| true).iter().flat_map(shadows).collect();
+        self.named_shadows(found, |_| true)
+    }
+
+    /// Returns the filters of each gate that has one whose number is meant; gates with more than [`MOST_COMPARED`] are left out.
+    fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
+        let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
+        let by_age = self.plugins.bindings_by_age();
+        let all = by_age.flat_map(|(id, bound)| bound.compiled.iter().map(move |filter| (id, bound, filter)));
+        for (age, (value, bound, filter)) in (0..).zip(all) {
+            let (has_meant, entries) = gates.entry(bound.gate).or_default();
+            *has_meant |= is_meant(bound.number);
+            entries.push(Entry { id: FilterId(age), filter: *filter, priority: bound.priority, value });
+        }
+        let few = |(has_meant, entries): &(bool, Entries)| *has_meant && entries.len() <= MOST_COMPARED;
+        gates.into_values().filter(few).map(|(_, entries)| entries).collect()
+    }
+
+    /// Names the shadowed bindings whose numbers are meant, the oldest first.
+    fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        let number = |id: &BindingId| self.plugins.binding(*id).map(|bound| bound.number);
+        found.retain(|(id, _)| number(id).is_some_and(&is_meant));
+        found.sort_by_key(|(id, _)| number(id));
+        let view = |(id, by): &(BindingId, Vec<BindingId>)| {
+            let by = by.iter().filter_map(|id| named(*id, self)).collect();
+            Some(ShadowedView { filter: named(*id, self)?, by })
+        };
+        found.iter().filter_map(view).collect()
+    }
+}
+
+fn shadows(entries: &Entries) -> Shadows {
+    shadowed_bindings(entries, &analyse(entries, 0))
+}
+
 impl Router {
+    /// Returns those of the meant filters and bindings that never win, by their numbers. It compares beside everything else.
+    pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        let gates = self.lock().model.compared(&is_meant);
+        let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
+        // A warning that can't be given keeps no change from being told.
+        let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        self.lock().model.named_shadows(found, is_meant)
+    }
+
     /// Looks at each gate with filters for those that never win, and for those of which it is hard to see which wins.
     /// It goes on beside everything else.
     ///

@@ -12,7 +12,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::ControlError;
-use crate::filter_check::named;
+use crate::filter_check::{MOST_COMPARED, named};
 use crate::lookup::parse_candidate;
 use crate::model::terms;
 use crate::model::{Model, PortPlan};
@@ -25,8 +25,6 @@ use crate::view::{BindingView, CandidateView, GateExplanationView, NamedFilterVi
 
 /// Filters of a gate that don't match and are explained all the same; more would only be read by machines.
 const MISMATCHES: usize = 32;
-/// Filters of a gate that a new one is compared with.
-const MOST_COMPARED: usize = 4096;
 
 impl Model {
     /// Binds an action of a filter.

@@ -85,8 +85,8 @@ pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who, Wr
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
 pub use built_in::manual_page;
-pub use capture::{Capture, CaptureAt, CaptureRequest};
-pub use configuration::{Apply, Keep, Pending, RollBack, Save, words};
+pub use capture::{Capture, CaptureAt, CaptureRequest, SnapSize};
+pub use configuration::{AddedFilters, Apply, ConfirmTime, Keep, Pending, RollBack, Save, words};
 pub use crash_capture::{CrashView, crashes};
 pub use error::{ControlError, Refused, Wrong};
 pub use events::Events;
@@ -104,5 +104,5 @@ pub use request::{
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
-pub use tokens::{Holder, NewToken, Tokens};
-pub use trace::{Trace, TraceRequest};
+pub use tokens::{Holder, NewToken, TokenTime, Tokens};
+pub use trace::{Trace, TraceRequest, TraceTime};

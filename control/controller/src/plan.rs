@@ -80,7 +80,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
         complete(&mut model, &mirror.state());
         plan.routes = mirror.state().routes().count();
         let indices: Vec<u32> = links.iter().map(|(_, link)| link.ifindex).collect();
-        for finding in findings(&indices)? {
+        for finding in findings(&indices, model.router.forwarding)? {
             let list = if is_serious(&finding) { &mut plan.refused_for } else { &mut plan.notes };
             list.push(finding.to_string());
         }

@@ -66,6 +66,18 @@ impl Router {
 }
 
 impl Inner {
+    /// Names the instances of a plugin that are in quarantine.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn quarantined_of(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
+        let reports = self.snapshot()?.instances;
+        let is_held =
+            |id| reports.iter().any(|(known, report)| *known == id && report.health == Health::Quarantined);
+        let own = self.model.plugins.instance_names().filter(|(id, _, of)| *of == plugin && is_held(*id));
+        Ok(own.map(|(_, name, _)| name.to_owned()).collect())
+    }
+
     /// Has the next start know nothing of an instance's quarantine; whether it did.
     pub fn forget_quarantine(&mut self, name: &str) -> Result<bool, ControlError> {
         let released = self.model.repository.quarantine_mut().release(name);

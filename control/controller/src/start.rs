@@ -12,7 +12,7 @@ use millrace_confine::Privileges;
 use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
 use millrace_host::{
-    Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind,
+    Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind, SwitchUse,
 };
 use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
@@ -41,6 +41,7 @@ use crate::overrides::Overrides;
 use crate::route_table::RouteTable;
 use crate::router::{Inner, Router, Shared};
 use crate::tokens::Tokens;
+use crate::view::ShadowedView;
 use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
 use crate::worker_handle::WorkerHandle;
@@ -141,7 +142,7 @@ async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, C
     let first = changes.recv().await.unwrap_or_default();
     let links = claim_links(kernel_links(model, &mirror.state())?)?;
     let devices: Vec<u32> = links.iter().map(|claimed| claimed.link.ifindex).collect();
-    check_policy(&devices, ignores_policy)?;
+    check_policy(&devices, ignores_policy, model.router.forwarding)?;
     complete(model, &mirror.state());
     model.ports.iter().for_each(|plan| warn_of_forwarding(&plan.settings));
     Ok((mirror, changes, first, links))
@@ -241,12 +242,12 @@ pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
     Model::wrong_with_rest(rest, &Loader::new(rest).planning())
 }
 
-/// Checks a configuration as far as it can be without the machine it is for.
+/// Checks a configuration as far as it can be without the machine it is for. Returns the filters and bindings that never win.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(config: &Config) -> Result<(), ControlError> {
-    Model::planned(config).map(|_| ())
+pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
+    Model::planned(config).map(|model| model.never_winning())
 }
 
 pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
@@ -466,14 +467,18 @@ pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
     !matches!(finding.kind, PolicyKind::Forwarding | PolicyKind::ReversePath | PolicyKind::MulticastRouting)
 }
 
-pub(crate) fn findings(devices: &[u32]) -> Result<Vec<PolicyFinding>, ControlError> {
+pub(crate) fn findings(devices: &[u32], forwarding: Forwarding) -> Result<Vec<PolicyFinding>, ControlError> {
+    let switches = match forwarding {
+        Forwarding::On => SwitchUse::Ignored,
+        Forwarding::Kernel => SwitchUse::Followed,
+    };
     // Whoever else is a Millrace has claimed its devices, so what is left here of one is a dead one's.
-    policy::inspect(devices, &Ours { programs: own_program_ids() })
+    policy::inspect(devices, &Ours { programs: own_program_ids(), switches })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }
 
-fn check_policy(devices: &[u32], ignore: bool) -> Result<(), ControlError> {
-    let findings = findings(devices)?;
+fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result<(), ControlError> {
+    let findings = findings(devices, forwarding)?;
     let (serious, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| is_serious(finding));
     others.iter().for_each(|finding| tracing::warn!("{finding}"));
     if serious.is_empty() {

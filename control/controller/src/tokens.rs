@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_config::Role;
+use millrace_config::{Role, Time};
 use millrace_repository::Notebook;
 use millrace_store::Who;
 use millrace_telemetry::utc;
@@ -32,8 +32,8 @@ const SECRET: usize = 32;
 const MOST: usize = 1000;
 /// Longest name.
 const MOST_NAME: usize = 64;
-/// Seconds that a token may hold, if it ends at all: a hundred years.
-const MOST_SECONDS: u64 = 100 * 366 * 86_400;
+/// Time for which a token holds, if it ends at all: 1 s to a hundred years.
+pub type TokenTime = Time<1_000_000, { 100 * 366 * 86_400_000_000 }>;
 
 /// A token to be made.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -43,9 +43,8 @@ pub struct NewToken {
     pub name: String,
     /// What who has it may do.
     pub role: Role,
-    /// Seconds until it ends; without this it doesn't by itself.
-    #[schemars(range(min = 1, max = 3_162_240_000_u64))]
-    pub expires: Option<u64>,
+    /// Time until it ends, 1 s to a hundred years: `12h`, `30d`; without this it doesn't by itself.
+    pub expires: Option<TokenTime>,
 }
 
 /// What is kept of a token.
@@ -154,7 +153,7 @@ impl Tokens {
             hash: hex(&hash(&token)),
             created: now,
             created_by: who.clone(),
-            expires: new.expires.map(|seconds| now + seconds),
+            expires: new.expires.map(|time| now + time.duration().as_secs()),
             used: None,
             used_from: None,
         };
@@ -267,12 +266,7 @@ fn check(new: &NewToken) -> Result<(), ControlError> {
         );
         return Err(ControlError::Invalid(text));
     }
-    match new.expires {
-        Some(seconds) if !(1..=MOST_SECONDS).contains(&seconds) => Err(ControlError::Invalid(format!(
-            "expires {seconds}: 1 to {MOST_SECONDS} seconds are right; without it the token doesn't end"
-        ))),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// A new token.
@@ -376,13 +370,16 @@ mod tests {
     #[test]
     fn names_are_unique_and_plain_and_tokens_end() {
         let tokens = Tokens::default();
-        let made = tokens.create(&NewToken { expires: Some(1), ..new("a") }, &Who::router()).unwrap();
+        let made = tokens
+            .create(&NewToken { expires: Some("1s".parse().unwrap()), ..new("a") }, &Who::router())
+            .unwrap();
         assert!(matches!(tokens.create(&new("a"), &Who::router()), Err(ControlError::Conflict(_))));
         for wrong in ["", "a b", "ä", "a/b", &"x".repeat(65)] {
             assert!(matches!(tokens.create(&new(wrong), &Who::router()), Err(ControlError::Invalid(_))));
         }
-        let endless = NewToken { expires: Some(u64::MAX), ..new("b") };
-        assert!(matches!(tokens.create(&endless, &Who::router()), Err(ControlError::Invalid(_))));
+        for wrong in ["0s", "101y", "60"] {
+            assert!(wrong.parse::<TokenTime>().is_err(), "{wrong}");
+        }
         let holder = tokens.check(&made.token, HERE).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1100));
         assert!(tokens.check(&made.token, HERE).is_none() && !tokens.holds(&holder));

@@ -101,9 +101,8 @@ impl Router {
         let mut inner = self.to_change()?;
         inner.model.plugins.plugin_named(name)?;
         let Some(previous) = inner.previous_plugins.get(name).cloned() else {
-            return Err(ControlError::Conflict(format!(
-                "plugin {name}: it was not upgraded: there is no earlier version"
-            )));
+            let held = inner.quarantined_of(name)?;
+            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
@@ -205,6 +204,19 @@ impl Router {
         }
         Ok(view)
     }
+}
+
+/// Says that a plugin has no earlier version, and how its instances in quarantine get out.
+fn no_earlier_version(plugin: &str, held: &[String]) -> String {
+    let text = format!(
+        "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
+    );
+    let Some(first) = held.first() else { return text };
+    format!(
+        "{text}; in quarantine: {}; `millrace instance release {first}` lets an instance out, \
+         `millrace plugin upgrade {plugin} FILE` replaces the version",
+        held.join(", ")
+    )
 }
 
 /// What a new version is tried beside.

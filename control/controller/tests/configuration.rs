@@ -2,7 +2,8 @@
 
 use millrace_config::Config;
 use millrace_controller::{
-    Apply, ControlError, Keep, NewFilter, Role, RollBack, Router, Save, Source, StartOptions, Who, start,
+    Apply, ControlError, EventKind, EventQuery, Keep, NewFilter, Role, RollBack, Router, Save, Source,
+    StartOptions, Who, start,
 };
 
 /// Two ports, and a word on everything else.
@@ -276,7 +277,7 @@ fn what_single_commands_made_can_be_had_back_after_an_apply() {
         // What waits to be confirmed goes back to all of it too, and is no second revision of the same.
         add_filter(&router, "dport 24");
         let ran = router.configuration().unwrap().text;
-        let order = || Apply { text: BASE.into(), confirm: Some(600), ..Apply::default() };
+        let order = || Apply { text: BASE.into(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
         for newest in [10, 11] {
             assert_eq!(router.apply(order(), Who::router()).await.unwrap().revision, Some(newest));
             back(&router).await;
@@ -284,6 +285,36 @@ fn what_single_commands_made_can_be_had_back_after_an_apply() {
             let runs = router.revisions().unwrap().into_iter().find(|one| one.runs).unwrap();
             assert_eq!(runs.revision.number, 9);
         }
+    });
+}
+
+#[test]
+fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events() {
+    with_router(async |router| {
+        // The rate of the link, and that of its node.
+        let changed = BASE.replace("10mbit", "20mbit");
+        let count = router.difference(&changed, "test", Role::Admin).await.unwrap().changes.len();
+        assert_eq!(count, 2, "one change, two commands");
+        let event = |kind: EventKind| {
+            let events = router.events().page(&EventQuery::default()).events;
+            events.into_iter().rev().find(|event| event.kind == kind).unwrap().details["changes"].clone()
+        };
+        let waiting = apply_waiting(&router, &changed).await;
+        assert_eq!(router.revision(waiting).unwrap().revision.changes, count);
+        assert_eq!(event(EventKind::ConfigurationApplied), count);
+        let withdrawn = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
+        assert_eq!(event(EventKind::ConfigurationRolledBack), withdrawn.changes.len());
+        // Single commands make what runs another; the next apply keeps that as a revision.
+        apply(&router, BASE).await.unwrap();
+        let rate = serde_json::json!({"rate": "20mbit"});
+        router.set_scheduler("wan", rate.as_object().unwrap()).unwrap();
+        router.set_scheduler_node("wan", "flows", rate.as_object().unwrap()).unwrap();
+        let count = router.difference_from_base().await.unwrap().changes.len();
+        assert_eq!(count, 2);
+        apply(&router, BASE).await.unwrap();
+        let revisions = router.revisions().unwrap();
+        let before = revisions.iter().find(|one| one.revision.comment.as_deref() == Some("what ran before"));
+        assert_eq!(before.unwrap().revision.changes, count);
     });
 }
 
@@ -363,7 +394,7 @@ fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
 
 /// Applies what has to be confirmed within a long time. Returns its revision.
 async fn apply_waiting(router: &Router, text: &str) -> u64 {
-    let order = Apply { text: text.to_owned(), confirm: Some(600), ..Apply::default() };
+    let order = Apply { text: text.to_owned(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
     router.apply(order, Who::router()).await.unwrap().revision.unwrap()
 }
 
@@ -410,8 +441,8 @@ fn a_return_that_cannot_be_leaves_what_waits_as_it_is() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");
         let waiting = apply_waiting(&router, &changed).await;
-        let confirm = RollBack { confirm: Some(0), ..RollBack::default() };
-        for (number, order) in [(99, &RollBack::default()), (1, &confirm)] {
+        let other = RollBack { if_revision: Some(99), ..RollBack::default() };
+        for (number, order) in [(99, &RollBack::default()), (1, &other)] {
             router.roll_back(Some(number), order, Who::router()).await.unwrap_err();
             assert_eq!(router.configuration().unwrap().pending.unwrap().revision, waiting);
             assert_runs(&router, &changed).await;

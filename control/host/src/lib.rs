@@ -29,7 +29,7 @@ pub use address::HostAddress;
 pub use change::HostChange;
 pub use device_counters::transmit_drops;
 pub use error::HostError;
-pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, forwarding_advice};
+pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, SwitchUse, forwarding_advice};
 pub use link::{HostLink, LinkPeer, LinkXdp};
 pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
 pub use neighbour::{HostNeighbour, NeighbourState};

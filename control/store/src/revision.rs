@@ -64,7 +64,7 @@ pub struct Revision {
     pub origin: String,
     /// What became of it.
     pub state: State,
-    /// How many changes it was.
+    /// Number of changes, counted in commands.
     pub changes: usize,
     /// The router that it is of: its socket. Nothing where none was noted.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Draft {
     pub origin: String,
     /// Whether it counts from the beginning.
     pub state: State,
-    /// How many changes it is.
+    /// Number of changes, counted in commands.
     pub changes: usize,
     /// The text.
     pub text: String,

@@ -281,13 +281,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
 }
 
 /// Describes a call that used up its budget, in microseconds, with the likely cause.
-fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
+pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
     let spent = slice.as_micros().saturating_mul(slices.into());
     let cause =
         if packets > 8 { "too much work for each packet, or a loop" } else { "a loop, or a long search" };
     format!(
-        "a call for {packets} packets took more than its budget of {spent} us ({slices} slices of {} us): {cause}; \
-         `bind --budget` grants more",
+        "a call for {packets} packets took more than its budget of {spent} us ({slices} slices of {} us): {cause}",
         slice.as_micros()
     )
 }
@@ -334,7 +333,8 @@ fn slice(
             hosted.instance.abort();
             // What it says of that itself is said better here.
             _ = hosted.instance.take_fault();
-            let text = overrun(members.len(), most, hosted.limits.slice);
+            let spent = overrun(members.len(), most, hosted.limits.slice);
+            let text = format!("{spent}; `bind --budget` grants more");
             hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
             Outcome::Failed
         }

@@ -512,7 +512,8 @@ fn call(
     };
     if let Some(shadow) = &mut hosted.shadow {
         hosted.pulse.begin(hosted.id);
-        let goes_on = shadow.compare(group.packets, group.members, group.verdicts, now);
+        let goes_on =
+            shadow.compare(group.packets, group.members, group.verdicts, (now, hosted.limits.slice));
         hosted.pulse.end();
         if !goes_on {
             hosted.shadow = None;

@@ -1,8 +1,12 @@
 //! A new version of an instance sees copies of the packets that the old one gets, and what it would do is compared.
 
+use std::time::Duration;
+
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::{Instance, Packets, Progress, Verdict};
 use millrace_units::Instant;
+
+use crate::go_on::overrun;
 
 /// Slices that a call may take: the worker waits for it.
 const MOST_SLICES: u32 = 10;
@@ -65,13 +69,13 @@ impl Shadow {
         }
     }
 
-    /// Treats the copies, and compares with what became of the packets. Whether there is more to do.
+    /// Treats the copies in slices of the given length, and compares with what became of the packets. Whether there is more to do.
     pub fn compare(
         &mut self,
         packets: &[Packet],
         members: &[u16],
         verdicts: &[Verdict],
-        now: Instant,
+        (now, slice): (Instant, Duration),
     ) -> bool {
         let mut own = vec![Verdict::Pass; self.copies.len()];
         let numbers: Vec<u16> = (0..self.copies.len() as u16).collect();
@@ -84,7 +88,7 @@ impl Shadow {
         }
         if progress == Progress::Suspended {
             self.instance.abort();
-            self.report.fault = Some(format!("a call took more than {MOST_SLICES} slices"));
+            self.report.fault = Some(overrun(self.copies.len(), MOST_SLICES, slice));
         }
         if let Some(fault) = self.instance.take_fault() {
             self.report.fault.get_or_insert(format!("{}: {}", fault.kind, fault.text));

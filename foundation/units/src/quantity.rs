@@ -4,29 +4,30 @@
 //! rounded to the whole bit, byte or microsecond.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Reads a rate in bits per second: `64kbit`, `1.5mbit`, `10gbit`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a rate.
-pub fn read_rate(text: &str) -> Result<u64, QuantityError> {
-    RATE.read(text)
+/// A text that is no number with a unit of a rate, or is out of range.
+pub fn read_rate(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
+    RATE.read_within(text, range)
 }
 
 /// Reads a size in bytes: `1538B`, `64KiB`, `10MB`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a size.
-pub fn read_size(text: &str) -> Result<u64, QuantityError> {
-    SIZE.read(text)
+/// A text that is no number with a unit of a size, or is out of range.
+pub fn read_size(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
+    SIZE.read_within(text, range)
 }
 
 /// Reads a time in microseconds: `50us`, `10ms`, `30s`, `1h`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a time.
-pub fn read_time(text: &str) -> Result<u64, QuantityError> {
-    TIME.read(text)
+/// A text that is no number with a unit of a time, or is out of range.
+pub fn read_time(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
+    TIME.read_within(text, range)
 }
 
 /// Writes a rate of so many bits per second, in the largest unit that divides it.
@@ -44,26 +45,38 @@ pub fn write_time(microseconds: u64) -> String {
     TIME.write(microseconds)
 }
 
-/// Reason why a text is no quantity.
+/// Reason why a text is no quantity, or not one of the range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuantityError {
     text: String,
     kind: &'static Kind,
-    has_no_unit: bool,
+    range: RangeInclusive<u64>,
+    fault: Fault,
+}
+
+/// Fault of a text that should be a quantity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    NotRead,
+    NoUnit,
+    OutOfRange,
 }
 
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, kind: Kind { noun, usual, examples, .. }, has_no_unit } = self;
-        match has_no_unit {
-            true => {
-                let [first, second, third] = usual;
-                write!(
-                    f,
-                    "{text:?} has no unit: write \"{text}{first}\", \"{text}{second}\" or \"{text}{third}\""
-                )
-            }
-            false => write!(f, "{text:?} is no {noun}: write {examples}"),
+        let Self { text, kind, range, fault } = self;
+        let [least, most] = [range.start(), range.end()].map(|end| kind.write(*end));
+        match fault {
+            Fault::NotRead => write!(f, "{text:?} is no {}: write {}", kind.noun, kind.examples),
+            Fault::OutOfRange => write!(f, "{text:?} is out of range: {least} to {most}"),
+            Fault::NoUnit => match kind.proposals(text, range).as_slice() {
+                [] => write!(f, "{text:?} has no unit: write {least} to {most}"),
+                [one] => write!(f, "{text:?} has no unit: write {one:?}"),
+                [others @ .., last] => {
+                    let others: Vec<String> = others.iter().map(|other| format!("{other:?}")).collect();
+                    write!(f, "{text:?} has no unit: write {} or {last:?}", others.join(", "))
+                }
+            },
         }
     }
 }
@@ -78,8 +91,8 @@ struct Kind {
     units: &'static [(&'static str, u64)],
     /// Units to write, the largest first; the last one is 1.
     written: &'static [(&'static str, u64)],
-    /// Units that an error proposes for a number without one.
-    usual: [&'static str; 3],
+    /// Units that an error proposes for a number without one, the likeliest first.
+    usual: &'static [&'static str],
     examples: &'static str,
 }
 
@@ -87,7 +100,7 @@ const RATE: &Kind = &Kind {
     noun: "rate",
     units: &[("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)],
     written: &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)],
-    usual: ["mbit", "kbit", "gbit"],
+    usual: &["mbit", "kbit", "gbit", "bit"],
     examples: "\"64kbit\", \"1.5mbit\" or \"10gbit\"",
 };
 
@@ -104,7 +117,7 @@ const SIZE: &Kind = &Kind {
         ("tib", 1 << 40),
     ],
     written: &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
-    usual: ["B", "KiB", "MiB"],
+    usual: &["B", "KiB", "MiB", "GiB", "TiB"],
     examples: "\"1538B\", \"64KiB\" or \"8MiB\"",
 };
 
@@ -120,27 +133,46 @@ const TIME: &Kind = &Kind {
         ("y", 365 * 86_400_000_000),
     ],
     written: &[("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)],
-    usual: ["ms", "s", "us"],
+    usual: &["ms", "s", "us", "m", "h"],
     examples: "\"500us\", \"10ms\" or \"30s\"",
 };
 
+/// Largest number of units that an error proposes.
+const PROPOSALS: usize = 3;
+
 impl Kind {
-    fn read(&'static self, text: &str) -> Result<u64, QuantityError> {
-        let wrong = |has_no_unit| QuantityError { text: text.trim().to_owned(), kind: self, has_no_unit };
-        let lower = text.trim().to_ascii_lowercase();
+    fn read_within(&'static self, text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
+        let text = text.trim();
+        match self.read(text) {
+            Ok(value) if range.contains(&value) => Ok(value),
+            other => {
+                let fault = other.err().unwrap_or(Fault::OutOfRange);
+                Err(QuantityError { text: text.to_owned(), kind: self, range, fault })
+            }
+        }
+    }
+
+    fn read(&self, text: &str) -> Result<u64, Fault> {
+        let lower = text.to_ascii_lowercase();
         let end = lower.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
         let (number, unit) = lower.split_at(end.unwrap_or(lower.len()));
-        let value: f64 = number.parse().map_err(|_| wrong(false))?;
+        let value: f64 = number.parse().map_err(|_| Fault::NotRead)?;
         if unit.is_empty() {
-            return Err(wrong(true));
+            return Err(Fault::NoUnit);
         }
         let scale = self.units.iter().find(|(known, _)| *known == unit.trim_start());
-        let (_, scale) = scale.ok_or_else(|| wrong(false))?;
+        let (_, scale) = scale.ok_or(Fault::NotRead)?;
         match number.parse::<u64>() {
-            Ok(whole) => whole.checked_mul(*scale).ok_or_else(|| wrong(false)),
+            Ok(whole) => whole.checked_mul(*scale).ok_or(Fault::NotRead),
             Err(_) if value * (*scale as f64) < u64::MAX as f64 => Ok((value * *scale as f64).round() as u64),
-            Err(_) => Err(wrong(false)),
+            Err(_) => Err(Fault::NotRead),
         }
+    }
+
+    /// Returns a number with each usual unit that puts it into the range, the likeliest first.
+    fn proposals(&self, number: &str, range: &RangeInclusive<u64>) -> Vec<String> {
+        let all = self.usual.iter().map(|unit| format!("{number}{unit}"));
+        all.filter(|text| self.read(text).is_ok_and(|value| range.contains(&value))).take(PROPOSALS).collect()
     }
 
     fn write(&self, value: u64) -> String {
@@ -155,13 +187,15 @@ impl Kind {
 mod tests {
     use super::*;
 
+    const ALL: RangeInclusive<u64> = 0..=u64::MAX;
+
     #[test]
     fn a_number_without_a_unit_is_refused_with_the_unit_named() {
         for (error, hint) in [
-            (read_rate("5"), "\"5\" has no unit: write \"5mbit\", \"5kbit\" or \"5gbit\""),
-            (read_size("1538"), "\"1538\" has no unit: write \"1538B\", \"1538KiB\" or"),
-            (read_time("1.5"), "\"1.5\" has no unit: write \"1.5ms\", \"1.5s\" or \"1.5us\""),
-            (read_time("0"), "has no unit"),
+            (read_rate("5", ALL), "\"5\" has no unit: write \"5mbit\", \"5kbit\" or \"5gbit\""),
+            (read_size("1538", ALL), "\"1538\" has no unit: write \"1538B\", \"1538KiB\" or"),
+            (read_time("1.5", ALL), "\"1.5\" has no unit: write \"1.5ms\", \"1.5s\" or \"1.5us\""),
+            (read_time("0", ALL), "has no unit"),
         ] {
             let error = error.unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
@@ -169,8 +203,24 @@ mod tests {
     }
 
     #[test]
+    fn only_units_that_put_the_number_into_the_range_are_proposed() {
+        const MIB: u64 = 1 << 20;
+        for (error, text) in [
+            (read_time("50", 10..=10_000), "\"50\" has no unit: write \"50us\""),
+            (read_time("5", 1_000_000..=86_400_000_000), "\"5\" has no unit: write \"5s\", \"5m\" or \"5h\""),
+            (read_time("60", 1_000_000..=86_400_000_000), "\"60\" has no unit: write \"60s\" or \"60m\""),
+            (read_size("4", MIB..=MIB << 20), "\"4\" has no unit: write \"4MiB\" or \"4GiB\""),
+            (read_time("0", 1..=1_000), "\"0\" has no unit: write 1us to 1ms"),
+            (read_time("2s", 1..=1_000), "\"2s\" is out of range: 1us to 1ms"),
+        ] {
+            assert_eq!(error.unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
     fn quantities_are_read_and_written() {
-        type Functions = (fn(&str) -> Result<u64, QuantityError>, fn(u64) -> String);
+        type Read = fn(&str, RangeInclusive<u64>) -> Result<u64, QuantityError>;
+        type Functions = (Read, fn(u64) -> String);
         let (rate, size, time): (Functions, Functions, Functions) =
             ((read_rate, write_rate), (read_size, write_size), (read_time, write_time));
         for ((read, write), text, value, written) in [
@@ -186,9 +236,9 @@ mod tests {
             (time, "1h", 3_600_000_000, "1h"),
             (time, "0s", 0, "0us"),
         ] {
-            assert_eq!(read(text), Ok(value), "{text}");
+            assert_eq!(read(text, ALL), Ok(value), "{text}");
             assert_eq!(write(value), written);
-            assert_eq!(read(written), Ok(value));
+            assert_eq!(read(written, ALL), Ok(value));
         }
     }
 
@@ -197,13 +247,13 @@ mod tests {
         for text in
             ["", "mbit", "-1mbit", "1tbit", "fast", "nan", "1e3bit", "1.2.3bit", "99999999999999999999gbit"]
         {
-            assert!(read_rate(text).is_err(), "{text}");
+            assert!(read_rate(text, ALL).is_err(), "{text}");
         }
         for text in ["1kbit", "B", "1 2B", "1ö"] {
-            assert!(read_size(text).is_err(), "{text}");
+            assert!(read_size(text, ALL).is_err(), "{text}");
         }
         for text in ["1w", "-1s", "18446744073709551615h", "soon"] {
-            assert!(read_time(text).is_err(), "{text}");
+            assert!(read_time(text, ALL).is_err(), "{text}");
         }
     }
 }

@@ -42,7 +42,7 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
     line.h1.run("ping -c 1 10.2.0.2");
     let file = line.file("any.pcapng").display().to_string();
     let mut command = router.client();
-    command.args(["capture", "any", "-w", &file, "--count", "8", "--filter", "proto icmp", "--snap", "60"]);
+    command.args(["capture", "any", "-w", &file, "--count", "8", "--filter", "proto icmp", "--snap", "60B"]);
     let mut child = command.spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     line.h1.run("ping -c 4 -i 0.1 -s 500 10.2.0.2");
@@ -125,7 +125,7 @@ fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
     let rows = tshark(&line, &file, "-e udp.dstport");
     assert_eq!(rows.iter().filter(|row| *row == "9000").count(), 1, "{rows:?}");
     assert_eq!(router.drops("plugin"), before + 1, "{:#}", router.json(&["show", "drops"]));
-    let file = capture("instance:door", "2", &["--filter", "proto icmp", "--snap", "40"]);
+    let file = capture("instance:door", "2", &["--filter", "proto icmp", "--snap", "40B"]);
     let rows = tshark(&line, &file, "-e frame.interface_name -e frame.cap_len -e frame.len");
     assert_eq!(rows, ["instance door\t40\t98"; 2]);
     let read = line.h1.run(&format!("sh -c 'tcpdump -n -r - < {file} 2>/dev/null'"));

@@ -158,26 +158,11 @@ fn a_port_filter_drops_its_ports_and_lets_the_others_pass() {
 }
 
 #[test]
-fn lookup_clear_and_every_noun_of_show_answer() {
+fn lookup_and_clear_answer() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
-    for noun in [
-        "ports",
-        "routes",
-        "neighbours",
-        "instances",
-        "gates",
-        "plugins",
-        "quarantine",
-        "summary",
-        "drops",
-        "status",
-    ] {
-        router.json(&["show", noun]);
-        router.ask(&["show", noun]);
-    }
     let neighbour = router.row("neighbours", "address", "10.2.0.2");
     assert_eq!(neighbour["port"], "r2");
     assert!(neighbour["mac"].is_string(), "{neighbour:#}");
@@ -195,6 +180,78 @@ fn lookup_clear_and_every_noun_of_show_answer() {
     line.h1.run("ping -c 3 -i 0.1 10.2.0.2");
     assert!(router.summary("transmitted") >= 6);
     router.assert_conservation();
+}
+
+/// Every noun of `show` in its singular, and the name of one of it; empty where there is only one.
+const NOUNS: [(&str, &str); 28] = [
+    ("port", "r1"),
+    ("route", "10.2.0.0/24"),
+    ("neighbour", "10.2.0.2"),
+    ("instance", "stats1"),
+    ("gate", "monitor"),
+    ("plugin", "statistics"),
+    ("filter", "ID"),
+    ("binding", "ID"),
+    ("queue", "r2"),
+    ("scheduler", "r2"),
+    ("flow", "proto icmp"),
+    ("token", "ci"),
+    ("place", "proto udp dport 5201"),
+    ("revision", "REVISION"),
+    ("control-plane", "icmp"),
+    ("event", "1"),
+    ("audit", "root"),
+    ("rate", "r1"),
+    ("interface", "/ports"),
+    ("drop", "ttl_expired"),
+    ("quarantine", ""),
+    ("lab", ""),
+    ("hardware", ""),
+    ("summary", ""),
+    ("status", ""),
+    ("router", ""),
+    ("configuration", ""),
+    ("openapi", ""),
+];
+
+#[test]
+fn every_noun_of_show_is_shown_whole_and_by_name() {
+    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    line.h1.succeeds("ping -c 1 -t 1 -W 1 10.2.0.2");
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto icmp"]);
+    router.ask(&["filter", "add", "dport 25", "--action", "drop"]);
+    router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
+    router.ask(&["token", "create", "ci", "--role", "viewer"]);
+    router.ask(&["place", "proto udp dport 5201", "worker"]);
+    router.ask(&["save", &line.file("saved.toml").display().to_string()]);
+    let [filter, revision] = [("filter", "id"), ("revision", "number")]
+        .map(|(noun, key)| router.json(&["show", noun])[0][key].to_string());
+    for (noun, name) in NOUNS {
+        router.ask(&["show", noun]);
+        router.json(&["show", noun]);
+        let name = name.replace("ID", &filter).replace("REVISION", &revision);
+        let refused = router.try_ask(&["show", noun, "nosuch"]);
+        assert!(matches!(refused.code, Some(1 | 2)), "show {noun} nosuch: {refused:?}");
+        assert!(refused.stderr.contains("nosuch") && !refused.stderr.contains("Usage"), "{refused:?}");
+        if name.is_empty() {
+            continue;
+        }
+        assert!(router.ask(&["show", noun, &name]).contains(name.split(' ').next_back().unwrap()), "{noun}");
+        router.json(&["show", noun, &name]);
+    }
+    let names =
+        |value: Value| value.as_array().unwrap().iter().map(|row| row["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(router.json(&["show", "port", "r1"])), ["r1"]);
+    assert_eq!(router.json(&["show", "events", "1"])["events"].as_array().map(Vec::len), Some(1));
+    assert!(router.ask(&["show", "history", &revision]).contains("device = \"r1\""));
+    router
+        .try_ask(&["show", "filter", "777"])
+        .assert_refused(1, &["filter \"777\": no such filter", &filter]);
+    router.try_ask(&["show", "port", "r3"]).assert_refused(1, &["port \"r3\": no such port"]);
 }
 
 #[test]

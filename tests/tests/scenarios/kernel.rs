@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use millrace_testkit::{Flow, Ground, Line, Millrace, Namespace, eventually, run_to_end, wait_until};
 use serde_json::Value;
 
+use crate::seeing::traced;
 use crate::support::{router, to};
 
 /// How long the mirror may take.
@@ -329,6 +330,11 @@ fn what_leaves_by_a_device_that_is_no_port_is_handed_back_to_the_kernel() {
     router.assert_conservation();
 }
 
+/// What `doctor` says of the device r1 beside a running router.
+fn doctor(line: &Line, router: &Millrace) -> String {
+    run_to_end(&line.r, &["--socket", &router.socket().display().to_string(), "doctor", "r1"]).stdout
+}
+
 #[test]
 fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -339,16 +345,20 @@ fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
     crate::support::assert_hosts_talk(&line);
     crate::support::assert_router_forwards(&line, &router);
     for name in ["IPv4", "IPv6"] {
-        let told = format!("the kernel does not forward {name} in this network namespace; Millrace does");
+        let told =
+            format!("the kernel does not forward {name} in this network namespace; the router does, so");
         assert!(router.log().contains(&told), "{}", router.log());
     }
-    let doctor = run_to_end(&line.r, &["doctor", "r1"]).stdout;
-    assert!(
-        doctor.contains("packets stop when it ends or dies, also with on-death = \"kernel\""),
-        "{doctor}"
-    );
+    let ignored = "; the router does, so packets stop when it ends or dies, also with on-death = \"kernel\"";
+    let doctor = doctor(&line, &router);
+    assert!(doctor.contains(ignored) && !doctor.contains("unless"), "{doctor}");
     router.assert_conservation();
     assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
+    let doctor = run_to_end(&line.r, &["doctor", "r1"]).stdout;
+    assert!(
+        doctor.contains("Millrace does (unless [router] forwarding = \"kernel\"), so packets stop"),
+        "{doctor}"
+    );
     assert!(!line.h1.succeeds("ping -c 1 -W 1 10.2.0.2"), "the kernel does not forward");
 }
 
@@ -363,6 +373,11 @@ fn forwarding_off_at_one_device_drops_its_packets_and_is_told() {
     let question = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 1 dport 2 in r1";
     let answer = router.ask(&["lookup", question]);
     assert!(answer.contains("forwarding_off: forwarding of IPv4 is off at port r1"), "{answer}");
+    let doctor = doctor(&line, &router);
+    let advice = "sysctl -w net.ipv4.conf.r1.forwarding=1: forwarding of IPv4 is off at r1 alone, so neither";
+    assert!(doctor.contains(advice), "{doctor}");
+    let journey = traced(&line, &router, &["--filter", "proto icmp in r1 dst 10.2.0.2", "--count", "1"]);
+    assert!(journey.contains("forwarding_off"), "{journey}");
     assert!(
         router.log().contains("packets that come in here are dropped as forwarding_off"),
         "{}",
@@ -389,6 +404,11 @@ fn forwarding_kernel_follows_the_switches_of_the_namespace() {
     let off = wait_until(PATIENCE, || !line.h1.succeeds("ping -c 1 -W 0.3 10.2.0.2"));
     assert!(off.is_some(), "still forwarded");
     assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "forwarded now and then");
+    let doctor = doctor(&line, &router);
+    assert!(
+        doctor.contains("the router follows it ([router] forwarding = \"kernel\"), so it drops"),
+        "{doctor}"
+    );
     line.h1.run("ping -c 1 -W 2 fd00:2::2");
     line.r.sysctl("ipv4/ip_forward", "1");
     let on = wait_until(PATIENCE, || line.h1.succeeds("ping -c 1 -W 0.3 10.2.0.2"));

@@ -38,6 +38,7 @@ mod memory;
 mod monitors;
 mod neighbours;
 mod operations;
+mod operator;
 mod own_ports;
 mod placement;
 mod plugin_files;

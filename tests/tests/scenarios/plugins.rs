@@ -238,6 +238,52 @@ fn what_an_instance_fails_at_goes_on_where_its_binding_says_so() {
 }
 
 #[test]
+fn a_rollback_tells_of_quarantine_or_ends_it() {
+    let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
+    let build = |version, source: &str| build_source(&line, "counter", version, COUNTER_KEYS, source);
+    let (good, bad) = (build("1.0.0", COUNTER), build("1.1.0", &traps));
+    let router = router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let health = || router.row("instances", "name", "c")["health"].clone();
+    let trap = || {
+        let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+        eventually("the instance is put into quarantine", PATIENCE, || {
+            (health() == "quarantined").then_some(())
+        });
+        drop(flow);
+    };
+    let load = |file: &str| {
+        router.ask(&["plugin", "load", file]);
+        router.ask(&["instance", "create", "counter", "c"]);
+        router.ask(&["bind", "c", "--gate", "process", "--filter", "dport 9000"]);
+    };
+    load(&bad);
+    trap();
+    let words = [
+        "no earlier version",
+        "in quarantine: c;",
+        "millrace instance release c",
+        "millrace plugin upgrade counter FILE",
+    ];
+    router.try_ask(&["plugin", "rollback", "counter"]).assert_refused(1, &words);
+    router.ask(&["unbind", "c"]);
+    router.ask(&["instance", "free", "c"]);
+    router.ask(&["plugin", "unload", "counter"]);
+    load(&good);
+    router.ask(&["plugin", "upgrade", "counter", &bad]);
+    trap();
+    let said = router.ask(&["plugin", "rollback", "counter"]);
+    assert!(said.contains("1.1.0 is replaced by 1.0.0, in 1 instance"), "{said}");
+    assert_eq!(health(), "well");
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
+    flow.wait_for_arrival();
+    drop(flow);
+    router.assert_conservation();
+}
+
+#[test]
 fn plugins_keep_state_for_flows_and_send_packets_on() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();

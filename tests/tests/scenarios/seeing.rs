@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{router, to};
 
 /// Traces packets while pings go on, and returns what was printed.
-fn traced(line: &Line, router: &Millrace, arguments: &[&str]) -> String {
+pub fn traced(line: &Line, router: &Millrace, arguments: &[&str]) -> String {
     let ping = Background::start(&line.h1, "ping", &["-i", "0.1", "10.2.0.2"], line.file("ping.log"));
     let out = router.ask(&[&["trace"], arguments].concat());
     drop(ping);

@@ -6,8 +6,6 @@ use millrace_confine::{Calls, Confinement, confine_thread, look};
 use serde_json::Value;
 
 use super::system::Check;
-use crate::arguments::Connection;
-use crate::client::Client;
 use crate::output::{plain, rows};
 
 const TOPIC: &str = "confinement";
@@ -46,10 +44,9 @@ fn tried() -> Result<Confinement, String> {
     seen
 }
 
-/// The threads of the router that answers, if one does.
-pub(super) fn of_running(connection: &Connection) -> Option<Check> {
-    let status = Client::hasty(connection).and_then(|client| client.get("/status")).ok()?;
-    Some(of_threads(rows(&status["interface"]["threads"])))
+/// The threads of the router that answers, by its status.
+pub(super) fn of_running(status: &Value) -> Check {
+    of_threads(rows(&status["interface"]["threads"]))
 }
 
 fn of_threads(threads: &[Value]) -> Check {

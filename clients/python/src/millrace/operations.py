@@ -59,7 +59,7 @@ class Operations(Transport):
         gate: str | None = None,
         instance: str | None = None,
         port: str | None = None,
-        snap: int | None = None,
+        snap: str | None = None,
     ) -> Iterator[bytes]:
         """GET /capture: frames as pcapng, until there are ?count= or the client goes. Role: operator."""
         return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'gate': gate, 'instance': instance, 'port': port, 'snap': snap})
@@ -76,7 +76,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.AppliedView:
-        """POST /configuration: applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed. Role: admin."""
+        """POST /configuration: applies a file, whole or not at all, and goes back after the time `confirm` unless it is confirmed. Role: admin."""
         return self.json('POST', '/configuration', body=body, if_match=if_match)
 
     def post_configuration_confirm(
@@ -707,10 +707,10 @@ class Operations(Transport):
         count: int | None = None,
         every: int | None = None,
         filter: str | None = None,
-        seconds: int | None = None,
+        time: str | None = None,
     ) -> list[types.TraceView]:
         """GET /trace: journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted. Role: operator."""
-        return self.json('GET', '/trace', query={'count': count, 'every': every, 'filter': filter, 'seconds': seconds})
+        return self.json('GET', '/trace', query={'count': count, 'every': every, 'filter': filter, 'time': time})
 
     def follow_trace(
         self,
@@ -718,8 +718,8 @@ class Operations(Transport):
         count: int | None = None,
         every: int | None = None,
         filter: str | None = None,
-        seconds: int | None = None,
+        time: str | None = None,
         last_event_id: int | None = None,
     ) -> Iterator[Event]:
         """GET /trace as it goes on, until the iteration is ended. Role: operator."""
-        return self.events('/trace', query={'count': count, 'every': every, 'filter': filter, 'seconds': seconds}, last_event_id=last_event_id)
+        return self.events('/trace', query={'count': count, 'every': every, 'filter': filter, 'time': time}, last_event_id=last_event_id)

@@ -21,21 +21,23 @@ class AppliedView(TypedDict):
     """What was applied."""
     changes: list[str]
     """The commands that would have done the same."""
-    confirm: int | None
-    """Seconds after which it goes back, unless it is confirmed."""
+    confirm: str | None
+    """Time after which it goes back, unless it is confirmed: `60s`."""
     origin: str
     """Where it came from."""
     revision: int | None
     """Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran
     before runs again."""
+    shadowed: list[ShadowedView]
+    """Filters and bindings that never win, each with those that come before it; empty where nothing changed."""
 
 
 class Apply(TypedDict):
     """A configuration to be applied."""
     comment: NotRequired[str | None]
     """Why it is applied."""
-    confirm: NotRequired[int | None]
-    """Seconds after which what ran before runs again, unless it is confirmed by then."""
+    confirm: NotRequired[str | None]
+    """Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`."""
     if_revision: NotRequired[int | None]
     """The revision that has to run, and nothing beside it: where something else does, nothing is applied."""
     origin: NotRequired[str | None]
@@ -978,8 +980,8 @@ class NewRoute(TypedDict):
 
 class NewToken(TypedDict):
     """A token to be made."""
-    expires: NotRequired[int | None]
-    """Seconds until it ends; without this it doesn't by itself."""
+    expires: NotRequired[str | None]
+    """Time until it ends, 1 s to a hundred years: `12h`, `30d`; without this it doesn't by itself."""
     name: str
     """Its name: letters, digits, dots, hyphens and underscores, 64 at most."""
     role: Literal['viewer'] | Literal['operator'] | Literal['admin']
@@ -1404,7 +1406,7 @@ class ResourceView(TypedDict):
 class Return(TypedDict):
     """Where to go back to, and why."""
     comment: NotRequired[str | None]
-    confirm: NotRequired[int | None]
+    confirm: NotRequired[str | None]
     if_revision: NotRequired[int | None]
     revision: NotRequired[int | None]
 

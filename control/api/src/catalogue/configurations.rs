@@ -23,7 +23,7 @@ pub(super) fn configurations<C: Control>() -> Vec<Resource<C>> {
                 get(configuration::running::<C>),
             )
             .on(
-                Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after `confirm` seconds unless it is confirmed",
+                Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after the time `confirm` unless it is confirmed",
                 ).effect(Effect::Configuration)
                 .body::<Apply>()
                 .tagged(),

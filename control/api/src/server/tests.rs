@@ -372,9 +372,9 @@ async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
     let server = Server::start();
     // Longer than any other request may be.
     let text = "# a comment\n".repeat(200_000);
-    let body = json!({"text": text, "origin": "router.toml", "comment": "why", "confirm": 60}).to_string();
+    let body = json!({"text": text, "origin": "router.toml", "comment": "why", "confirm": "60s"}).to_string();
     let (status, value) = server.ask("POST", "/configuration", body).await;
-    assert_eq!((status, &value["revision"], &value["confirm"]), (StatusCode::OK, &json!(1), &json!(60)));
+    assert_eq!((status, &value["revision"], &value["confirm"]), (StatusCode::OK, &json!(1), &json!("1m")));
     let (_, who) = server.control.applied.lock().unwrap()[0].clone();
     assert_eq!(who.uid, Some(nix::unistd::geteuid().as_raw()));
     let (status, value) =
@@ -410,7 +410,7 @@ async fn a_list_is_done_whole_or_each_wrong_entry_is_named() {
 
     let list = json!([{"match": "*", "action": "drop"}, {"match": "proto udp", "action": "drop"}]);
     let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
-    assert_eq!((status, answer), (StatusCode::CREATED, json!({"added": 2, "ids": [1, 2]})));
+    assert_eq!((status, answer), (StatusCode::CREATED, json!({"added": 2, "ids": [1, 2], "shadowed": []})));
     let list = json!([{"match": "*", "action": "drop"}, {"match": "*", "action": "sing"}]);
     let (status, answer) = server.ask("POST", "/filters", list.to_string()).await;
     assert_eq!((status, &answer["errors"][0]["entry"]), (StatusCode::BAD_REQUEST, &json!(1)));

@@ -1,9 +1,8 @@
 //! A configuration is applied: what runs becomes what it says, or stays what it is.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use millrace_config::{Change, Config, Difference, Role};
+use millrace_config::{Change, Config, Difference, Role, Time};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -34,9 +33,9 @@ pub struct Apply {
     #[serde(default, deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
-    /// Seconds after which what ran before runs again, unless it is confirmed by then.
+    /// Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`.
     #[serde(default)]
-    pub confirm: Option<u64>,
+    pub confirm: Option<ConfirmTime>,
     /// The revision that has to run, and nothing beside it: where something else does, nothing is applied.
     #[serde(default)]
     pub if_revision: Option<u64>,
@@ -45,8 +44,8 @@ pub struct Apply {
     pub only_if: Option<String>,
 }
 
-/// Longest time that may be waited for a confirmation, in seconds: a day.
-const MOST_CONFIRM: u64 = 86_400;
+/// Time until a change goes back by itself: 1 s to 24 h.
+pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
 
 /// Says that a configuration is being applied, or a list of changes made, as long as it is there.
 pub(super) struct Turn(Router);
@@ -143,7 +142,7 @@ impl Router {
 
     fn note_applied(&self, view: &AppliedView, who: &Who) {
         let AppliedView { revision: Some(revision), changes, confirm, origin, .. } = view else { return };
-        let wait = confirm.map(|seconds| format!(", to be confirmed within {seconds} s")).unwrap_or_default();
+        let wait = confirm.map(|time| format!(", to be confirmed within {time}")).unwrap_or_default();
         let text = format!("{who} applied {origin} as revision {revision}: {} changes{wait}", changes.len());
         let details = json!({
             "who": who,
@@ -162,7 +161,6 @@ impl Router {
     }
 
     async fn apply_at_once(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
-        check_confirm(order.confirm)?;
         let origin = order.origin.as_deref().unwrap_or("configuration");
         let candidate = self.candidate(&order.text, origin).await?;
         let turn = self.begin_apply()?;
@@ -222,9 +220,8 @@ impl Router {
         let base = Base { draft, revision: Some(revision.number) };
         let earlier = std::mem::replace(&mut self.lock().base, base);
         let earlier = Base { revision: ran.or(earlier.revision), ..earlier };
-        if let Some(seconds) = order.confirm {
-            let patience = Duration::from_secs(seconds);
-            self.wait_for_confirmation(Waiting::new(revision.number, patience, before, earlier));
+        if let Some(time) = order.confirm {
+            self.wait_for_confirmation(Waiting::new(revision.number, time.duration(), before, earlier));
         }
         Ok(AppliedView {
             revision: Some(revision.number),
@@ -232,6 +229,7 @@ impl Router {
             confirm: order.confirm,
             origin: origin.to_owned(),
             runs: Some(revision.number),
+            shadowed: self.never_winning(|_| true).await,
         })
     }
 
@@ -351,16 +349,6 @@ struct Remembered {
     before: Option<u64>,
 }
 
-/// Refuses a time to confirm that is too short or too long.
-pub(super) fn check_confirm(confirm: Option<u64>) -> Result<(), ControlError> {
-    match confirm.filter(|seconds| !(1..=MOST_CONFIRM).contains(seconds)) {
-        None => Ok(()),
-        Some(seconds) => Err(ControlError::Invalid(format!(
-            "{seconds} s to confirm: give 1 s to {MOST_CONFIRM} s, which is a day"
-        ))),
-    }
-}
-
 /// The changes of a difference, of which none takes a restart.
 pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, ControlError> {
     if difference.restart.is_empty() {
@@ -372,7 +360,7 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
     )))
 }
 
-/// Changes in the words of the commands.
+/// Changes in the words of the commands. Their number is the number of changes, wherever one is told.
 pub(super) fn commands(changes: &[Change]) -> Vec<String> {
     changes.iter().flat_map(Change::commands).collect()
 }

@@ -53,7 +53,7 @@ impl Base {
             comment: Some("what ran before".to_owned()),
             origin: origin.clone(),
             state: State::Good,
-            changes: difference.map_or(0, |difference| difference.changes.len()),
+            changes: difference.map_or(0, |difference| commands(&difference.changes).len()),
             text: match self.written(overrides, runs, text, origin) {
                 Ok(written) => written,
                 Err(_) => runs.to_text()?,

@@ -190,14 +190,15 @@ impl Router {
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
         let text = format!("revision {revision} is withdrawn: what ran before runs again");
-        let details = json!({"revision": revision, "changes": changes.len()});
+        let commands = super::apply::commands(&changes);
+        let details = json!({"revision": revision, "changes": commands.len()});
         self.events().note(
             EventKind::ConfigurationRolledBack,
             &format!("revision {revision}"),
             text,
             details,
         );
-        Ok((revision, super::apply::commands(&changes)))
+        Ok((revision, commands))
     }
 }
 
@@ -231,7 +232,7 @@ action = "drop"
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
         let text = BASE.replace("25", "26");
-        let order = Apply { text, confirm: Some(1), ..Apply::default() };
+        let order = Apply { text, confirm: Some("1s".parse().unwrap()), ..Apply::default() };
         router.apply(order, Who::router()).await.unwrap();
         // What ran before had an instance that can't be made any more.
         let gone = Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default() };

@@ -5,7 +5,7 @@ use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::apply::{Apply, check_confirm, without_restart};
+use super::apply::{Apply, ConfirmTime, without_restart};
 use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
@@ -19,8 +19,8 @@ pub struct RollBack {
     #[serde(deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
-    /// Seconds after which what ran before runs again, unless it is confirmed by then.
-    pub confirm: Option<u64>,
+    /// Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`.
+    pub confirm: Option<ConfirmTime>,
     /// The revision that has to run, and nothing beside it: where something else does, nothing is changed.
     pub if_revision: Option<u64>,
 }
@@ -92,7 +92,6 @@ impl Router {
         order: RollBack,
         who: &Who,
     ) -> Result<AppliedView, ControlError> {
-        check_confirm(order.confirm)?;
         let turn = self.begin_turn()?;
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
@@ -114,7 +113,7 @@ impl Router {
         let Some((mut apply, candidate)) = target else {
             let Base { draft, revision: runs } = self.lock().base.clone();
             let changes = withdrawn.map(|(_, changes)| changes).unwrap_or_default();
-            return Ok(AppliedView { revision: None, changes, confirm: None, origin: draft.origin, runs });
+            return Ok(AppliedView { changes, runs, ..AppliedView::nothing(&draft.origin) });
         };
         apply.comment = order.comment;
         apply.confirm = order.confirm;

@@ -17,7 +17,17 @@ use crate::route_changes::{parse_prefix, parse_route};
 use crate::router::{Inner, Router};
 use crate::routes::OwnRoutes;
 use crate::said::Said;
+use crate::view::ShadowedView;
 use crate::{ControlError, Refused, Wrong};
+
+/// Filters of a list that were added.
+#[derive(Clone, Debug)]
+pub struct AddedFilters {
+    /// Their ids, in the order of the list.
+    pub ids: Vec<u64>,
+    /// Those of them that never win, each with what comes before it.
+    pub shadowed: Vec<ShadowedView>,
+}
 
 /// The entries of a list that can be done, with their numbers.
 type Numbered<T> = Vec<(usize, T)>;
@@ -39,12 +49,15 @@ impl Router {
         self.make_list(to, |to| parse_prefix(&to), Inner::try_removals, |_, changes| changes.len()).await
     }
 
-    /// Adds filters: all of them, or none. Returns their ids.
+    /// Adds filters: all of them, or none. Returns their ids, and those of them that never win.
     ///
     /// # Errors
     /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::add_filter`].
-    pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<Vec<u64>, ControlError> {
-        self.make_list(new, |new| new_filter(&new), Inner::try_filters, Inner::numbers_of).await
+    pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<AddedFilters, ControlError> {
+        let ids = self.make_list(new, |new| new_filter(&new), Inner::try_filters, Inner::numbers_of).await?;
+        let meant: HashSet<u64> = ids.iter().copied().collect();
+        let shadowed = self.never_winning(|number| meant.contains(&number)).await;
+        Ok(AddedFilters { ids, shadowed })
     }
 
     /// Reads all entries of a list, tries what can be read, and makes the changes if nothing is wrong. Returns what

@@ -15,10 +15,11 @@ mod running;
 mod single;
 pub mod words;
 
-pub use apply::Apply;
+pub use apply::{Apply, ConfirmTime};
 pub use confirm::Pending;
 pub use history::RollBack;
 pub use keep::{Keep, Save};
+pub use lists::AddedFilters;
 
 pub(crate) use base::Base;
 pub(crate) use confirm::Waiting;

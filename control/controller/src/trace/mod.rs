@@ -5,6 +5,7 @@ mod words;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use millrace_config::Time;
 use millrace_pipeline::{Command, MOST_TRACED, TraceEvent, TraceOrder, TraceSource, TraceStep, trace};
 
 pub(crate) use words::with_link;
@@ -16,8 +17,8 @@ use crate::view::TraceView;
 
 /// How long a trace goes on at most, unless it is said.
 const TIME: Duration = Duration::from_secs(60);
-/// The longest time that can be said, in seconds.
-const LONGEST: u64 = 3600;
+/// Longest time of a trace: 1 s to 1 h.
+pub type TraceTime = Time<1_000_000, 3_600_000_000>;
 /// How long the end of a journey is waited for after the last step that was seen.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -30,8 +31,8 @@ pub struct TraceRequest {
     pub every: Option<u32>,
     /// How many, 1 to 4,000; 10, if `None`.
     pub count: Option<u32>,
-    /// For how many seconds at most, 1 to 3,600; 60, if `None`.
-    pub seconds: Option<u64>,
+    /// Time after which it ends, however many there were; 60 s, if `None`.
+    pub time: Option<TraceTime>,
 }
 
 impl TraceRequest {
@@ -100,8 +101,7 @@ impl Router {
         in_range("count", count.into(), MOST_TRACED.into())?;
         let every = request.every.unwrap_or(1);
         in_range("every", every.into(), 1 << 20)?;
-        let seconds = request.seconds.map(|seconds| in_range("seconds", seconds, LONGEST)).transpose()?;
-        let time = seconds.map_or(TIME, Duration::from_secs);
+        let time = request.time.map_or(TIME, TraceTime::duration);
         let mut inner = self.lock();
         let filter = inner.model.compile_said(request.filter.as_deref())?;
         if inner.tracing.is_some() {

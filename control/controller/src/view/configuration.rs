@@ -4,7 +4,8 @@ use millrace_store::Revision;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::configuration::Pending;
+use crate::configuration::{ConfirmTime, Pending};
+use crate::view::ShadowedView;
 
 /// What runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -37,19 +38,28 @@ pub struct AppliedView {
     pub revision: Option<u64>,
     /// The commands that would have done the same.
     pub changes: Vec<String>,
-    /// Seconds after which it goes back, unless it is confirmed.
-    pub confirm: Option<u64>,
+    /// Time after which it goes back, unless it is confirmed: `60s`.
+    pub confirm: Option<ConfirmTime>,
     /// Where it came from.
     pub origin: String,
     /// The revision that runs now, also where that is one from before; none where nothing changed. The audit log tells it.
     #[serde(skip)]
     pub runs: Option<u64>,
+    /// Filters and bindings that never win, each with those that come before it; empty where nothing changed.
+    pub shadowed: Vec<ShadowedView>,
 }
 
 impl AppliedView {
     /// Nothing was to be changed.
     pub fn nothing(origin: &str) -> Self {
-        Self { revision: None, changes: Vec::new(), confirm: None, origin: origin.to_owned(), runs: None }
+        Self {
+            revision: None,
+            changes: Vec::new(),
+            confirm: None,
+            origin: origin.to_owned(),
+            runs: None,
+            shadowed: Vec::new(),
+        }
     }
 }
 

@@ -365,10 +365,12 @@ fn forwarding_switches_are_followed() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(on(&follower));
-        assert!(crate::forwarding_advice(&follower.mirror.state(), &[a]).is_empty());
+        assert!(
+            crate::forwarding_advice(&follower.mirror.state(), &[a], crate::SwitchUse::Unknown).is_empty()
+        );
         write("ipv4/conf/lan/forwarding", "0");
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let advice = crate::forwarding_advice(&follower.mirror.state(), &[a]);
+        let advice = crate::forwarding_advice(&follower.mirror.state(), &[a], crate::SwitchUse::Unknown);
         assert_eq!(advice.len(), 1);
         assert_eq!(advice[0].sysctl, "net.ipv4.conf.lan.forwarding=1");
         follower.agrees().await;

@@ -1,10 +1,10 @@
 //! What the devices themselves tell: switches, other programs, and devices built on or above the ports.
 
 use super::{EVERYWHERE, Ours, PolicyFinding, PolicyKind, Surroundings};
-use crate::{Family, HostLink, forwarding_advice};
+use crate::{Family, HostLink, SwitchUse, forwarding_advice};
 
 pub(super) fn inspect(surroundings: &Surroundings, ours: &Ours) -> Vec<PolicyFinding> {
-    let mut findings = forwarding(surroundings);
+    let mut findings = forwarding(surroundings, ours.switches);
     for port in &surroundings.ports {
         findings.extend(xdp(port, ours));
         findings.extend(master(port, surroundings));
@@ -15,9 +15,9 @@ pub(super) fn inspect(surroundings: &Surroundings, ours: &Ours) -> Vec<PolicyFin
     findings
 }
 
-fn forwarding(surroundings: &Surroundings) -> Vec<PolicyFinding> {
+fn forwarding(surroundings: &Surroundings, switches: SwitchUse) -> Vec<PolicyFinding> {
     let ports: Vec<u32> = surroundings.ports.iter().map(|port| port.ifindex).collect();
-    let advice = forwarding_advice(&surroundings.state, &ports);
+    let advice = forwarding_advice(&surroundings.state, &ports, switches);
     let finding = |advice: crate::ForwardingAdvice| PolicyFinding {
         kind: PolicyKind::Forwarding,
         what: format!("{} is not set", advice.sysctl),

@@ -15,7 +15,7 @@ use crate::netlink::decode::{Decoded, decode};
 use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
-use crate::{Family, HostError, HostLink, HostState};
+use crate::{Family, HostError, HostLink, HostState, SwitchUse};
 
 /// Where a finding is that concerns no single port.
 const EVERYWHERE: &str = "this network namespace";
@@ -69,6 +69,8 @@ impl std::fmt::Display for PolicyFinding {
 pub struct Ours {
     /// Ids of our BPF programs (XDP and tcx).
     pub programs: Vec<u32>,
+    /// Use that the router makes of the forwarding switches.
+    pub switches: SwitchUse,
 }
 
 /// What the inspections look at.

@@ -106,7 +106,7 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
 
 /// What changes nothing of the configuration, or ends the waiting for its confirmation.
 pub(super) const OTHERS: &[(&str, &str, &str)] = &[
-    ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": 60}"#),
+    ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": "60s"}"#),
     ("DELETE /tokens/{name}", "/tokens/t", ""),
     ("DELETE /counters", "", ""),
     ("DELETE /flows", "", ""),
@@ -175,7 +175,7 @@ fn docs_roles_has_the_table_of_operations() {
 async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
     let server = server().await;
     let text = CONFIG.replace("dport 25", "dport 26");
-    let order = Apply { text, confirm: Some(3600), ..Apply::default() };
+    let order = Apply { text, confirm: Some("1h".parse().unwrap()), ..Apply::default() };
     server.control.apply(order, Who::router()).await.unwrap();
     let before = server.control.configuration().unwrap().text;
     for change in CHANGES {

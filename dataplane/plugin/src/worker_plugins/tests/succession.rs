@@ -275,7 +275,8 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
     worker.shadow(InstanceId(0), slow, 3, pool.clone(), reported);
     send(&mut worker, path, Position::Early, &[1, 2]);
     let report: Option<ShadowReport> = told.try_recv().unwrap();
-    assert_eq!(report.unwrap().fault.unwrap(), "a call took more than 10 slices");
+    let fault = "a call for 2 packets took more than its budget of 500 us (10 slices of 50 us): a loop, or a long search";
+    assert_eq!(report.unwrap().fault.unwrap(), fault);
     assert_eq!(pool.in_use(), 0);
 }
 

@@ -1,0 +1,116 @@
+//! The command `show`: a noun, or one thing of a list by its name.
+
+use serde_json::Value;
+
+use super::remote::{show, show_value};
+use crate::arguments::{Noun, Show};
+use crate::client::Client;
+use crate::output::{Failure, plain, rows};
+
+/// Names that an error lists.
+const NAMED: usize = 10;
+
+impl Show {
+    /// Words of the command that shows the same, where there is one.
+    pub fn words(&self) -> Option<Vec<&str>> {
+        let words = match self.name {
+            Some(_) => self.noun.command_of_one(),
+            None => self.noun.command(),
+        };
+        Some(words?.iter().copied().chain(self.name.as_deref()).collect())
+    }
+}
+
+/// Shows a noun, or the rows of its list that have a name.
+pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure> {
+    let Some(name) = &asked.name else { return show(client, asked.noun, json) };
+    let value = named(client.get(asked.noun.path())?, asked.noun, name);
+    value.map(|value| show_value(value, asked.noun, json))
+}
+
+/// Leaves of the rows those of a name.
+fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
+    let (one, several) = noun.names();
+    let Some((place, key)) = noun.key() else {
+        return Err(Failure::usage(format!("{one} {name:?}: there is only one; write `show {several}`")));
+    };
+    let name_of = |row: &Value| row.pointer(key).map(plain).unwrap_or_default();
+    let mut known: Vec<String> = value.pointer(place).map(rows).into_iter().flatten().map(name_of).collect();
+    if !known.iter().any(|known| known == name) {
+        known.sort_unstable();
+        known.dedup();
+        return Err(unknown(&one, &several, name, &known));
+    }
+    let rows = value.pointer_mut(place).and_then(Value::as_array_mut);
+    rows.into_iter().for_each(|rows| rows.retain(|row| name_of(row) == name));
+    Ok(value)
+}
+
+/// Says that nothing has a name, and which names there are.
+fn unknown(one: &str, several: &str, name: &str, known: &[String]) -> Failure {
+    let more = known.len().saturating_sub(NAMED);
+    // A number is no slip of another one.
+    let words = known.iter().map(String::as_str).filter(|known| known.parse::<u64>().is_err());
+    let hint = match millrace_config::nearest(name, words) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if known.is_empty() => format!("{several} here: none"),
+        None => {
+            let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+            format!("{several} here: {}{rest}", known[..known.len() - more].join(", "))
+        }
+    };
+    Failure::new(format!("{one} {name:?}: no such {one}; {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_a_name_stay_and_an_unknown_name_is_told_with_those_there_are() {
+        let filters = json!([{"id": 3, "match": "dport 1"}, {"id": 4, "match": "dport 2"}]);
+        let shown = named(filters.clone(), Noun::Filters, "3").unwrap();
+        assert_eq!(shown, json!([{"id": 3, "match": "dport 1"}]));
+        let events = json!({"events": [{"number": 5}, {"number": 6}], "missed": 0});
+        assert_eq!(
+            named(events, Noun::Events, "6").unwrap(),
+            json!({"events": [{"number": 6}], "missed": 0})
+        );
+        let refused = |value, noun, name| named(value, noun, name).unwrap_err();
+        let unknown = refused(filters, Noun::Filters, "77");
+        assert_eq!(
+            (&*unknown.message, unknown.code),
+            ("filter \"77\": no such filter; filters here: 3, 4", 1)
+        );
+        let near = refused(json!([{"name": "lan"}]), Noun::Ports, "lam");
+        assert_eq!(near.message, "port \"lam\": no such port; did you mean \"lan\"?");
+        let none = refused(json!([]), Noun::Tokens, "ci");
+        assert_eq!(none.message, "token \"ci\": no such token; tokens here: none");
+        let many: Vec<Value> = (10..30).map(|id| json!({"id": id})).collect();
+        assert!(refused(many.into(), Noun::Bindings, "x").message.ends_with("18, 19, and 10 more"));
+        let single = refused(json!({}), Noun::Status, "x");
+        assert_eq!(
+            (&*single.message, single.code),
+            ("status \"x\": there is only one; write `show status`", 2)
+        );
+    }
+
+    #[test]
+    fn every_list_has_a_key_and_every_command_behind_a_noun_takes_its_words() {
+        const SINGLE: [&str; 6] = ["hardware", "summary", "status", "router", "configuration", "openapi"];
+        for noun in Noun::value_variants() {
+            let (_, several) = noun.names();
+            let has_key = noun.key().is_some() || noun.command_of_one().is_some();
+            assert_eq!(has_key, !SINGLE.contains(&&*several), "{several}");
+            for name in [None, Some("7".to_owned())] {
+                let show = Show { noun: *noun, name };
+                if let Some(words) = show.words() {
+                    crate::arguments::command(words.iter().copied()).unwrap();
+                }
+            }
+        }
+    }
+}
