@@ -200,7 +200,7 @@ pub enum Command {
     Flow(Flow),
     /// Say at which level flows are treated: in the driver, or at a worker; show where each is, and why.
     #[command(
-        after_help = "By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up when it is idle. The first that was said of a flow counts.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
+        after_help = "By itself a flow goes down into the driver when it sends, if nothing about it is a worker's, and comes up when it is idle. The first that was said of a flow counts.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'udp and not port 53' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
     )]
     Place(Place),
     /// Send an instance a control message.
@@ -215,7 +215,7 @@ pub enum Command {
     Lookup(Lookup),
     /// Write the frames at a port, a gate or an instance to a pcapng file or, with `-w -`, to Wireshark.
     #[command(
-        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
+        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture any --filter 'port 80 or icmp' -w - | tcpdump -n -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
     )]
     Capture(Capture),
     /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
@@ -226,6 +226,7 @@ One trace goes on at a time. What the kernel keeps (its own addresses, other pro
 
 Example:
   millrace trace --filter 'proto tcp dport 80 in lan' --count 3
+  millrace trace --filter 'port 53 or icmp'
   millrace trace --every 1000 --count 100 --time 10m --json
   millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment")]
     Trace(Trace),

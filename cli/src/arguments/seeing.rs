@@ -8,7 +8,7 @@ use millrace_controller::{SnapSize, TraceTime};
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// Which packets of those that come in.
+    /// Trace packets that a filter matches: 'port 53 or icmp'.
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<String>,
     /// How many, 1 to 4000.
@@ -52,7 +52,7 @@ pub struct Lookup {
 pub struct Capture {
     /// A port, a gate or an instance, by its name; `any` for all ports. `gate:NAME` says which, where names are not unique.
     pub place: String,
-    /// Which packets.
+    /// Capture packets that a filter matches: 'port 80 or icmp'.
     #[arg(long)]
     pub filter: Option<String>,
     /// The file to write; `-` for standard output.

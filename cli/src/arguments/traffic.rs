@@ -20,6 +20,7 @@ pub enum FilterAction {
     #[command(after_help = "\
 A filter is words in any order: src and dst (10.1.0.2, 10.1.0.0/16, fd00::/8), proto (tcp, udp, icmp, a number), sport and dport
 (80, 1000-2000), in PORT, flags syn/syn+ack, dscp ef, exceptions ttl,options, tag 3. What is left out is a wildcard.
+Join them by or, and, not and parentheses; list values (dport 80,443); tcpdump's host, net, port, tcp, udp, icmp are read too.
 
 Actions: accept (go on, whatever filters of lower priority at this gate say), drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
 `copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst BYTES]` (what comes
@@ -254,7 +255,7 @@ pub struct Flow {
 pub enum FlowAction {
     /// List the flows that matter most.
     #[command(
-        after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'"
+        after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'\n  millrace flow list 'port 80,443 or icmp'"
     )]
     List {
         /// Which flows.

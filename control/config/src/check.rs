@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
+use millrace_classify::FilterExpression;
 use millrace_plugin_abi::DEFAULT_GATES;
 
 use crate::api::Api;
@@ -95,6 +96,9 @@ fn is_default(gate: &str) -> bool {
 
 /// Most `[[place]]` of a configuration: workers look at one after the other.
 pub const MOST_PLACEMENTS: usize = 256;
+
+/// Most alternatives of all `[[place]]` together: workers look at them for each flow that may leave for the driver.
+pub const MOST_PLACED_ALTERNATIVES: usize = 4096;
 
 impl Checker<'_> {
     /// What is noted from now on is wrong with this table, or with this entry of a list.
@@ -379,11 +383,15 @@ impl Checker<'_> {
         self.incoming(&bind.filter)
     }
 
-    /// Checks the port that a filter's packets come in by.
-    fn incoming(&self, filter: &Text<millrace_classify::FilterExpression>) -> Checked {
-        let mut ports = filter.value().alternatives().iter().filter_map(millrace_classify::Filter::incoming);
+    /// Checks the ports that a filter's packets come in by.
+    fn incoming(&self, filter: &Text<FilterExpression>) -> Checked {
         let wrong = |(span, problem)| (span, format!("filter {:?}: {problem}", filter.written()));
-        ports.try_for_each(|port| self.known_at(filter.span(), "port", port)).map_err(wrong)
+        self.incoming_at(filter.span(), filter.value()).map_err(wrong)
+    }
+
+    fn incoming_at(&self, span: Option<Range<usize>>, filter: &FilterExpression) -> Checked {
+        let mut ports = filter.alternatives().iter().filter_map(millrace_classify::Filter::incoming);
+        ports.try_for_each(|port| self.known_at(span.clone(), "port", port))
     }
 
     fn filter(&self, filter: &Filter) -> Checked {
@@ -415,8 +423,19 @@ impl Checker<'_> {
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
             format!("{} placements: there can be {MOST_PLACEMENTS}", places.len())
         }));
+        let mut alternatives = 0;
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
-            self.at("place", Some(index)).note(self.place(place, &places[..index]));
+            let before = alternatives;
+            alternatives += place.flow.value().alternatives();
+            let is_full = alternatives > MOST_PLACED_ALTERNATIVES && before <= MOST_PLACED_ALTERNATIVES;
+            let checks = self.at("place", Some(index));
+            checks.note(self.place(place, &places[..index]));
+            checks.note(self.require(!is_full, place.flow.span(), || {
+                format!(
+                    "{alternatives} alternatives in the placements down to this one: at most \
+                     {MOST_PLACED_ALTERNATIVES}; write wider prefixes or ranges, or fewer `not`"
+                )
+            }));
         }
     }
 
@@ -428,9 +447,7 @@ impl Checker<'_> {
         let same = before.iter().any(|other| other.flow.value() == place.flow.value());
         self.require(!same, span(), || format!("{written:?} is placed twice: the first would count"))?;
         let known = match place.flow.value() {
-            Placeable::Flows(filter) => {
-                filter.incoming().map_or(Ok(()), |port| self.known_at(span(), "port", port))
-            }
+            Placeable::Flows(filter) => self.incoming_at(span(), filter),
             Placeable::Instance(name) => self.known_at(span(), "instance", name),
         };
         known.map_err(|(span, problem)| (span, format!("placement {written:?}: {problem}")))

@@ -49,3 +49,20 @@ fn a_wrong_value_is_told_at_the_value() {
         assert!(told == format!("f:{place}") && problem.contains(word), "{text}\n{told}: {problem}");
     }
 }
+
+#[test]
+fn placements_take_expressions_with_a_bounded_number_of_alternatives() {
+    let place = |flow: String| format!("[[place]]\nflow = \"{flow}\"\nlevel = \"worker\"\n");
+    let port = "[[port]]\nname = \"lan\"\ndevice = \"e\"\n";
+    let parse = |flow: &str| Config::parse(&format!("{port}{}", place(flow.to_owned())), "f");
+    let config = parse("port 80 or (icmp and in lan)").unwrap();
+    assert_eq!(config.place[0].flow.value().to_string(), "port 80 or (icmp and in lan)");
+    let wrong = parse("port 80 or (icmp and in lam)").unwrap_err().to_string();
+    assert!(wrong.contains("did you mean \"lan\"?"), "{wrong}");
+    let places = |count: u16| (1..=count).map(|port| place(format!("not dport {port}"))).collect::<String>();
+    assert!(Config::parse(&places(16), "f").is_ok());
+    let wrong = Config::parse(&places(18), "f").unwrap_err();
+    let [error] = wrong.errors() else { panic!("{wrong}") };
+    assert_eq!(error.place.to_string(), "f:50:8");
+    assert!(error.problem.contains("4352 alternatives"), "{wrong}");
+}

@@ -64,7 +64,7 @@ impl Capture {
             CaptureAt::Gate(name) => CapturePlace::Gate(model.gate(name)?),
             CaptureAt::Instance(name) => CapturePlace::Instance(model.instance(name)?),
         };
-        let filter = model.compile_said(request.filter.as_deref())?;
+        let filter = model.compile_requested(request.filter.as_deref())?;
         let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };
         let names = match &request.place {
             CaptureAt::Gate(name) => vec![format!("gate {name}")],
@@ -79,7 +79,8 @@ impl Capture {
         };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let file = CaptureFile::new(&names, snap).map_err(ControlError::refused)?;
-        let ends = (0..workers).map(|_| capture(number, place, filter, snap as usize, RING / workers));
+        let ends =
+            (0..workers).map(|_| capture(number, place, filter.clone(), snap as usize, RING / workers));
         let (sinks, sources) = ends.unzip();
         Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }

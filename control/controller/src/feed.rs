@@ -1,6 +1,7 @@
 //! What a worker is told at its start, and in which pieces.
 
-use millrace_pipeline::{Command, CompiledFilters, GateTables};
+use millrace_classify::CompiledExpression;
+use millrace_pipeline::{Command, GateTables};
 use millrace_plugin::PluginChange;
 use millrace_units::GateId;
 
@@ -32,7 +33,7 @@ pub(crate) fn start_commands(
 pub(crate) fn plugin_commands(
     plugins: &Plugins,
     tables: &mut GateTables,
-    changes: Vec<PluginChange<CompiledFilters>>,
+    changes: Vec<PluginChange<CompiledExpression>>,
     workers: usize,
 ) -> Result<Vec<Command>, ControlError> {
     let further: Vec<_> = (0..workers - 1)

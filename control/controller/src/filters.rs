@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use millrace_classify::{Candidate, Filter, FilterExpression, FilterTable, Outcome, shadowed_by};
+use millrace_classify::{
+    Candidate, CompiledExpression, Filter, FilterExpression, FilterTable, Outcome, shadowed_by,
+};
 use millrace_config::{FilterAction, Policing};
-use millrace_pipeline::{CompiledFilters, GateTable};
+use millrace_pipeline::GateTable;
 use millrace_plugin::{Action, BindingId, PluginChange, PluginControlError, Policer, Terms, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
@@ -37,7 +39,7 @@ impl Model {
         action: &FilterAction,
         gate: Option<&str>,
         priority: i32,
-    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
+    ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let Some(gate) = gate.or(action.default_gate()) else {
             let gates = self.plugins.gates().into_iter().map(|gate| gate.name).collect::<Vec<_>>().join(", ");
             return Err(ControlError::Invalid(format!(
@@ -79,7 +81,7 @@ impl Model {
         filter: FilterExpression,
         priority: i32,
         terms: Terms,
-    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
+    ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let compiled = self.compile(&filter)?;
         Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, terms)?)
     }
@@ -182,7 +184,7 @@ impl Inner {
     /// Tells the worker of a new binding, and shows it once the worker has it.
     fn bound(
         &mut self,
-        (id, change): (BindingId, PluginChange<CompiledFilters>),
+        (id, change): (BindingId, PluginChange<CompiledExpression>),
     ) -> Result<BindingView, ControlError> {
         let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
         let moved = gate.is_some_and(|gate| self.has_moved(gate));
@@ -278,7 +280,7 @@ impl Router {
     /// # Errors
     /// No such instance, gate or port, a filter that is none, a binding that exists.
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
-        let filter = parse_expression(&new.filter)?;
+        let filter = parse_filter(&new.filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
@@ -290,7 +292,7 @@ impl Router {
     /// # Errors
     /// No such binding.
     pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
-        let filter = parse_expression(filter)?;
+        let filter = parse_filter(filter)?;
         let mut inner = self.to_change()?;
         let written = filter.to_string();
         let is_it = |one: &millrace_plugin::BindingDescription| {
@@ -437,7 +439,7 @@ impl Model {
                 _ if wins && mismatch => {
                     "chosen: it would refuse the packet by its ports, which can't be read".to_owned()
                 }
-                _ if mismatch && bound.is_some_and(|bound| bound.compiled.len() > 1) => {
+                _ if mismatch && bound.is_some_and(|bound| bound.compiled.alternatives().len() > 1) => {
                     "no alternative matches".to_owned()
                 }
                 _ => explained.outcome.to_string(),
@@ -469,12 +471,7 @@ pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, Con
     })
 }
 
-/// Reads a filter expression.
-pub(crate) fn parse_expression(filter: &str) -> Result<FilterExpression, ControlError> {
-    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
-}
-
-/// Reads a filter of one alternative.
-pub(crate) fn parse_filter(filter: &str) -> Result<Filter, ControlError> {
+/// Reads a filter.
+pub(crate) fn parse_filter(filter: &str) -> Result<FilterExpression, ControlError> {
     filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
 }

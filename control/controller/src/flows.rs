@@ -7,14 +7,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use millrace_classify::{CompiledFilter, Filter};
+use millrace_classify::{CompiledExpression, Filter};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowPage, FlowReport, FlowScan, ReplyTo};
 use millrace_units::PortId;
 use millrace_wire::Protocol;
 
 use crate::ControlError;
-use crate::filters::parse_filter;
 use crate::model::Model;
 use crate::placement;
 use crate::request::{FlowOrder, FlowQuery};
@@ -59,7 +58,7 @@ impl Router {
             let note = |worker, flow: FlowReport| {
                 before.insert((worker, flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
             };
-            self.scan(Command::ScanFlows, filter, note).await?;
+            self.scan(Command::ScanFlows, &filter, note).await?;
             tokio::time::sleep(MEASURE).await;
         }
         let mut top = Top { order: query.order, limit, flows: Vec::new() };
@@ -70,7 +69,7 @@ impl Router {
             let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
             top.take(Measured { flow, worker, rate });
         };
-        self.scan(Command::ScanFlows, filter, take).await?;
+        self.scan(Command::ScanFlows, &filter, take).await?;
         let flows = top.finish();
         let inner = self.lock();
         Ok(FlowsView { found, flows: flows.into_iter().map(|flow| view(flow, &inner.model)).collect() })
@@ -83,27 +82,26 @@ impl Router {
     pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
         let filter = self.select(filter)?;
         let mut flushed = 0;
-        self.scan(Command::FlushFlows, filter, |_, _| flushed += 1).await?;
+        self.scan(Command::FlushFlows, &filter, |_, _| flushed += 1).await?;
         Ok(flushed)
     }
 
-    fn select(&self, filter: Option<&str>) -> Result<CompiledFilter, ControlError> {
-        let filter = filter.map_or_else(|| Ok(Filter::any()), parse_filter)?;
-        self.lock().model.compile_one(&filter)
+    fn select(&self, filter: Option<&str>) -> Result<CompiledExpression, ControlError> {
+        Ok(self.lock().model.compile_requested(filter)?.unwrap_or_else(CompiledExpression::any))
     }
 
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.
     pub(crate) async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> Command,
-        filter: CompiledFilter,
+        filter: &CompiledExpression,
         mut take: impl FnMut(usize, FlowReport),
     ) -> Result<(), ControlError> {
         let workers = self.lock().workers.len();
         for worker in 0..workers {
             let mut from = Some(0);
             while let Some(start) = from {
-                let scan = FlowScan { from: start, records: AT_ONCE, filter };
+                let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
                 let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
                 page.flows.into_iter().for_each(|flow| take(worker, flow));
                 // A table never shrinks while it is gone through, so each part begins behind the one before.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
-use millrace_classify::{CompiledFilter, Filter, FilterExpression, UnknownPort};
+use millrace_classify::{CompiledExpression, FilterExpression, UnknownPort};
 use millrace_config::{
     Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
 };
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
-    ClassLimits, CompiledFilters, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings,
-    ReversePath, Stack, TableKind, Tags,
+    ClassLimits, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack,
+    TableKind, Tags,
 };
 use millrace_plugin::{Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit, Terms};
 use millrace_plugin_abi::{Home, Plugin};
@@ -38,10 +38,10 @@ use crate::schedulers::Schedulers;
 use crate::{ControlError, NewPlugin};
 
 /// The control side's plugin control unit.
-pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledFilters>;
+pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression>;
 
 /// A binding as the control side keeps it.
-pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledFilters>;
+pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledExpression>;
 
 /// A port as it is planned.
 #[derive(Clone, Debug)]
@@ -254,13 +254,8 @@ impl Model {
         found.ok_or_else(|| ControlError::unknown("instance", name, known()))
     }
 
-    /// Compiles the alternatives of a filter.
-    pub fn compile(&self, filter: &FilterExpression) -> Result<CompiledFilters, ControlError> {
-        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
-    }
-
-    /// Compiles a filter of one alternative.
-    pub fn compile_one(&self, filter: &Filter) -> Result<CompiledFilter, ControlError> {
+    /// Compiles a filter.
+    pub fn compile(&self, filter: &FilterExpression) -> Result<CompiledExpression, ControlError> {
         filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
@@ -268,16 +263,16 @@ impl Model {
         self.port(name).ok().map(|plan| plan.id)
     }
 
-    fn unknown_port(&self, filter: &impl ToString, unknown: &UnknownPort) -> ControlError {
+    fn unknown_port(&self, filter: &FilterExpression, unknown: &UnknownPort) -> ControlError {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         let missing = ControlError::unknown("port", &unknown.name, known);
         ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
     }
 
-    /// The filter that a request may say, in the form that is matched; `None` where it says nothing.
-    pub fn compile_said(&self, text: Option<&str>) -> Result<Option<CompiledFilter>, ControlError> {
-        let said = text.filter(|text| !text.trim().is_empty());
-        said.map(|text| self.compile_one(&parse_filter(text)?)).transpose()
+    /// Compiles the filter of a request; `None` where the request has none.
+    pub fn compile_requested(&self, text: Option<&str>) -> Result<Option<CompiledExpression>, ControlError> {
+        let given = text.filter(|text| !text.trim().is_empty());
+        given.map(|text| self.compile(&parse_filter(text)?)).transpose()
     }
 
     /// Plans a route. Returns whether it is for the kernel to keep.
@@ -364,7 +359,7 @@ impl Model {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledFilters>>, ControlError> {
+    ) -> Result<Vec<PluginChange<CompiledExpression>>, ControlError> {
         Ok(self.create_instance_as(plugin, name, settings)?)
     }
 
@@ -374,7 +369,7 @@ impl Model {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledFilters>>, PluginControlError> {
+    ) -> Result<Vec<PluginChange<CompiledExpression>>, PluginControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
             let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
             let create = || self.plugins.create_instance(plugin, name, settings);

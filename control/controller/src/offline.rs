@@ -11,12 +11,12 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::Filter;
+use millrace_classify::CompiledExpression;
 use millrace_config::Config;
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, Command, CompiledFilters, DriverCache, DriverFlowCounts, DriverPort,
-    FlowCounts, FlowReport, FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourKnowledge, Piece,
-    PortCount, ReversePath, Snapshot, TraceOrder, TraceSource, capture, trace,
+    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
+    FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourKnowledge, Piece, PortCount, ReversePath,
+    Snapshot, TraceOrder, TraceSource, capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_plugin_abi::Plugin;
@@ -311,7 +311,7 @@ impl OfflineRouter {
     /// worker. One in `every` is looked at.
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
-        let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order)).unzip();
+        let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
         self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartTrace(Box::new(sink))).collect());
         sources
     }
@@ -412,7 +412,7 @@ impl OfflineRouter {
         Ok(())
     }
 
-    fn tell_plugins(&mut self, change: PluginChange<CompiledFilters>) -> Result<(), ControlError> {
+    fn tell_plugins(&mut self, change: PluginChange<CompiledExpression>) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
         self.workers.tell_each(commands);
@@ -464,9 +464,8 @@ impl OfflineRouter {
 
     /// Flows that are known, as they are listed: a bounded number of them.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
-        let Ok(filter) = self.model.compile_one(&Filter::any()) else { return Vec::new() };
-        let scan = FlowScan { from: 0, records: u32::MAX, filter };
-        let pages = self.workers.ask(|reply| Command::ScanFlows(scan, reply));
+        let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledExpression::any() };
+        let pages = self.workers.ask(|reply| Command::ScanFlows(scan.clone(), reply));
         pages.into_iter().flat_map(|page| page.flows).collect()
     }
 

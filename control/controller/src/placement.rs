@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use millrace_classify::{CompiledFilter, Filter};
-use millrace_config::{Config, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text};
+use millrace_classify::CompiledExpression;
+use millrace_config::{
+    Config, MOST_PLACED_ALTERNATIVES, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
+};
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
     ASK, BUDGET, Command, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
@@ -54,7 +56,7 @@ impl Placed {
 /// What is placed, as flows are told apart by it.
 enum Concerned {
     /// Flows of which some packet matches.
-    Flows(CompiledFilter),
+    Flows(CompiledExpression),
     /// Flows that are bound to an instance.
     Bound(InstanceId),
 }
@@ -62,7 +64,7 @@ enum Concerned {
 impl Concerned {
     fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
         Ok(match what {
-            Placeable::Flows(filter) => Self::Flows(model.compile_one(filter)?),
+            Placeable::Flows(filter) => Self::Flows(model.compile(filter)?),
             Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
         })
     }
@@ -105,9 +107,8 @@ impl Router {
     /// Counts the flows that each of these concerns, of those the first, and all flows.
     async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
         let mut flows = Vec::new();
-        let everything = self.lock().model.compile_one(&Filter::any())?;
         let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
-        self.scan(Command::ScanFlows, everything, |_, flow| flows.push(flow)).await?;
+        self.scan(Command::ScanFlows, &CompiledExpression::any(), |_, flow| flows.push(flow)).await?;
         let inner = self.lock();
         for flow in &flows {
             all.add(flow);
@@ -137,12 +138,7 @@ impl Router {
             };
             match (level, known) {
                 (Some(level), Some(known)) => inner.model.placements[known].level = level,
-                (Some(_), None) if inner.model.placements.len() >= MOST_PLACEMENTS => {
-                    return Err(ControlError::Conflict(format!(
-                        "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
-                    )));
-                }
-                (Some(level), None) => inner.model.placements.push(Placed { what: what.clone(), level }),
+                (Some(level), None) => inner.model.add_placement(Placed { what: what.clone(), level })?,
                 (None, Some(known)) => drop(inner.model.placements.remove(known)),
                 (None, None) => {
                     return Err(ControlError::NotFound(format!(
@@ -209,7 +205,7 @@ impl Inner {
         let Self { model, workers, .. } = self;
         let placement = |placed: &Placed| match &placed.what {
             Placeable::Flows(filter) => {
-                Some(model.compile_one(filter).map(|flows| Placement { flows, level: placed.level }))
+                Some(model.compile(filter).map(|flows| Placement { flows, level: placed.level }))
             }
             Placeable::Instance(_) => None,
         };
@@ -244,6 +240,26 @@ impl Model {
     pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
         let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
         self.placements.iter().find(is_it).map(|placed| placed.level)
+    }
+
+    /// Adds a placement, if there is room for it.
+    fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
+        if self.placements.len() >= MOST_PLACEMENTS {
+            return Err(ControlError::Conflict(format!(
+                "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
+            )));
+        }
+        let own = placed.what.alternatives();
+        let others: usize = self.placements.iter().map(|placed| placed.what.alternatives()).sum();
+        if own + others > MOST_PLACED_ALTERNATIVES {
+            return Err(ControlError::Conflict(format!(
+                "placement {:?}: it has {own} alternatives, the other placements have {others}, and together there \
+                 can be {MOST_PLACED_ALTERNATIVES}: write wider prefixes or ranges, or fewer `not`",
+                placed.what.to_string()
+            )));
+        }
+        self.placements.push(placed);
+        Ok(())
     }
 
     /// Forgets what is said of an instance.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use millrace_classify::Filter;
+use millrace_classify::CompiledExpression;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
@@ -173,11 +173,10 @@ impl Router {
             let inner = self.lock();
             inner.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
         };
-        let filter = self.lock().model.compile_one(&Filter::any())?;
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
         };
-        self.scan(Command::ScanFlows, filter, note).await?;
+        self.scan(Command::ScanFlows, &CompiledExpression::any(), note).await?;
         let inner = self.lock();
         // Flows that something was said of are known also while no packet of theirs comes.
         let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);

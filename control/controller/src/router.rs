@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
+use millrace_classify::CompiledExpression;
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
 use millrace_packet::ClassCounts;
 use millrace_pipeline::thread::{self, Wake};
-use millrace_pipeline::{Command, CompiledFilters, DeviceId, GateTables, Question, Snapshot};
+use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Plugin, Request};
 use millrace_port::Capabilities;
@@ -214,7 +215,10 @@ impl Inner {
     }
 
     /// Tells the worker of changes of instances, gates and bindings.
-    pub fn tell_plugins(&mut self, changes: Vec<PluginChange<CompiledFilters>>) -> Result<(), ControlError> {
+    pub fn tell_plugins(
+        &mut self,
+        changes: Vec<PluginChange<CompiledExpression>>,
+    ) -> Result<(), ControlError> {
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
         self.workers.tell_each(commands)
     }

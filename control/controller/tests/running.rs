@@ -1,7 +1,10 @@
 //! A running router without devices: what can be changed while it runs, and that what is refused changes nothing.
 
 use millrace_config::{Config, RouteKind};
-use millrace_controller::{ControlError, FlowQuery, NewFilter, NewRoute, Router, StartOptions, start};
+use millrace_controller::{
+    CaptureRequest, ControlError, FlowQuery, NewFilter, NewPlacement, NewRoute, Router, StartOptions,
+    TraceRequest, WantedLevel, start,
+};
 
 const CONFIG: &str = "
 [router]
@@ -263,6 +266,43 @@ fn flows_of_an_idle_router_are_none() {
             let error = router.flows(&query).await.unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
+    });
+}
+
+#[test]
+fn whatever_takes_a_filter_takes_an_expression() {
+    with_router(async |router| {
+        let text = "port 80 or icmp";
+        let filter = Some(text.to_owned());
+        let query = FlowQuery { filter: filter.clone(), ..FlowQuery::default() };
+        assert_eq!(router.flows(&query).await.unwrap().found, 0);
+        assert_eq!(router.flush_flows(Some(text)).await.unwrap(), 0);
+        router.capture(&CaptureRequest { filter: filter.clone(), ..CaptureRequest::default() }).unwrap();
+        router.trace(&TraceRequest { filter, ..TraceRequest::default() }).unwrap();
+        let place = |flow: &str, level| NewPlacement { flow: flow.to_owned(), level };
+        let placed = router.place(&place(text, WantedLevel::Worker)).await.unwrap();
+        assert_eq!((&*placed.flow, placed.level), (text, "worker"));
+        let listed = router.placements().await.unwrap().placements;
+        assert_eq!(listed.iter().map(|one| &*one.flow).collect::<Vec<_>>(), [text]);
+        router.place(&place(text, WantedLevel::Auto)).await.unwrap();
+        assert!(router.placements().await.unwrap().placements.is_empty());
+        let wrong = router.place(&place("port 80 or in lam", WantedLevel::Worker)).await.unwrap_err();
+        assert!(wrong.to_string().contains("lan"), "{wrong}");
+    });
+}
+
+#[test]
+fn alternatives_of_all_placements_are_bounded() {
+    with_router(async |router| {
+        let place = |port: u16, level| NewPlacement { flow: format!("not dport {port}"), level };
+        // Each has 256: two ranges, 252 protocols without ports, and two ways in which ports are not read.
+        for port in 1..=16 {
+            router.place(&place(port, WantedLevel::Worker)).await.unwrap();
+        }
+        let refused = router.place(&place(17, WantedLevel::Worker)).await.unwrap_err().to_string();
+        assert!(refused.contains("256 alternatives") && refused.contains("can be 4096"), "{refused}");
+        router.place(&place(3, WantedLevel::Auto)).await.unwrap();
+        router.place(&place(17, WantedLevel::Worker)).await.unwrap();
     });
 }
 

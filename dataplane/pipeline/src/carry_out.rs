@@ -166,7 +166,7 @@ impl Router {
             match &change {
                 PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
                     let changes = &mut self.classifier.changes;
-                    filter.filters.iter().for_each(|filter| changes.filter_changed(*filter));
+                    filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
                 }
                 PluginChange::Quarantine { .. } => self.instance_changed(),
                 PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}

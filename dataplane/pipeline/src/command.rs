@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::CompiledFilter;
+use millrace_classify::CompiledExpression;
 use millrace_forward::Route;
 use millrace_packet::{Exceptions, Family, FlowKey, Pool};
 use millrace_plugin::{
@@ -155,14 +155,14 @@ pub enum Command {
 }
 
 /// Which part of the flow table is to be looked at, and for which flows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FlowScan {
     /// Where the part before ended; 0 at first.
     pub from: u32,
     /// How many records are looked at, at most, whether they are of such flows or not.
     pub records: u32,
     /// The flows: those of which some packet may match.
-    pub filter: CompiledFilter,
+    pub filter: CompiledExpression,
 }
 
 /// The flows in a part of the table.

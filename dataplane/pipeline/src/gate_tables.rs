@@ -7,21 +7,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_classify::{Candidate, CompiledFilter};
+use millrace_classify::{Candidate, CompiledExpression};
 use millrace_plugin::{Action, BindingId, BindingTable, PluginChange};
 use millrace_units::GateId;
 
 use crate::gate_links::GateLinks;
 use crate::gate_table::{GateTable, TableKind};
 
-/// Filters of a binding: a packet matches when one of them does.
-pub type CompiledFilters = Arc<[CompiledFilter]>;
-
 /// Filters that changed together, and the table of their gate after the change.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The filters.
-    pub filters: CompiledFilters,
+    /// Filter of the binding.
+    pub filter: CompiledExpression,
     /// The table.
     pub table: Arc<GateTable>,
 }
@@ -82,15 +79,15 @@ impl BindingTable for WorkerTable {
 /// A change of a table, kept until both copies have seen it.
 #[derive(Clone)]
 enum Change {
-    Insert { filters: CompiledFilters, priority: i32, binding: BindingId, refuses: bool },
+    Insert { filter: CompiledExpression, priority: i32, binding: BindingId, refuses: bool },
     Remove(BindingId),
 }
 
 impl Change {
     fn make(&self, table: &mut GateTable) {
         match self {
-            Self::Insert { filters, priority, binding, refuses } => {
-                table.insert(filters, *priority, *binding, *refuses);
+            Self::Insert { filter, priority, binding, refuses } => {
+                table.insert(filter.alternatives(), *priority, *binding, *refuses);
             }
             Self::Remove(binding) => table.remove(*binding),
         }
@@ -214,13 +211,16 @@ impl GateTables {
 
     /// Makes changes in the tables that they concern, and says what workers are to be told: all of it together, so
     /// that no packet sees a part.
-    pub fn publish(&mut self, changes: Vec<PluginChange<CompiledFilters>>) -> Vec<PluginChange<Published>> {
+    pub fn publish(
+        &mut self,
+        changes: Vec<PluginChange<CompiledExpression>>,
+    ) -> Vec<PluginChange<Published>> {
         for change in &changes {
             match change {
                 PluginChange::Bind { binding, gate, filter, priority, action, .. } => {
                     let refuses = matches!(action, Action::Drop | Action::Reject);
-                    let (filters, priority, binding) = (filter.clone(), *priority, *binding);
-                    let insert = Change::Insert { filters, priority, binding, refuses };
+                    let (filter, priority, binding) = (filter.clone(), *priority, *binding);
+                    let insert = Change::Insert { filter, priority, binding, refuses };
                     self.change(*gate, insert);
                 }
                 PluginChange::Unbind { binding, gate, .. } => {
@@ -229,13 +229,13 @@ impl GateTables {
                 _ => {}
             }
         }
-        let publish = |change: PluginChange<CompiledFilters>| {
+        let publish = |change: PluginChange<CompiledExpression>| {
             if let PluginChange::RemoveGate { gate } = &change {
                 self.gates.remove(gate);
                 self.retired.extend(self.links.remove(gate));
             }
-            change.map(|gate, filters| Published {
-                filters,
+            change.map(|gate, filter| Published {
+                filter,
                 table: self.gates.entry(gate).or_default().publish(),
             })
         };

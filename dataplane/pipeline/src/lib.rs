@@ -32,6 +32,8 @@ mod explain;
 #[expect(clippy::indexing_slicing, reason = "runs of a batch, by places in it")]
 mod express;
 mod fib;
+#[cfg(test)]
+mod filter_consumers;
 mod filter_route;
 mod flows;
 mod forward;
@@ -94,7 +96,7 @@ pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;
 pub use gate_table::{GateTable, SharedTable, TableKind};
-pub use gate_tables::{CompiledFilters, GateTables, Published, WorkerTable};
+pub use gate_tables::{GateTables, Published, WorkerTable};
 pub use handover::Handover;
 pub use host_output::{HostFilters, HostSettings};
 pub use host_path::{HostPath, NoHost};

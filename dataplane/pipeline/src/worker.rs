@@ -442,7 +442,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::sync::mpsc::sync_channel;
 
-    use millrace_classify::{Filter, FlowAnswer};
+    use millrace_classify::{CompiledExpression, FlowAnswer};
     use millrace_forward::SharedFib;
     use millrace_packet::FlowKey;
     use millrace_port::Memory;
@@ -555,12 +555,12 @@ mod tests {
             let hash = flows.hash(&key);
             flows.insert(&key, hash, 0, FlowAnswer::default(), Instant::ZERO).unwrap();
         }
-        let filter = Filter::any().compile(|_| None).unwrap();
+        let filter = CompiledExpression::any();
         for forgets in [false, true] {
             let (mut found, mut from, mut pages) = (BTreeSet::new(), Some(0), 0);
             while let Some(start) = from {
                 let (reply, answer) = sync_channel(1);
-                let scan = FlowScan { from: start, records: u32::MAX, filter };
+                let scan = FlowScan { from: start, records: u32::MAX, filter: filter.clone() };
                 let command =
                     if forgets { Command::FlushFlows(scan, reply) } else { Command::ScanFlows(scan, reply) };
                 link.commands.push(command).unwrap();

@@ -57,6 +57,37 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
 }
 
 #[test]
+fn a_capture_takes_an_expression_in_the_words_of_tcpdump() {
+    let Some(_ground) = Ground::enter(&["ping", "tshark", "bash"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let file = line.file("expression.pcapng").display().to_string();
+    let mut command = router.client();
+    command.args(["capture", "r1", "-w", &file, "--count", "4", "--filter", "port 80 or icmp"]);
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // Nobody listens there, so each datagram is answered by an ICMP error.
+    let send = |port: u16| line.h1.run(&format!("bash -c 'echo x > /dev/udp/10.2.0.2/{port}'"));
+    [443, 80].into_iter().for_each(|port| drop(send(port)));
+    line.h1.run("ping -c 1 10.2.0.2");
+    [80, 80].into_iter().for_each(|port| drop(send(port)));
+    assert!(child.wait().unwrap().success());
+    let rows = tshark(&line, &file, "-E occurrence=f -e ip.proto -e udp.dstport");
+    let (icmp, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.starts_with("1\t"));
+    assert!(rows.len() == 4 && !icmp.is_empty() && !others.is_empty(), "{rows:?}");
+    assert!(others.iter().all(|row| *row == "17\t80"), "{rows:?}");
+    let flows = |filter: &str| router.json(&["flow", "list", filter])["found"].as_u64();
+    let found = ["udp and (port 80 or port 443)", "udp and not port 80", "udp port 80"].map(flows);
+    assert_eq!(found, [Some(4), Some(1), Some(3)], "{:#}", router.json(&["flow", "list"]));
+    router.ask(&["place", "port 80 or icmp", "worker"]);
+    let placed = router.json(&["place", "list"]);
+    assert_eq!(placed["placements"][0]["flow"], "port 80 or icmp", "{placed:#}");
+    assert_eq!(placed["placements"].as_array().map(Vec::len), Some(1), "{placed:#}");
+    router.assert_conservation();
+}
+
+#[test]
 fn a_captured_file_is_replayed_by_the_same_pipeline() {
     let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
     let line = Line::new();

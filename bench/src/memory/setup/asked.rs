@@ -49,7 +49,7 @@ impl Pipeline {
         filter: &str,
     ) -> Result<InstanceId, BenchError> {
         let filter: Filter = filter.parse().map_err(failed)?;
-        let compiled = std::sync::Arc::new([filter.compile(|_| None).map_err(failed)?]);
+        let compiled = filter.compile(|_| None).map_err(failed)?.into();
         let kind = plugin.name();
         self.unit.add_plugin(plugin).map_err(failed)?;
         let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;

@@ -1,7 +1,6 @@
 //! The gates of a router in memory, and what is bound at them.
 
-use millrace_classify::Filter;
-use millrace_pipeline::CompiledFilters;
+use millrace_classify::{CompiledExpression, Filter};
 use millrace_plugin::{BindingId, PluginChange, Terms};
 use millrace_testkit::classbench;
 
@@ -67,12 +66,12 @@ pub(super) fn bind(
     gate: &str,
     filter: &Filter,
     priority: i32,
-) -> Result<(BindingId, PluginChange<CompiledFilters>), BenchError> {
-    let compiled = std::sync::Arc::new([filter.compile(|_| None).map_err(failed)?]);
+) -> Result<(BindingId, PluginChange<CompiledExpression>), BenchError> {
+    let compiled = filter.compile(|_| None).map_err(failed)?.into();
     unit.register_instance(gate, gate, filter.clone(), compiled, priority, Terms::default()).map_err(failed)
 }
 
 /// The changes that make gates and bindings.
-pub(super) fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledFilters>>, BenchError> {
+pub(super) fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledExpression>>, BenchError> {
     unit.populate().map_err(failed)
 }

@@ -6,12 +6,12 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::Filter;
+use millrace_classify::{CompiledExpression, Filter};
 use millrace_forward::{Route, SharedFib};
 use millrace_pipeline::{
-    Command, CompiledFilters, DeviceId, GateTables, Handover, MOST_TRACED, NeighbourChange,
-    NeighbourKnowledge, NoHost, Options, PortSettings, ReversePath, RouteChange, Snapshot, Stack, Tags,
-    TraceOrder, TraceSource, Worker, WorkerLink, trace,
+    Command, DeviceId, GateTables, Handover, MOST_TRACED, NeighbourChange, NeighbourKnowledge, NoHost,
+    Options, PortSettings, ReversePath, RouteChange, Snapshot, Stack, Tags, TraceOrder, TraceSource, Worker,
+    WorkerLink, trace,
 };
 use millrace_plugin::{BindingId, PluginControlUnit};
 use millrace_port::Port;
@@ -70,7 +70,7 @@ pub(crate) struct Pipeline {
     reader: Option<TraceSource>,
 }
 
-pub(super) type Unit = PluginControlUnit<Filter, CompiledFilters>;
+pub(super) type Unit = PluginControlUnit<Filter, CompiledExpression>;
 
 impl Pipeline {
     pub fn new(case: Case) -> Result<Self, BenchError> {

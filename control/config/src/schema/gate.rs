@@ -74,9 +74,19 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placeable {
     /// Flows.
-    Flows(millrace_classify::Filter),
+    Flows(millrace_classify::FilterExpression),
     /// The packets of an instance that has a form for the driver.
     Instance(String),
+}
+
+impl Placeable {
+    /// Number of alternatives of the filter; 0 for an instance.
+    pub fn alternatives(&self) -> usize {
+        match self {
+            Self::Flows(filter) => filter.alternatives().len(),
+            Self::Instance(_) => 0,
+        }
+    }
 }
 
 impl fmt::Display for Placeable {
@@ -89,7 +99,7 @@ impl fmt::Display for Placeable {
 }
 
 impl FromStr for Placeable {
-    type Err = <millrace_classify::Filter as FromStr>::Err;
+    type Err = millrace_classify::FilterError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.trim().strip_prefix("instance ") {

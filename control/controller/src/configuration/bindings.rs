@@ -1,7 +1,7 @@
 //! Bindings and filters, many at once.
 
+use millrace_classify::CompiledExpression;
 use millrace_config::{Bind, Change, Filter, FilterAction};
-use millrace_pipeline::CompiledFilters;
 use millrace_plugin::{Action, BindingId, PluginChange};
 use millrace_units::GateId;
 
@@ -31,7 +31,7 @@ impl Inner {
 }
 
 impl Model {
-    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledFilters>, ControlError> {
+    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledExpression>, ControlError> {
         match change {
             Change::Bind(bind) => self.bind_as(bind),
             Change::Unbind(bind) => {
@@ -48,12 +48,12 @@ impl Model {
     ///
     /// # Errors
     /// As of [`bind`](Self::bind).
-    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledFilters>, ControlError> {
+    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
         let (filter, terms) = (bind.filter.value(), terms(bind.on_fault, bind.budget, bind.packet_budget));
         Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, terms)?.1)
     }
 
-    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledFilters>, ControlError> {
+    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledExpression>, ControlError> {
         let binding = self.find_filter(filter)?;
         Ok(self.plugins.remove_binding(binding)?)
     }
@@ -62,7 +62,7 @@ impl Model {
     pub(crate) fn add_configured_filter(
         &mut self,
         filter: &Filter,
-    ) -> Result<(BindingId, PluginChange<CompiledFilters>), ControlError> {
+    ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
     }

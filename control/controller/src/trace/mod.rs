@@ -103,7 +103,7 @@ impl Router {
         in_range("every", every.into(), 1 << 20)?;
         let time = request.time.map_or(TIME, TraceTime::duration);
         let mut inner = self.lock();
-        let filter = inner.model.compile_said(request.filter.as_deref())?;
+        let filter = inner.model.compile_requested(request.filter.as_deref())?;
         if inner.tracing.is_some() {
             return Err(ControlError::Conflict(
                 "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
@@ -113,7 +113,8 @@ impl Router {
         inner.traces += 1;
         let number = inner.traces;
         let order = TraceOrder { filter, every, count, time };
-        let (sinks, sources): (Vec<_>, _) = (0..inner.workers.len()).map(|_| trace(number, order)).unzip();
+        let (sinks, sources): (Vec<_>, _) =
+            (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
         let start = |sink| Command::StartTrace(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         inner.tracing = Some(number);

@@ -74,8 +74,13 @@ impl Filter {
             Some(name) => Some(resolve(name).ok_or_else(|| UnknownPort { name: name.clone() })?),
             None => None,
         };
+        Ok(self.compile_at(incoming))
+    }
+
+    /// Compiles the filter with the id of its port.
+    pub(super) fn compile_at(&self, incoming: Option<PortId>) -> CompiledFilter {
         let (varying_value, varying_mask) = self.varying();
-        Ok(CompiledFilter {
+        CompiledFilter {
             source: Masked::of(self.source),
             destination: Masked::of(self.destination),
             protocol: self.protocol.map(|protocol| protocol.0),
@@ -85,7 +90,7 @@ impl Filter {
             varying_value,
             varying_mask,
             specificity: Specificity::of(self),
-        })
+        }
     }
 
     /// Value and mask of the conditions on [`Candidate::varying`].
@@ -118,13 +123,21 @@ impl CompiledFilter {
     /// Whether the packet meets all conditions.
     #[inline]
     pub fn matches(&self, candidate: &Candidate) -> bool {
-        self.may_match_flow(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
+        self.matches_key(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
     }
 
     /// Whether some packet of the flow can match: the conditions on the key hold. Those on fields that vary inside a
-    /// flow are left out.
+    /// flow are left out, but where the key has ports, no packet is a later fragment or has a cut transport header.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
+        let unknown = u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
+        self.matches_key(key)
+            && (self.varying_value & unknown == 0 || (key.source_port, key.destination_port) == (0, 0))
+    }
+
+    /// Whether the conditions on the key hold.
+    #[inline]
+    fn matches_key(&self, key: &FlowKey) -> bool {
         self.source.holds(key.family(), key.source_bytes())
             && self.destination.holds(key.family(), key.destination_bytes())
             && self.protocol.is_none_or(|protocol| protocol == key.protocol)

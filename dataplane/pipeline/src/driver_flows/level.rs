@@ -1,6 +1,6 @@
 //! At which level a flow is, and why it is not lower: for who places flows, and for people.
 
-use millrace_classify::CompiledFilter;
+use millrace_classify::CompiledExpression;
 use millrace_packet::FlowKey;
 use millrace_plugin::DriverRefusal;
 use millrace_units::PortId;
@@ -15,10 +15,10 @@ pub enum Level {
 }
 
 /// A wish where flows are to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Placement {
     /// The flows: those of which some packet may match.
-    pub flows: CompiledFilter,
+    pub flows: CompiledExpression,
     /// Where.
     pub level: Level,
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 pub use budget::{ASK, BUDGET, FORWARD, MOST_OF_FORM, POLICE};
 pub use cache::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
-use level::Placements;
+pub(crate) use level::Placements;
 pub use level::{Level, Placement, StaysUp};
 use millrace_classify::FlowIndex;
 use millrace_forward::NeighbourKey;

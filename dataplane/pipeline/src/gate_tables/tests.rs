@@ -9,11 +9,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn compiled(text: &str) -> CompiledFilters {
+fn compiled(text: &str) -> CompiledExpression {
     text.parse::<FilterExpression>().unwrap().compile(|_| Some(PortId(1))).unwrap()
 }
 
-fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilters> {
+fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledExpression> {
     let (binding, gate) = (BindingId(binding), GateId(2));
     PluginChange::Bind {
         binding,
@@ -25,7 +25,7 @@ fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledFilt
     }
 }
 
-fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledFilters> {
+fn unbind(binding: u32, filter: &str) -> PluginChange<CompiledExpression> {
     PluginChange::Unbind { binding: BindingId(binding), gate: GateId(2), filter: compiled(filter) }
 }
 

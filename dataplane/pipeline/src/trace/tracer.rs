@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_classify::{Candidate, CompiledFilter};
+use millrace_classify::{Candidate, CompiledExpression};
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::{Instant, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -34,10 +34,10 @@ const ANYWHERE: Range<usize> = 0..usize::MAX;
 pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
 
 /// Which packets are to be traced.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TraceOrder {
     /// Those that this matches; all, if `None`.
-    pub filter: Option<CompiledFilter>,
+    pub filter: Option<CompiledExpression>,
     /// Of the packets that come in, one in so many is looked at, on average; with 1, each.
     pub every: u32,
     /// So many, at most [`MOST_TRACED`].
@@ -191,7 +191,7 @@ impl Tracer {
 
     /// Whether the packets of a flow have to come to the worker.
     pub fn wants(&self, key: &FlowKey) -> bool {
-        self.left > 0 && self.sink.order.filter.is_none_or(|filter| filter.may_match_flow(key))
+        self.left > 0 && self.sink.order.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }
 
     /// Whether it matters what a packet is.
@@ -253,8 +253,9 @@ impl Tracer {
     /// Chooses a packet, if it is one of those that are asked for and there is room to write. `candidate`: as filters see it, if it
     /// could be read and there [is one](Self::has_filter). So many of its batch are chosen already, and have just begun.
     pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>, before: usize) -> bool {
-        let matches = |filter: &CompiledFilter| candidate.is_some_and(|candidate| filter.matches(candidate));
-        if self.left == 0 || self.sink.order.filter.is_some_and(|filter| !matches(&filter)) {
+        let is_other =
+            |filter: &CompiledExpression| candidate.is_none_or(|candidate| !filter.matches(candidate));
+        if self.left == 0 || self.sink.order.filter.as_ref().is_some_and(is_other) {
             return false;
         }
         if self.sink.ring.slots() < LONGEST + before * USUAL {

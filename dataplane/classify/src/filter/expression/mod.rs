@@ -19,7 +19,10 @@
 //! | `ip`, `ip6` | IPv4, IPv6 |
 //!
 //! `not` is the complement: a packet whose ports are unknown does not match `dport 80`, so it matches `not dport 80`.
+//!
+//! Gate tables, captures, traces, scans of the flow table and placements all take the [compiled form](CompiledExpression).
 
+mod compiled;
 mod normal;
 mod parse;
 #[cfg(test)]
@@ -31,8 +34,10 @@ use std::sync::Arc;
 
 use millrace_units::PortId;
 
+pub use compiled::CompiledExpression;
+
 use super::error::Refusal;
-use super::{CompiledFilter, Filter, FilterError, UnknownPort, keywords, tuple};
+use super::{Filter, FilterError, UnknownPort, keywords, tuple};
 
 /// Alternatives of an expression, at most.
 pub const MOST_ALTERNATIVES: usize = 1024;
@@ -67,8 +72,10 @@ impl FilterExpression {
     pub fn compile(
         &self,
         resolve: impl Fn(&str) -> Option<PortId>,
-    ) -> Result<Arc<[CompiledFilter]>, UnknownPort> {
-        self.alternatives.iter().map(|filter| filter.compile(&resolve)).collect()
+    ) -> Result<CompiledExpression, UnknownPort> {
+        let compiled: Result<Vec<_>, _> =
+            self.alternatives.iter().map(|filter| filter.compile(&resolve)).collect();
+        compiled.map(CompiledExpression::new)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Expressions against an obvious evaluator.
 
+use millrace_packet::{Exceptions, FlowKey};
 use proptest::prelude::*;
 
 use super::*;
 use crate::Candidate;
+use crate::candidate::PORTS_UNKNOWN;
 use crate::filter::tests::{any_candidate, any_filter, misses, resolve};
 
 fn expression(text: &str) -> FilterExpression {
@@ -16,7 +18,7 @@ fn refused(text: &str) -> String {
 
 /// Whether one of the compiled alternatives matches.
 fn matches(expression: &FilterExpression, candidate: &Candidate) -> bool {
-    expression.compile(resolve).unwrap().iter().any(|filter| filter.matches(candidate))
+    expression.compile(resolve).unwrap().matches(candidate)
 }
 
 /// Expression of a property test: its text, and what it says.
@@ -52,6 +54,30 @@ impl Said {
     }
 }
 
+/// Packets of a flow with every combination of the values that [`any_filter`] tells apart.
+fn packets_of(key: FlowKey) -> impl Iterator<Item = Candidate> {
+    let has_flags = key.protocol == 6;
+    let flags = (0..4).map(Some).chain([None]).filter(move |flags| has_flags || flags.is_none());
+    let tags = move |tcp_flags| (0..4).map(move |tag| (tcp_flags, tag));
+    let exceptions = move |(tcp_flags, tag)| (0..16).map(move |bits| (tcp_flags, tag, bits));
+    let marks = move |(tcp_flags, tag, bits)| {
+        (0..4).map(move |dscp| Candidate {
+            key,
+            tcp_flags,
+            tag,
+            exceptions: Exceptions::from_bits(bits),
+            dscp,
+        })
+    };
+    let is_read = (key.source_port, key.destination_port) != (0, 0);
+    let unknown = |packet: &Candidate| packet.exceptions.bits() & PORTS_UNKNOWN.bits() != 0;
+    flags
+        .flat_map(tags)
+        .flat_map(exceptions)
+        .flat_map(marks)
+        .filter(move |packet| !is_read || !unknown(packet))
+}
+
 fn any_said() -> impl Strategy<Value = Said> {
     // `not in` and `not flags` are refused.
     let filter = any_filter().prop_map(|filter| Filter { incoming: None, tcp_flags: None, ..filter });
@@ -75,7 +101,7 @@ proptest! {
             Ok(expression) => {
                 let compiled = expression.compile(resolve).unwrap();
                 for candidate in &candidates {
-                    let found = compiled.iter().any(|filter| filter.matches(candidate));
+                    let found = compiled.matches(candidate);
                     prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", expression, candidate);
                 }
             }
@@ -83,6 +109,19 @@ proptest! {
                 prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
             }
             Err(error) => prop_assert!(error.problem.contains("more than"), "{}: {error}", said.text()),
+        }
+    }
+
+    #[test]
+    fn a_flow_may_match_exactly_when_one_of_its_packets_does(
+        said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..8),
+    ) {
+        if let Ok(expression) = said.text().parse::<FilterExpression>() {
+            let compiled = expression.compile(resolve).unwrap();
+            for key in candidates.iter().map(|candidate| candidate.key) {
+                let one_does = packets_of(key).any(|packet| said.holds(&packet));
+                prop_assert_eq!(compiled.may_match_flow(&key), one_does, "{}: {:?}", expression, key);
+            }
         }
     }
 
@@ -169,12 +208,16 @@ fn a_filter_of_several_alternatives_is_refused_where_one_is_needed() {
 fn the_complement_of_ports_holds_packets_without_ports() {
     let not_80 = expression("not port 80");
     assert!(not_80.alternatives().len() < 300, "{}", not_80.alternatives().len());
-    let icmp = Candidate::plain(millrace_packet::FlowKey::v4(
-        [10, 0, 0, 1].into(),
-        [10, 0, 0, 2].into(),
-        1,
-        (0, 0),
-        PortId(1),
-    ));
+    let icmp =
+        Candidate::plain(FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1, (0, 0), PortId(1)));
     assert!(matches(&not_80, &icmp));
+}
+
+#[test]
+fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
+    let compiled = expression("not port 80").compile(resolve).unwrap();
+    let count = |protocol| compiled.of_protocol(protocol).count();
+    assert!(compiled.alternatives().len() > 250 && count(6) <= 6 && count(50) == count(6) + 1);
+    let flow = |port| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (port, 4000), PortId(1));
+    assert!(compiled.may_match_flow(&flow(22)) && !compiled.may_match_flow(&flow(80)));
 }
