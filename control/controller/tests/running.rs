@@ -420,7 +420,7 @@ fn a_list_of_filters_comes_whole_and_with_its_ids() {
         assert_eq!(state(&router), before);
 
         let list = (1..=300).map(|port| filter(&format!("proto udp dport {port}"), "drop")).collect();
-        let ids = router.add_filters(list).await.unwrap();
+        let ids = router.add_filters(list).await.unwrap().ids;
         let bindings = router.bindings(&Default::default()).unwrap().rows;
         let of = |id: u64| bindings.iter().find(|binding| binding.id == id).map(|binding| &*binding.filter);
         assert_eq!((of(ids[0]), of(ids[299])), (Some("proto udp dport 1"), Some("proto udp dport 300")));
