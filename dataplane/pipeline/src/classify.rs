@@ -188,8 +188,16 @@ impl Router {
             // It could rewrite what filters have judged (RFC 1858, 3.2; RFC 3128).
             return Err(DropReason::Ip4Fragment);
         }
+        let is_cut = packet.exceptions.contains(Exceptions::CUT);
+        if first && is_cut && self.gates.judges() {
+            // The rest would pass what asks for its ports or flags (RFC 1858, 3.1; RFC 7112).
+            return Err(match parsed.key.family() {
+                Family::V4 => DropReason::Ip4Fragment,
+                Family::V6 => DropReason::Ip6HeaderChain,
+            });
+        }
         let is_told_apart = Protocol(parsed.key.protocol).has_ports() || parsed.key.family() == Family::V6;
-        if !is_told_apart || packet.exceptions.contains(Exceptions::CUT) {
+        if !is_told_apart || is_cut {
             return Ok(());
         }
         let hash = self.classifier.flows.hash(&fragment_key(&parsed.key));

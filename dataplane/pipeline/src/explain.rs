@@ -75,7 +75,7 @@ impl Tables<'_> {
         if let Some((worker, workers)) = self.worker {
             explanation.step("worker", format!("the flow is worker {worker}'s, of {workers}"));
         }
-        if question.hides_transport() && self.gates.refuses() {
+        if question.hides_transport() && self.gates.judges() {
             let reason = DropReason::Ip6HeaderChain;
             return explanation.end(format!("dropped: {}; {}", reason.name(), reason.meaning()));
         }

@@ -47,6 +47,10 @@ impl BindingTable for WorkerTable {
         self.table = filter.table;
     }
 
+    fn names_transport(filter: &Published) -> bool {
+        filter.filters.iter().any(CompiledFilter::names_transport)
+    }
+
     fn remove(&mut self, filter: Published, _binding: BindingId) {
         self.table = filter.table;
     }

@@ -24,8 +24,8 @@ use crate::work::{Fate, Work};
 pub struct Gates {
     plugins: WorkerPlugins<WorkerTable>,
     bound: bool,
-    /// Whether some filter drops or rejects packets.
-    refuses: bool,
+    /// Whether some binding may end packets, or asks for what their transport header says.
+    judges: bool,
     /// Whether some binding sends copies by ports.
     copying: bool,
     routes: FilterRoutes,
@@ -43,7 +43,7 @@ impl Default for Gates {
         Self {
             plugins: WorkerPlugins::new(),
             bound: false,
-            refuses: false,
+            judges: false,
             copying: false,
             routes: FilterRoutes::default(),
             groups: Groups::default(),
@@ -74,13 +74,13 @@ impl Gates {
         }
         drop(self.plugins.apply(change));
         self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
-        self.refuses = self.plugins.refuses();
+        self.judges = self.plugins.judges();
     }
 
-    /// Whether a filter or an instance at any gate may end packets.
+    /// Whether a filter or an instance at any gate may end packets, or a filter asks for protocol, ports or flags.
     #[inline]
-    pub fn refuses(&self) -> bool {
-        self.refuses
+    pub fn judges(&self) -> bool {
+        self.judges
     }
 
     /// Whether any filter stands at any gate.

@@ -290,7 +290,7 @@ impl Router {
         now: Instant,
     ) -> Result<Parsed, DropReason> {
         let mut parsed = parse(packet, ether_type)?;
-        if parsed.hides_transport && self.gates.refuses() {
+        if parsed.hides_transport && self.gates.judges() {
             return Err(DropReason::Ip6HeaderChain);
         }
         if parsed.fragment.is_some() {

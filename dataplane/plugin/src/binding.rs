@@ -140,6 +140,12 @@ pub trait BindingTable: Default {
     /// Adds a binding; of several that match, the higher priority wins, and then what the table's order says.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 
+    /// Whether a filter has conditions on protocol, ports or flags, which a packet may hide. Without an answer of the table it has none.
+    fn names_transport(filter: &Self::Filter) -> bool {
+        let _ = filter;
+        false
+    }
+
     /// Removes a binding by its filter; does nothing when it is not there.
     fn remove(&mut self, filter: Self::Filter, binding: BindingId);
 

@@ -91,9 +91,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Some(&self.bindings.at(binding.0)?.1.action)
     }
 
-    /// Whether any binding may end a packet: one that drops, rejects or polices, or an instance that does not only get copies.
-    pub fn refuses(&self) -> bool {
-        self.refusing > 0
+    /// Whether any binding judges packets by what they may hide: it drops, rejects or polices, is an instance that does not only get
+    /// copies, or its filter names protocol, ports or flags.
+    pub fn judges(&self) -> bool {
+        self.judging > 0
     }
 
     /// Whether any instance of a path wants to be told of the ends of flows.

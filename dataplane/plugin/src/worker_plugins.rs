@@ -63,8 +63,8 @@ pub(crate) struct Binding {
     pub step: Option<Step>,
     /// Whether it is an instance that is told of the ends of flows.
     pub hears: bool,
-    /// Whether it may end a packet.
-    pub refuses: bool,
+    /// Whether it may end a packet, or asks for protocol, ports or flags.
+    pub judges: bool,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
     pub terms: Terms,
@@ -165,8 +165,8 @@ pub struct WorkerPlugins<T> {
     pub(crate) gates: Vec<WorkerGate<T>>,
     pub(crate) instances: Instances,
     pub(crate) bindings: Slab<Binding>,
-    /// How many bindings may end packets.
-    pub(crate) refusing: usize,
+    /// How many bindings judge packets by what they may hide.
+    pub(crate) judging: usize,
     pub(crate) paths: Paths,
     /// Kept for its memory.
     pub(crate) found: Vec<Stage>,
@@ -217,7 +217,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             gates: Vec::new(),
             instances: Instances::default(),
             bindings: Slab::with_room(BINDINGS),
-            refusing: 0,
+            judging: 0,
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
@@ -258,8 +258,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return self.instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
             }
             PluginChange::Bind { binding, gate, filter, priority, action, terms } => {
+                let names_transport = T::names_transport(&filter);
                 let insert = |table: &mut T| table.insert(filter, priority, binding);
-                self.bind(binding, gate, (priority, terms), action, insert);
+                self.bind(binding, gate, (priority, terms, names_transport), action, insert);
             }
             PluginChange::Unbind { binding, filter, .. } => self.unbind(binding, filter),
         }
@@ -285,7 +286,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         &mut self,
         id: BindingId,
         gate: GateId,
-        (priority, terms): (i32, Terms),
+        (priority, terms, names_transport): (i32, Terms, bool),
         action: Action,
         insert: impl FnOnce(&mut T),
     ) {
@@ -315,14 +316,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Action::Instance(_) => position != Position::Copy,
             _ => false,
         };
-        self.refusing += usize::from(refuses);
+        // Who hides the transport header would choose another queue, way or copy.
+        let judges = refuses || names_transport;
+        self.judging += usize::from(judges);
         self.bindings
-            .put(id.0, Binding { gate, action, priority, step, hears, refuses, state, terms, counts });
+            .put(id.0, Binding { gate, action, priority, step, hears, judges, state, terms, counts });
     }
 
     fn take_binding(&mut self, slot: u32) -> Option<Binding> {
         let binding = self.bindings.take(slot)?;
-        self.refusing -= usize::from(binding.refuses);
+        self.judging -= usize::from(binding.judges);
         Some(binding)
     }
 

@@ -57,7 +57,7 @@ drop_reasons! {
     Ip4Option = "ip4_option",
     /// A source-routed IPv4 packet (RFC 7126, 4.3).
     Ip4SourceRoute = "ip4_source_route",
-    /// A fragment that would reassemble to more than 65,535 bytes, or overlap its transport header.
+    /// A fragment that would reassemble to more than 65,535 bytes, or overlap its transport header, or cuts it while a filter judges packets.
     Ip4Fragment = "ip4_fragment",
     /// Fewer bytes than an IPv6 header.
     Ip6Short = "ip6_short",
@@ -67,7 +67,7 @@ drop_reasons! {
     Ip6Truncated = "ip6_truncated",
     /// A jumbo payload option (RFC 2675), which is not supported.
     Ip6Jumbo = "ip6_jumbo",
-    /// The transport header lies behind more IPv6 extension headers than are read, or they are cut, while a filter refuses packets (RFC 7112).
+    /// The transport header lies behind more IPv6 extension headers than are read, or a fragment cuts it, while a filter judges packets (RFC 7112).
     Ip6HeaderChain = "ip6_header_chain",
     /// A source address that must not appear on the wire, or is the router's own.
     MartianSource = "martian_source",

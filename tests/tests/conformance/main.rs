@@ -27,6 +27,7 @@ mod queue_gates;
 mod random;
 mod security;
 mod short_messages;
+mod tiny_fragments;
 mod trace;
 mod ttl;
 mod unreachable;

@@ -208,6 +208,11 @@ impl CompiledFilter {
         })
     }
 
+    /// Whether it has a condition on the protocol, or on what the transport header says.
+    pub fn names_transport(&self) -> bool {
+        self.protocol.is_some() || self.without_transport().is_some()
+    }
+
     fn asks_for_ports(&self) -> bool {
         !self.source_port.is_any() || !self.destination_port.is_any()
     }
