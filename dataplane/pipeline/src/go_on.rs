@@ -69,10 +69,14 @@ impl Router {
     /// Takes what instances gave beside verdicts: packets begin their journey in the order in which they were made, the rest is
     /// for control.
     #[inline]
-    pub(crate) fn take_given(&mut self) {
+    pub(crate) fn take_given(&mut self, now: Instant) {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
             match output {
-                Output::Packet { bytes, port, passes } => self.begin_made(&bytes, port, passes),
+                Output::Packet { bytes, port, passes } => {
+                    if !self.begin_made(&bytes, port, passes) {
+                        self.gates.plugins_mut().fail_for_port(instance, port, now);
+                    }
+                }
                 Output::Log(level, line) => _ = self.tell(Event::InstanceSays(instance, level, line)),
                 Output::Message(bytes) => {
                     if !self.tell(Event::InstanceSends(instance, bytes)) {
@@ -95,12 +99,17 @@ impl Router {
     }
 
     /// A packet that an instance made, from the network header on, as if it came in by a port. One that was made out of packets
-    /// that were made or classified anew themselves counts as these and once more: no plugin multiplies packets without end.
-    pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) {
+    /// that were made or classified anew themselves counts as these and once more: no plugin multiplies packets without end. Returns
+    /// `false` when there is no such port: only the router itself makes packets that came in by none, which nobody checks.
+    pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
+        if self.ports.get(port).is_none() {
+            return false;
+        }
         self.totals.created.plugins += 1;
         let Some(mut packet) = self.pool.packet_from(bytes) else {
             self.totals.dropped += 1;
-            return self.ports.count_drop(port, DropReason::NoMemory);
+            self.ports.count_drop(port, DropReason::NoMemory);
+            return true;
         };
         packet.port = port;
         packet.passes = passes;
@@ -108,6 +117,7 @@ impl Router {
         if let Err(packet) = self.from_plugins.push(packet, &self.pool) {
             self.drop_packet(packet, DropReason::QueueFull);
         }
+        true
     }
 
     /// Begins the journey of what instances have made, as much as the round takes.

@@ -415,7 +415,7 @@ impl Router {
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             self.act(now);
-            self.take_given();
+            self.take_given(now);
             let following = [&self.waited, &self.made, &self.resumed, &self.again];
             if following.iter().all(|packets| packets.is_empty()) && self.frames.is_empty() {
                 return;

@@ -531,7 +531,7 @@ mod tests {
         let mut frame = [0; 28];
         (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
         frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
-        (0..10).for_each(|_| worker.router.begin_made(&frame, PortId(1), 0));
+        assert!((0..10).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
         let rounds = [0; 4].map(|_| {
             let turn = worker.turn(Instant::ZERO, || Instant::ZERO);
             (worker.router.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
@@ -539,10 +539,14 @@ mod tests {
         assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
         let totals = &worker.router.totals;
         assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (10, 10, 0));
-        (0..20).for_each(|_| worker.router.begin_made(&frame, PortId(1), 0));
+        assert!((0..20).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
         let drops = &worker.router.ports.get(PortId(1)).unwrap().count.drops;
         assert_eq!((worker.router.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
         assert_eq!(worker.router.carried(), 16);
+        for port in [PortId::NONE, PortId(2)] {
+            assert!(!worker.router.begin_made(&frame, port, 0), "{port}: the router's own, or of nobody");
+        }
+        assert_eq!(worker.router.totals.created.plugins, 30);
     }
 
     #[test]

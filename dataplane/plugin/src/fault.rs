@@ -29,11 +29,13 @@ pub enum FaultKind {
     NotGranted,
     /// It left a packet that the stages behind can't forward: its headers are cut, or contradict it. It goes on living.
     MalformedPacket,
+    /// It made a packet that came in by no port of the router. It goes on living.
+    UnknownPort,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unreachable,
         Self::Divide,
         Self::OutOfBounds,
@@ -46,6 +48,7 @@ impl FaultKind {
         Self::Overrun,
         Self::NotGranted,
         Self::MalformedPacket,
+        Self::UnknownPort,
     ];
 
     /// Its name in counters.
@@ -63,6 +66,7 @@ impl FaultKind {
             Self::Overrun => "overrun",
             Self::NotGranted => "not_granted",
             Self::MalformedPacket => "malformed_packet",
+            Self::UnknownPort => "unknown_port",
         }
     }
 }

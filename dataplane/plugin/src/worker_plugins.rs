@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_packet::{BATCH_SIZE, DropReason};
-use millrace_plugin_abi::{Message, Position, Progress, Verdict};
+use millrace_plugin_abi::{Fault, Message, Position, Progress, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 
+use crate::fault::FaultKind;
 use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
 use crate::health::Health;
 use crate::instances::{Failure, Given, Hosted, Instances, News};
@@ -427,6 +428,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
     #[inline]
     pub fn take_given(&mut self) -> Option<Given> {
         self.news.pop_given()
+    }
+
+    /// An instance made a packet for a port that there isn't, which is its fault.
+    #[cold]
+    pub fn fail_for_port(&mut self, instance: InstanceId, port: PortId, now: Instant) {
+        let Self { instances, news, .. } = self;
+        if let Some(hosted) = instances.key(instance).and_then(|key| instances.get_mut(key)) {
+            let text = format!("it made a packet that came in by port {port}, which there isn't");
+            hosted.fail(Fault { kind: FaultKind::UnknownPort.name(), text }, now, news);
+        }
     }
 
     /// Says whether there is a port of that number: sending packets to one that there isn't is a fault.
