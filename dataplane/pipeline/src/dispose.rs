@@ -22,7 +22,7 @@ use crate::command::{Event, NeighbourKnowledge};
 use crate::filter_route::{is_copy, is_filter};
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;
-use crate::ports::{DeviceId, PortEntry, PortSettings, Stack};
+use crate::ports::{DeviceId, PortEntry, PortSettings};
 use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::transmit::amount_of;
@@ -65,7 +65,7 @@ impl Router {
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
                 Fate::Drop(reason) => self.drop_packet(packet, reason),
                 Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
-                Fate::Host => self.for_kernel.push(packet),
+                Fate::Host => self.punt(packet),
                 Fate::Own => self.deliver(packet, now),
                 Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
                 Fate::Consumed => self.totals.consumed += 1,
@@ -227,7 +227,7 @@ impl Router {
                 self.drop_packet(packet, reason);
             }
             // The way back is the kernel's, so the kernel answers: it comes to the same verdict on the packet.
-            ErrorPath::Kernel => self.for_kernel.push(packet),
+            ErrorPath::Kernel => self.punt(packet),
             ErrorPath::None => self.drop_packet(packet, reason),
         }
     }
@@ -519,56 +519,6 @@ impl Router {
         if !self.queue_drops.is_empty() {
             self.drop_queued();
         }
-    }
-
-    /// Calls `hand_back` with the frames for the kernel, port by port; it returns how many of the first were taken.
-    pub(crate) fn for_the_kernel(&mut self, mut hand_back: impl FnMut(u32, &[&[u8]]) -> usize) {
-        if self.handover.is_some() {
-            self.hand_over_hosts();
-        }
-        if self.for_kernel.is_empty() {
-            return;
-        }
-        let packets = std::mem::take(&mut self.for_kernel);
-        for group in packets.chunk_by(|a, b| a.port == b.port) {
-            let Some(port) = group.first().map(|packet| packet.port) else { continue };
-            let taken = self.hand_back_group(port, group, &mut hand_back);
-            self.totals.to_host += taken;
-            self.totals.dropped += group.len() as u64 - taken;
-            for packet in group.iter().skip(taken as usize) {
-                self.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
-            }
-            if self.trace.is_some() {
-                self.trace_handed_back(group, taken as usize);
-            }
-            if let Some(entry) = self.ports.get_mut(port) {
-                entry.count.to_host += taken;
-                entry.count.drops.add(DropReason::HostRefused, group.len() as u64 - taken);
-            }
-        }
-        drop(packets);
-    }
-
-    fn hand_back_group(
-        &self,
-        port: PortId,
-        group: &[Packet],
-        hand_back: &mut impl FnMut(u32, &[&[u8]]) -> usize,
-    ) -> u64 {
-        let Some(Stack::Kernel { ifindex }) = self.ports.get(port).map(|entry| entry.settings.stack) else {
-            return 0;
-        };
-        let whole = |packet: &Packet| match packet.is_linear() {
-            true => None,
-            false => Some(packet.to_vec()),
-        };
-        let copies: Vec<Option<Vec<u8>>> = group.iter().map(whole).collect();
-        let frames: Vec<&[u8]> = group
-            .iter()
-            .zip(&copies)
-            .map(|(packet, copy)| copy.as_deref().unwrap_or(packet.data()))
-            .collect();
-        hand_back(ifindex, &frames) as u64
     }
 }
 

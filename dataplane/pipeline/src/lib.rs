@@ -65,6 +65,7 @@ mod plain;
 mod port_scheduler;
 mod ports;
 mod post_mortem;
+mod punt;
 mod queue_backlog;
 mod receive;
 mod reserved_flows;

@@ -72,7 +72,7 @@ fn local_fate(entry: &PortEntry) -> Fate {
 }
 
 /// The tags of a frame, without those that carry a priority only (VLAN id 0).
-fn tags_of(stack: &vlan::Stack) -> Tags {
+pub(crate) fn tags_of(stack: &vlan::Stack) -> Tags {
     let tag = |tag: vlan::StackedTag| (tag.tag_protocol.0, tag.control.id());
     let mut tags = [stack.outer(), stack.inner()].into_iter().flatten().map(tag).filter(|(_, id)| *id != 0);
     Tags::of_frame(tags.next(), tags.next())

@@ -1,0 +1,123 @@
+//! Frames that the kernel gets.
+
+use millrace_forward::SharedFib;
+use millrace_packet::Pool;
+use millrace_units::Instant;
+use millrace_wire::MacAddr;
+
+use super::*;
+use crate::ports::tests::settings;
+use crate::tags::Tags;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
+const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
+
+fn kernel_port(tags: Tags) -> PortSettings {
+    PortSettings { stack: Stack::Kernel { ifindex: 7 }, mac: MAC, ..settings(0, tags) }
+}
+
+fn router(tags: Tags) -> (Pool, Router) {
+    let (pool, fib) = (Pool::new(64).unwrap(), SharedFib::new().unwrap());
+    let mut router = Router::new(pool.clone(), fib.reader(), 1).unwrap();
+    router.ports.set(PortId(1), kernel_port(tags));
+    (pool, router)
+}
+
+/// A datagram to an address of its port, or to a group of the link.
+fn datagram(destination: [u8; 4]) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 1, 17, 0, 0, 10, 1, 0, 2];
+    header.extend(destination);
+    let sum = millrace_wire::checksum::sum(&header).checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header.extend([0, 53, 0, 54, 0, 8, 0, 0]);
+    header
+}
+
+fn frames(router: &mut Router) -> Vec<Vec<u8>> {
+    let mut given = Vec::new();
+    router.for_the_kernel(|ifindex, frames| {
+        assert_eq!(ifindex, 7);
+        given.extend(frames.iter().map(|frame| frame.to_vec()));
+        frames.len()
+    });
+    given
+}
+
+fn headed(destination: MacAddr, source: MacAddr, tail: &[u8], content: &[u8]) -> Vec<u8> {
+    [&destination.0[..], &source.0, tail, content].concat()
+}
+
+#[test]
+fn packet_that_a_plugin_made_for_the_kernel_gets_a_link_header_of_its_family() {
+    let (_pool, mut router) = router(Tags::NONE);
+    let packet = datagram([224, 0, 0, 5]);
+    assert!(router.begin_made(&packet, PortId(1), 0));
+    router.run_timers(Instant::ZERO);
+    router.follow_up(Instant::ZERO);
+    assert_eq!(frames(&mut router), [headed(MAC, MAC, &[8, 0], &packet)]);
+}
+
+#[test]
+fn wrong_link_header_is_replaced_and_a_received_one_stays() {
+    let content = datagram([10, 1, 0, 1]);
+    let tagged: &[u8] = &[0x81, 0, 0, 10, 8, 0];
+    let group = MacAddr([1, 0, 0x5e, 0, 0, 5]);
+    let cases: [(Tags, MacAddr, &[u8], bool); 9] = [
+        (Tags::NONE, MAC, &[8, 0], true),
+        (Tags::NONE, group, &[8, 0], true),
+        (Tags::single(10), MAC, tagged, true),
+        // Priority only.
+        (Tags::NONE, MAC, &[0x81, 0, 0xe0, 0, 8, 0], true),
+        // ARP, IPv6, LLDP, a foreign VLAN and another station: as a plugin may write them.
+        (Tags::NONE, MAC, &[8, 6], false),
+        (Tags::NONE, MAC, &[0x86, 0xdd], false),
+        (Tags::NONE, MAC, &[0x88, 0xcc], false),
+        (Tags::single(11), MAC, tagged, false),
+        (Tags::NONE, PEER, &[8, 0], false),
+    ];
+    for (tags, destination, tail, stays) in cases {
+        let (pool, mut router) = router(tags);
+        let whole = headed(destination, PEER, tail, &content);
+        let mut packet = pool.packet_from(&whole).unwrap();
+        packet.port = PortId(1);
+        packet.set_network(12 + tail.len());
+        router.punt(packet);
+        let given = frames(&mut router);
+        if stays {
+            assert_eq!(given, [whole], "{tail:x?}");
+        } else {
+            let own: &[u8] = if tags == Tags::NONE { &[8, 0] } else { &[0x81, 0, 0, 11, 8, 0] };
+            assert_eq!(given, [headed(MAC, MAC, own, &content)], "{tail:x?}");
+        }
+    }
+}
+
+#[test]
+fn packet_without_its_link_header_gets_one_and_what_is_no_packet_is_dropped() {
+    let (pool, mut router) = router(Tags::NONE);
+    let content = datagram([10, 1, 0, 1]);
+    let mut packet = pool.packet_from(&headed(MAC, PEER, &[8, 0], &content)).unwrap();
+    packet.port = PortId(1);
+    packet.set_network(14);
+    assert!(packet.trim_front(14));
+    router.punt(packet);
+    assert_eq!(frames(&mut router), [headed(MAC, MAC, &[8, 0], &content)]);
+    let mut nothing = pool.packet_from(&[0; 60]).unwrap();
+    nothing.port = PortId(1);
+    nothing.set_network(0);
+    router.punt(nothing);
+    assert_eq!(frames(&mut router), [[0_u8; 0]; 0]);
+    let drops = &router.ports.get(PortId(1)).unwrap().count.drops;
+    assert_eq!(drops.get(DropReason::PluginFailed), 1);
+}
+
+#[test]
+fn arp_frame_goes_to_the_kernel_as_it_came() {
+    let (pool, mut router) = router(Tags::NONE);
+    let whole = headed(MacAddr([0xff; 6]), PEER, &[8, 6], &[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 0xa2]);
+    let mut packet = pool.packet_from(&whole).unwrap();
+    packet.port = PortId(1);
+    packet.set_network(14);
+    router.punt(packet);
+    assert_eq!(frames(&mut router), [whole]);
+}
