@@ -140,6 +140,11 @@ impl Router {
         if packet.network_len() <= mtu {
             return self.enqueue(packet, ether_type, destination, now);
         }
+        let too_big = IcmpError::TooBig { mtu: mtu as u32 };
+        if ether_type == EtherType::IPV6 {
+            // It was not when it was routed: a plugin has lengthened it, or kept it while the MTU became smaller.
+            return self.refuse(packet, too_big, DropReason::TooBig, now);
+        }
         let (mut fragments, mark) = (std::mem::take(&mut self.fragments), packet.trace);
         match fragment4(&self.pool, packet, mtu, &mut fragments) {
             Ok(()) => {
@@ -154,6 +159,9 @@ impl Router {
             Err((FragmentError::NoMemory, packet)) => self.drop_packet(packet, DropReason::NoMemory),
             Err((FragmentError::TooLong, packet)) => self.drop_packet(packet, DropReason::Ip4Fragment),
             Err((FragmentError::Truncated, packet)) => self.drop_packet(packet, DropReason::Ip4Truncated),
+            Err((FragmentError::DontFragment, packet)) => {
+                self.refuse(packet, too_big, DropReason::TooBig, now);
+            }
             Err((_, packet)) => self.drop_packet(packet, DropReason::TooBig),
         }
         self.fragments = fragments;
@@ -550,3 +558,6 @@ fn source_of(packet: &Packet) -> Option<IpAddr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,6 +135,8 @@ fn frames() -> Vec<Vec<u8>> {
         Box::new(Ipv6Frame::udp()),
         Box::new(Ipv6Frame::udp().length(1500)),
         Box::new(Ipv6Frame::udp().length(6000)),
+        // Read as IPv4, its header is whole.
+        Box::new(Ipv6Frame::udp().length(1500).traffic_class(0xb8).flow_label(1500)),
         Box::new(Ipv6Frame::echo().dst("fd00:1::1")),
         Box::new(Ipv6Frame::udp().extension(0, &[0, 5, 2, 0, 0, 0, 0]).extension(60, &[0, 1, 4, 0, 0, 0, 0])),
         Box::new(Ipv6Frame::udp().fragment(0, true, 7)),
@@ -223,6 +225,21 @@ fn arbitrary_changes_of_packets_with_copies_neither_panic_nor_leave_malformed() 
     for (seed, gate) in (100..).zip(["security-in", "process", "schedule"]) {
         arbitrary_changes(gate, seed, copies);
     }
+}
+
+#[test]
+fn packet_kept_at_the_queue_while_the_mtu_became_smaller_is_refused_and_not_fragmented() {
+    let script = Script::default();
+    let mut router = router("schedule", &script, "");
+    let frame = Ipv6Frame::udp().length(1500).traffic_class(0xb8).flow_label(1500);
+    script.lock().unwrap().push_back(vec![Change::Verdict(Verdict::Hold(Instant::ZERO))]);
+    router.send("a", &frame);
+    router.router.set_mtu("b", 1400);
+    router.advance(Duration::from_millis(2));
+    let sent = router.take_all();
+    assert!(!sent.contains_key("b"), "{sent:?}");
+    assert_eq!(router.dropped(DropReason::TooBig), 1);
+    router.check_conservation();
 }
 
 #[test]
