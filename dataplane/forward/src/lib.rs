@@ -47,7 +47,7 @@ pub use next_hop::{MAX_NEXT_HOPS, NextHop, NextHops, NextHopsError};
 pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};
 pub use rate_limit::{ErrorLimiter, RateLimit, TokenBucket};
 pub use redirect::{RedirectQuery, build_redirect6, redirect_target};
-pub use resolver::{Action, Heard, Resolver, ResolverSettings, Solicited};
+pub use resolver::{Action, Heard, Origin, Resolver, ResolverSettings, Solicited};
 pub use retired::Epoch;
 pub use route_table::{PrefixBits, RouteTable};
 pub use sanity::{

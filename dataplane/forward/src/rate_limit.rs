@@ -41,11 +41,19 @@ impl TokenBucket {
     #[inline]
     #[must_use]
     pub fn take(&mut self, now: Instant) -> bool {
+        self.take_above(0, now)
+    }
+
+    /// Takes a token, if `kept` others are left behind it.
+    #[inline]
+    #[must_use]
+    pub fn take_above(&mut self, kept: u32, now: Instant) -> bool {
         let elapsed = now.as_nanos().saturating_sub(self.last.as_nanos());
         self.last = self.last.max(now);
         let gained = elapsed.saturating_mul(self.limit.per_second.into());
         self.credit = self.credit.saturating_add(gained).min(u64::from(self.limit.burst) * NANO);
-        let there = self.credit >= NANO && self.limit.per_second > 0;
+        let wanted = (u64::from(kept) + 1) * NANO;
+        let there = self.credit >= wanted && self.limit.per_second > 0;
         if there {
             self.credit -= NANO;
         }

@@ -6,6 +6,7 @@
 //! once a second, three times; an answer holds for 30 seconds, then it is used on but probed at its next use.
 
 mod places;
+mod requests;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use millrace_wire::MacAddr;
 
 use crate::{NeighbourKey, RateLimit};
 use places::Places;
+pub use requests::Origin;
 use state::{Entry, State};
 
 /// Neighbours for which time has passed that are looked after at once.
@@ -37,7 +39,8 @@ pub struct ResolverSettings {
     pub stale: Duration,
     /// How long a neighbour that did not answer is taken to be unreachable, default 1 second.
     pub failed: Duration,
-    /// Requests for new neighbours of each port; default 200 a second in bursts of 50.
+    /// Requests for new neighbours of each port; default 200 a second in bursts of 50. Each port of arrival and each source has a share
+    /// that others can't take.
     pub requests: RateLimit,
     /// Places for neighbours of all ports, default 8,192; a quarter may be unresolved, and an eighth may hold neighbours of one
     /// port that only spoke to the router.
@@ -169,8 +172,14 @@ impl Resolver {
         actions.push(Action::Resolved { key, mac });
     }
 
-    /// A packet wants to go to this neighbour, and the table did not know it.
-    pub fn solicit(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) -> Solicited {
+    /// A packet of an origin wants to go to this neighbour, and the table did not know it.
+    pub fn solicit(
+        &mut self,
+        key: NeighbourKey,
+        origin: Origin,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> Solicited {
         if let Some(entry) = self.places.get(key) {
             return match entry.state {
                 State::Incomplete { .. } => Solicited::Pending,
@@ -180,7 +189,7 @@ impl Resolver {
                 }
             };
         }
-        if !self.places.take_request(key.port, now) || !self.make_room(key.port, actions) {
+        if !self.places.take_request(key.port, origin, now) || !self.make_room(key.port, actions) {
             return Solicited::Limited;
         }
         let state = State::Incomplete { tries: 1 };

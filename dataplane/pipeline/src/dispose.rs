@@ -8,7 +8,7 @@ use std::vec::Drain;
 use ipnet::IpNet;
 use millrace_forward::{
     Action, ErrorOptions, FragmentError, IcmpError, LinkHeader, NeighbourKey, NeighbourState, NextHop,
-    RedirectQuery, Route, Solicited, build_error, build_redirect6, fragment4, may_send_error,
+    Origin, RedirectQuery, Route, Solicited, build_error, build_redirect6, fragment4, may_send_error,
     redirect_target,
 };
 use millrace_packet::{DropReason, FlowKey, Packet};
@@ -390,7 +390,8 @@ impl Router {
                 self.events.push_back(Event::Resolve(key.port, key.address));
             }
         } else {
-            match self.own.resolver.solicit(key, now, &mut self.own.actions) {
+            let origin = Origin { port: packet.port, source: source_of(&packet) };
+            match self.own.resolver.solicit(key, origin, now, &mut self.own.actions) {
                 Solicited::Pending | Solicited::Known(_) => {}
                 Solicited::Failed => {
                     return self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);

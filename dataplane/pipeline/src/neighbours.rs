@@ -1,6 +1,6 @@
 //! Neighbours: what control says of them, what it is told, and what workers tell each other.
 
-use millrace_forward::{NeighbourKey, NeighbourState, Solicited};
+use millrace_forward::{NeighbourKey, NeighbourState, Origin, Solicited};
 use millrace_units::{Instant, PortId};
 
 use crate::command::{Event, NeighbourChange, NeighbourKnowledge, UsedNeighbours};
@@ -70,7 +70,8 @@ impl Router {
 
     /// Finds out about a neighbour that packets at another worker wait for.
     pub(crate) fn find_out(&mut self, key: NeighbourKey, now: Instant) {
-        match self.own.resolver.solicit(key, now, &mut self.own.actions) {
+        let origin = Origin { port: PortId::NONE, source: None };
+        match self.own.resolver.solicit(key, origin, now, &mut self.own.actions) {
             Solicited::Known(mac) => self.tell_others(key, NeighbourKnowledge::Known(mac)),
             Solicited::Failed => self.tell_others(key, NeighbourKnowledge::Failed),
             // Who waits is told when more is known, or waits in vain.

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use foldhash::fast::FixedState;
 use millrace_units::{Instant, PortId};
 
+use super::requests::{Origin, Requests};
 use super::state::Entry;
-use crate::{NeighbourKey, RateLimit, TokenBucket};
+use crate::{NeighbourKey, RateLimit};
 
 /// Claim of a neighbour to its place, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ struct PortPlaces {
     /// Neighbours by rank, and in the order in which they came to it.
     order: BTreeSet<(Rank, u64, NeighbourKey)>,
     counts: [usize; Rank::LEARNED],
-    requests: TokenBucket,
+    requests: Requests,
 }
 
 impl PortPlaces {
@@ -58,9 +59,11 @@ impl PortPlaces {
 pub(super) struct Places {
     entries: HashMap<NeighbourKey, (Entry, u64), FixedState>,
     deadlines: BTreeSet<(Instant, NeighbourKey)>,
+    /// Ports stay without neighbours, too: what they have asked for a moment ago counts.
     ports: BTreeMap<PortId, PortPlaces>,
     unresolved: usize,
     requests: RateLimit,
+    seed: u64,
     /// Number of the latest change of a rank.
     latest: u64,
 }
@@ -74,6 +77,7 @@ impl Places {
             ports: BTreeMap::new(),
             unresolved: 0,
             requests,
+            seed,
             latest: 0,
         }
     }
@@ -108,9 +112,9 @@ impl Places {
         self.deadlines.first().copied()
     }
 
-    /// Takes permission for a request for a new neighbour of a port.
-    pub fn take_request(&mut self, port: PortId, now: Instant) -> bool {
-        self.port(port).requests.take(now)
+    /// Takes permission for a request for a new neighbour of a port, for a packet of this origin.
+    pub fn take_request(&mut self, port: PortId, origin: Origin, now: Instant) -> bool {
+        self.port(port).requests.take(origin, now)
     }
 
     /// Sets the entry of a neighbour. Keeps its turn while its rank stays.
@@ -137,16 +141,15 @@ impl Places {
         let Some((entry, order)) = self.entries.remove(&key) else { return false };
         self.deadlines.remove(&(entry.deadline, key));
         self.leave(key, entry.rank(), order);
-        self.ports.retain(|port, places| *port != key.port || !places.order.is_empty());
         true
     }
 
     fn port(&mut self, port: PortId) -> &mut PortPlaces {
-        let requests = self.requests;
+        let (requests, seed) = (self.requests, self.seed);
         self.ports.entry(port).or_insert_with(|| PortPlaces {
             order: BTreeSet::new(),
             counts: [0; Rank::LEARNED],
-            requests: TokenBucket::new(requests),
+            requests: Requests::new(requests, seed),
         })
     }
 

@@ -8,6 +8,9 @@ const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const REPLY: Heard = Heard::Advertisement { solicited: true, overrides: true };
 const GRATUITOUS: Heard = Heard::Advertisement { solicited: false, overrides: true };
 
+/// Where packets come from.
+const HOST: Origin = Origin { port: PortId(3), source: None };
+
 fn key(number: u16) -> NeighbourKey {
     let [high, low] = number.to_be_bytes();
     NeighbourKey { port: PortId(1), address: IpAddr::from([10, 1, high, low]) }
@@ -39,7 +42,7 @@ impl Bench {
     /// With neighbour 1 resolved at second 0.
     fn resolved() -> Self {
         let mut bench = Self::new();
-        bench.resolver.solicit(key(1), second(0), &mut bench.actions);
+        bench.resolver.solicit(key(1), HOST, second(0), &mut bench.actions);
         assert!(bench.heard(MAC, REPLY, 0));
         bench.taken();
         bench
@@ -59,7 +62,7 @@ impl Bench {
     }
 
     fn solicit(&mut self, at: u64) -> Solicited {
-        self.resolver.solicit(key(1), second(at), &mut self.actions)
+        self.resolver.solicit(key(1), HOST, second(at), &mut self.actions)
     }
 
     fn poll(&mut self, at: u64) -> Vec<Action> {
@@ -205,7 +208,7 @@ fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
     let mut requests = 0;
     for number in 2..=u16::MAX {
         let now = Instant::from_nanos(u64::from(number) * 200_000);
-        bench.resolver.solicit(key(number), now, &mut bench.actions);
+        bench.resolver.solicit(key(number), HOST, now, &mut bench.actions);
         bench.resolver.poll(now, &mut bench.actions);
         requests +=
             bench.taken().iter().filter(|action| matches!(action, Action::SendRequest { .. })).count();
@@ -222,7 +225,7 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     let settings = ResolverSettings { capacity: 8, ..ResolverSettings::default() };
     let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
     for number in 1..=3 {
-        assert_eq!(resolver.solicit(key(number), second(0), &mut actions), Solicited::Pending);
+        assert_eq!(resolver.solicit(key(number), HOST, second(0), &mut actions), Solicited::Pending);
     }
     assert!(actions.contains(&Action::Forgotten { key: key(1) }));
     assert_eq!(resolver.len(), 2);
@@ -252,11 +255,15 @@ fn strangers_leave_places_to_wanted_neighbours() {
     }
     assert!(resolver.len() <= 8192);
     for port in [1, 11] {
-        assert_eq!(resolver.solicit(on(port, 500), second(2), actions), Solicited::Pending, "port {port}");
+        assert_eq!(
+            resolver.solicit(on(port, 500), HOST, second(2), actions),
+            Solicited::Pending,
+            "port {port}"
+        );
         assert!(resolver.heard(on(port, 500), MAC, REPLY, second(2), actions), "port {port}");
     }
     assert_eq!(
-        resolver.solicit(key(1), second(2), actions),
+        resolver.solicit(key(1), HOST, second(2), actions),
         Solicited::Known(MAC),
         "in use before the flood"
     );
@@ -284,16 +291,66 @@ fn neighbours_in_use_yield_to_a_link_with_fewer_only() {
     let (mut resolver, mut actions) = small(16);
     resolver.set_static(on(1, 99), MAC, &mut actions);
     for number in 0..15 {
-        assert_eq!(resolver.solicit(on(1, number), second(0), &mut actions), Solicited::Pending);
+        assert_eq!(resolver.solicit(on(1, number), HOST, second(0), &mut actions), Solicited::Pending);
         assert!(resolver.heard(on(1, number), MAC, REPLY, second(0), &mut actions));
     }
-    assert_eq!(resolver.solicit(on(1, 15), second(0), &mut actions), Solicited::Limited);
-    assert_eq!(resolver.solicit(on(2, 0), second(0), &mut actions), Solicited::Pending);
+    assert_eq!(resolver.solicit(on(1, 15), HOST, second(0), &mut actions), Solicited::Limited);
+    assert_eq!(resolver.solicit(on(2, 0), HOST, second(0), &mut actions), Solicited::Pending);
     assert_eq!(actions.iter().filter(|action| matches!(action, Action::Forgotten { .. })).count(), 1);
     assert!(actions.contains(&Action::Forgotten { key: on(1, 0) }), "the oldest of the larger link");
     resolver.poll(second(30), &mut actions);
-    assert_eq!(resolver.solicit(on(1, 15), second(30), &mut actions), Solicited::Pending, "stale ones yield");
-    assert_eq!(resolver.solicit(on(1, 99), second(30), &mut actions), Solicited::Known(MAC));
+    assert_eq!(
+        resolver.solicit(on(1, 15), HOST, second(30), &mut actions),
+        Solicited::Pending,
+        "stale ones yield"
+    );
+    assert_eq!(resolver.solicit(on(1, 99), HOST, second(30), &mut actions), Solicited::Known(MAC));
+}
+
+/// AR-05, ND-09: a scan of 10,000 addresses a second, and a host of the same source port that asks for one neighbour a second.
+#[test]
+fn scan_leaves_requests_to_new_neighbours_of_others() {
+    let address = |last| Some(IpAddr::from([10, 7, 0, last]));
+    for host in
+        [Origin { port: PortId(4), source: address(1) }, Origin { port: PortId(3), source: address(2) }]
+    {
+        let mut bench = Bench::new();
+        let Bench { resolver, actions } = &mut bench;
+        let scanner = Origin { port: PortId(3), source: address(1) };
+        for number in 0..50_000 {
+            let now = Instant::from_nanos(u64::from(number) * 100_000);
+            resolver.solicit(on(1, number), scanner, now, actions);
+            if number % 10_000 == 9999 {
+                let asked = resolver.solicit(on(1, 60_000 + number / 10_000), host, now, actions);
+                assert_eq!(asked, Solicited::Pending, "{host:?} {number}");
+            }
+            resolver.poll(now, actions);
+            actions.clear();
+        }
+    }
+}
+
+/// A port that has forgotten all of its neighbours has asked for as many all the same.
+#[test]
+fn requests_of_a_port_are_counted_on_when_its_last_neighbour_is_forgotten() {
+    let requests = RateLimit { per_second: 1, burst: 50 };
+    let settings = ResolverSettings { requests, ..ResolverSettings::default() };
+    let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
+    let mut ask = |from: u16, at: u64| {
+        let mut asked = 0;
+        for number in from..from + 100 {
+            asked += usize::from(
+                resolver.solicit(key(number), HOST, second(at), &mut actions) == Solicited::Pending,
+            );
+        }
+        for later in at..at + 5 {
+            resolver.poll(second(later), &mut actions);
+        }
+        assert!(resolver.is_empty());
+        asked
+    };
+    assert_eq!(ask(1, 0), 50);
+    assert!(ask(1001, 5) < 10);
 }
 
 /// ND-09: a scan by one link takes the requests of no other.
@@ -301,22 +358,23 @@ fn neighbours_in_use_yield_to_a_link_with_fewer_only() {
 fn requests_are_limited_for_each_link() {
     let mut bench = Bench::new();
     let Bench { resolver, actions } = &mut bench;
-    let asked = (0..1000).filter(|n| resolver.solicit(on(1, *n), second(0), actions) == Solicited::Pending);
+    let asked =
+        (0..1000).filter(|n| resolver.solicit(on(1, *n), HOST, second(0), actions) == Solicited::Pending);
     assert_eq!(asked.count(), 50);
-    assert_eq!(resolver.solicit(on(2, 1), second(0), actions), Solicited::Pending);
+    assert_eq!(resolver.solicit(on(2, 1), HOST, second(0), actions), Solicited::Pending);
 }
 
 #[test]
 fn a_link_that_goes_down_takes_what_was_learned_and_leaves_what_was_configured() {
     let (mut resolver, mut actions) = (Resolver::new(ResolverSettings::default(), 1), Vec::new());
     resolver.set_static(key(1), MAC, &mut actions);
-    assert_eq!(resolver.solicit(key(2), second(0), &mut actions), Solicited::Pending);
+    assert_eq!(resolver.solicit(key(2), HOST, second(0), &mut actions), Solicited::Pending);
     resolver.link_down(PortId(1));
     assert_eq!(resolver.next_event(), Some(Instant::ZERO));
     resolver.poll(second(0), &mut actions);
     assert_eq!(actions.last(), Some(&Action::Forgotten { key: key(2) }));
     assert_eq!(resolver.len(), 1);
-    assert_eq!(resolver.solicit(key(1), second(1), &mut actions), Solicited::Known(MAC));
+    assert_eq!(resolver.solicit(key(1), HOST, second(1), &mut actions), Solicited::Known(MAC));
 }
 
 #[test]
@@ -327,7 +385,7 @@ fn neighbours_whose_time_has_come_all_at_once_are_looked_after_in_pieces() {
     };
     let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
     for number in 1..=250 {
-        assert_eq!(resolver.solicit(key(number), second(0), &mut actions), Solicited::Pending);
+        assert_eq!(resolver.solicit(key(number), HOST, second(0), &mut actions), Solicited::Pending);
     }
     let rounds = |resolver: &mut Resolver, now| {
         let mut counts = Vec::new();

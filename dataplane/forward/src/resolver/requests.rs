@@ -1,0 +1,112 @@
+//! Requests for new neighbours of a port: a bounded rate, of which no origin of packets takes all (RFC 6583, 6.1 and 7).
+//!
+//! Who scans the addresses of a link asks for far more neighbours than the rate allows. So each port of arrival and each source has
+//! a small share of its own, and a part of the bucket is kept for those that have not used up theirs. Sources may be forged, arrival
+//! ports can't be.
+
+use std::hash::BuildHasher as _;
+use std::net::IpAddr;
+
+use foldhash::fast::FixedState;
+use millrace_units::{Instant, PortId};
+
+use crate::{RateLimit, TokenBucket};
+
+/// Shares by port of arrival, and as many by source.
+const SHARES: usize = 16;
+/// All shares of a kind together are a quarter of the rate.
+const PART: u32 = 4;
+
+/// Origin of a packet that waits for a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The port that it came in by.
+    pub port: PortId,
+    /// Its source; `None` where that is not known.
+    pub source: Option<IpAddr>,
+}
+
+/// Requests that may be sent by a port.
+#[derive(Debug)]
+pub(super) struct Requests {
+    all: TokenBucket,
+    /// Tokens that are kept for origins with a share left.
+    kept: u32,
+    by_port: [TokenBucket; SHARES],
+    by_source: [TokenBucket; SHARES],
+    hasher: FixedState,
+}
+
+impl Requests {
+    /// As many as `limit` says, and a burst of a quarter more for origins with a share left.
+    pub fn new(limit: RateLimit, seed: u64) -> Self {
+        let RateLimit { per_second, burst } = limit;
+        let kept = burst / PART;
+        let share = RateLimit { per_second: per_second / PART / SHARES as u32, burst: (burst / 16).max(1) };
+        Self {
+            all: TokenBucket::new(RateLimit { per_second, burst: burst.saturating_add(kept) }),
+            kept,
+            by_port: std::array::from_fn(|_| TokenBucket::new(share)),
+            by_source: std::array::from_fn(|_| TokenBucket::new(share)),
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    /// Takes permission for a request that a packet of this origin leads to.
+    pub fn take(&mut self, origin: Origin, now: Instant) -> bool {
+        let source = origin.source.map(|source| self.hasher.hash_one(source) as usize % SHARES);
+        let by_port = self.by_port.get_mut(usize::from(origin.port.0) % SHARES);
+        let mut has_share = by_port.is_some_and(|share| share.take(now));
+        if !has_share {
+            let by_source = source.and_then(|place| self.by_source.get_mut(place));
+            has_share = by_source.is_some_and(|share| share.take(now));
+        }
+        self.all.take_above(if has_share { 0 } else { self.kept }, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(port: u16, source: u32) -> Origin {
+        Origin { port: PortId(port), source: Some(std::net::Ipv4Addr::from_bits(source).into()) }
+    }
+
+    /// Of 10 s at 10,000 requests a second by `scan`, how many the other got that asks twice a second, and all.
+    fn granted(scan: impl Fn(u32) -> Origin, other: Origin) -> (u32, u32) {
+        let mut requests = Requests::new(RateLimit { per_second: 200, burst: 50 }, 7);
+        let (mut got, mut all) = (0, 0);
+        for number in 0..100_000 {
+            let now = Instant::from_nanos(u64::from(number) * 100_000);
+            all += u32::from(requests.take(scan(number), now));
+            if number % 5000 == 4999 {
+                got += u32::from(requests.take(other, now));
+            }
+        }
+        (got, got + all)
+    }
+
+    #[test]
+    fn scan_leaves_requests_to_other_ports_of_arrival_though_sources_are_forged() {
+        for forges in [false, true] {
+            let (got, all) = granted(|number| origin(1, if forges { number } else { 9 }), origin(2, 10));
+            assert_eq!(got, 20, "{forges}");
+            assert!((2000..=2070).contains(&all), "{all}");
+        }
+    }
+
+    #[test]
+    fn scan_leaves_requests_to_most_other_sources_behind_the_same_port() {
+        let served = (10..42).filter(|source| granted(|_| origin(1, 9), origin(1, *source)).0 == 20);
+        // A sixteenth shares the scanner's part.
+        assert!(served.count() >= 26);
+    }
+
+    #[test]
+    fn lone_origin_gets_the_whole_burst() {
+        let mut requests = Requests::new(RateLimit { per_second: 200, burst: 50 }, 7);
+        let taken = (0..1000).filter(|_| requests.take(origin(1, 9), Instant::ZERO)).count();
+        assert_eq!(taken, 50);
+    }
+}
