@@ -1,6 +1,8 @@
 //! Opening devices: what a port of the configuration becomes on this machine.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
@@ -14,10 +16,10 @@ use millrace_pipeline::{
     ClassLimits, Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
-use millrace_port::pcap::{Pace, PcapngWriter};
+use millrace_port::pcap::{Pace, PcapngWriter, create_recording};
 use millrace_port::{
-    AfPacket, AfXdp, Capabilities, Impair, Impairment, Memory, Pcap, PcapOptions, Port, PortError, Record,
-    RecordLimit, Tap, af_packet,
+    AfPacket, AfXdp, Capabilities, Impair, Impairment, Memory, Pcap, PcapFiles, PcapOptions, Port, PortError,
+    Record, RecordLimit, Tap, af_packet,
 };
 use millrace_wire::MacAddr;
 
@@ -122,7 +124,7 @@ impl Stage {
             Attachment::Tcx => Some(NO_XDP),
             Attachment::Generic => Some("XDP runs behind the driver (generic), where it would save nothing"),
             Attachment::Native if programs.queues() as usize > RX_QUEUES => Some(MANY_QUEUES),
-            Attachment::Native if !Wrapping::of(plan)?.is_empty() => {
+            Attachment::Native if plan.config.impair.is_some() || plan.config.record.is_some() => {
                 Some("the port is impaired or recorded, which sees all of its frames")
             }
             Attachment::Native if !FlowCache::knows(plan.id.0) => {
@@ -396,20 +398,21 @@ pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
 /// Opens a device that has no kernel device below.
 pub(crate) fn open_own(plan: &PortPlan, workers: &mut Workers) -> Result<Capabilities, ControlError> {
     let wrap = Wrapping::of(plan)?;
-    let (config, settings) = (plan.config.clone(), plan.settings.clone());
-    // What takes privileges is done here.
+    let (config, settings) = (&plan.config, plan.settings.clone());
+    // What takes privileges or opens files is done here.
+    let files = (config.kind == PortKind::Pcap).then(|| {
+        let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
+        let (input, output) = (config.input.clone(), config.output.clone());
+        PcapFiles::open(PcapOptions { input, output, pace, origin: time_of_day() })
+    });
+    let files = files.transpose().map_err(|error| open_error(plan, &error))?;
     let tap = (config.kind == PortKind::Tap).then(|| Tap::open(&settings.name, settings.mtu));
     let tap = tap.transpose().map_err(|error| open_error(plan, &error))?;
     let open: OpenDevice = Box::new(move |_: &Pool| {
-        let port: Box<dyn Port> = match (tap, config.kind) {
+        let port: Box<dyn Port> = match (tap, files) {
             (Some(tap), _) => Box::new(tap),
-            (None, PortKind::Pcap) => {
-                let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
-                let options =
-                    PcapOptions { input: config.input, output: config.output, pace, origin: time_of_day() };
-                Box::new(Pcap::open(settings.mac, settings.mtu, &options)?)
-            }
-            (None, _) => Box::new(Memory::new(settings.mac, settings.mtu).0),
+            (None, Some(files)) => Box::new(Pcap::new(settings.mac, settings.mtu, files)?),
+            (None, None) => Box::new(Memory::new(settings.mac, settings.mtu).0),
         };
         Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
     });
@@ -443,14 +446,11 @@ pub(crate) fn time_of_day() -> Duration {
 #[derive(Default)]
 struct Wrapping {
     impairment: Option<Impairment>,
-    record: Option<std::path::PathBuf>,
+    /// The file of a recording, open: a worker opens none to write.
+    record: Option<(PathBuf, File)>,
 }
 
 impl Wrapping {
-    fn is_empty(&self) -> bool {
-        self.impairment.is_none() && self.record.is_none()
-    }
-
     fn of(plan: &PortPlan) -> Result<Self, ControlError> {
         let impairment = plan.config.impair.as_ref().map(impairment);
         if let Some(impairment) = &impairment {
@@ -458,7 +458,11 @@ impl Wrapping {
                 ControlError::Invalid(format!("port {:?}: impair: {error}", plan.settings.name))
             })?;
         }
-        Ok(Self { impairment, record: plan.config.record.clone() })
+        let record = plan.config.record.clone().map(|path| match create_recording(&path) {
+            Ok(file) => Ok((path, file)),
+            Err(source) => Err(open_error(plan, &PortError::File { path, source })),
+        });
+        Ok(Self { impairment, record: record.transpose()? })
     }
 
     fn around(self, port: Box<dyn Port>) -> Result<Box<dyn Port>, PortError> {
@@ -466,8 +470,9 @@ impl Wrapping {
         if let Some(impairment) = self.impairment {
             port = Box::new(Impair::new(port, &impairment)?);
         }
-        if let Some(path) = self.record {
-            let writer = PcapngWriter::create(&path, time_of_day())?;
+        if let Some((path, file)) = self.record {
+            let writer = PcapngWriter::new(file, time_of_day());
+            let writer = writer.map_err(|source| PortError::File { path, source })?;
             port = Box::new(Record::new(port, writer, RecordLimit::default()));
         }
         Ok(port)

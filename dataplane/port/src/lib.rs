@@ -34,7 +34,7 @@ pub use batch_send::BatchSend;
 pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
-pub use pcap::{Pcap, PcapOptions};
+pub use pcap::{Pcap, PcapFiles, PcapOptions};
 pub use port::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 pub use record::{Record, RecordLimit};
 pub use tap::Tap;

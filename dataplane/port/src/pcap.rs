@@ -65,24 +65,55 @@ pub struct Pcap {
     capabilities: Capabilities,
 }
 
-impl Pcap {
-    /// Opens the files. The port's own address is `mac`; `mtu` limits nothing here, it is what the router keeps to.
+/// The open files of a [`Pcap`] port, made where files may be opened.
+#[derive(Debug)]
+pub struct PcapFiles {
+    recording: Recording,
+    output: Option<(PathBuf, File)>,
+    pace: Pace,
+    origin: Duration,
+}
+
+impl PcapFiles {
+    /// Opens the files.
     ///
     /// # Errors
     /// [`PortError::File`] when a file can't be read or made; [`PortError::Format`] when the input is broken (with
     /// the offset), or holds frames that are not Ethernet.
-    pub fn open(mac: MacAddr, mtu: u16, options: &PcapOptions) -> Result<Self, PortError> {
-        let recording = match &options.input {
-            Some(path) => Recording::read(path)?,
-            None => Recording::default(),
+    pub fn open(options: PcapOptions) -> Result<Self, PortError> {
+        let PcapOptions { input, output, pace, origin } = options;
+        let recording = input.map_or_else(|| Ok(Recording::default()), |path| Recording::read(&path))?;
+        let made = |path: PathBuf| match create_recording(&path) {
+            Ok(file) => Ok((path, file)),
+            Err(source) => Err(PortError::File { path, source }),
         };
-        let output =
-            options.output.as_ref().map(|path| PcapngWriter::create(path, options.origin)).transpose()?;
+        Ok(Self { recording, output: output.map(made).transpose()?, pace, origin })
+    }
+}
+
+impl Pcap {
+    /// Opens the files. The port's own address is `mac`; `mtu` limits nothing here, it is what the router keeps to.
+    ///
+    /// # Errors
+    /// As [`PcapFiles::open`] and [`new`](Self::new).
+    pub fn open(mac: MacAddr, mtu: u16, options: &PcapOptions) -> Result<Self, PortError> {
+        Self::new(mac, mtu, PcapFiles::open(options.clone())?)
+    }
+
+    /// A port on open files.
+    ///
+    /// # Errors
+    /// [`PortError::File`] when the output can't be written.
+    pub fn new(mac: MacAddr, mtu: u16, files: PcapFiles) -> Result<Self, PortError> {
+        let PcapFiles { recording, output, pace, origin } = files;
+        let writer =
+            |(path, file)| PcapngWriter::new(file, origin).map_err(|source| PortError::File { path, source });
+        let output = output.map(writer).transpose()?;
         let (driver, mode, why) = ("pcap", Mode::InProcess, String::new());
         Ok(Self {
             recording,
             position: 0,
-            pace: options.pace,
+            pace,
             start: None,
             output,
             counters: PortCounters::default(),
