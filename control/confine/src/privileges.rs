@@ -32,7 +32,8 @@ pub enum Privileges {
     Files,
     /// As `Files`, and programs that it starts.
     Programs,
-    /// Packet memory that the kernel shares, eBPF maps and programs, and files that are open already. It opens none to write.
+    /// Packet memory that the kernel shares, eBPF maps and programs, and files that are open already. It opens none to write, changes no
+    /// name, owner or right of one, and reaches no other process by a signal or a connection.
     Memory,
 }
 
@@ -59,14 +60,13 @@ impl Privileges {
         prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
         let writable = if self == Self::Memory { Writable::Nothing } else { Writable::Files };
         writable.leave_to_thread()?;
-        let refused =
-            Refused { may_start_programs: self == Self::Programs, may_use_maps: self == Self::Memory };
+        let refused = Refused { may_start_programs: self == Self::Programs, is_worker: self == Self::Memory };
         refused.refuse_to_thread()
     }
 
     fn allowed(self) -> CapsHashSet {
-        let memory: &[Capability] = if self == Self::Memory { &MEMORY } else { &[] };
-        FILES.iter().chain(memory).copied().collect()
+        let kept: &[Capability] = if self == Self::Memory { &MEMORY } else { &FILES };
+        kept.iter().copied().collect()
     }
 
     /// Does something on a thread of its own that has these alone, so that threads that it begins have no more.
@@ -178,6 +178,67 @@ mod tests {
                 }
                 assert_eq!(open.open(&own).is_ok(), left != Privileges::Memory, "{left:?}: a file");
                 assert_eq!(open.open("/dev/null").is_ok(), left != Privileges::Memory, "{left:?}: nothing");
+            })
+            .unwrap();
+        }
+        std::fs::remove_file(own).unwrap();
+    }
+
+    #[test]
+    fn a_worker_keeps_the_capability_for_packet_memory_alone() {
+        assert_eq!(Privileges::Memory.allowed(), CapsHashSet::from([Capability::CAP_IPC_LOCK]));
+    }
+
+    #[test]
+    fn a_worker_changes_no_file_and_reaches_no_process_by_signal_or_connection() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        use nix::sys::signal::kill;
+        use nix::unistd::{chown, getpid, getppid};
+
+        let own = std::env::temp_dir().join(format!("millrace-worker-{}", std::process::id()));
+        std::fs::write(&own, "kept").unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let denied = Some(libc::EPERM);
+        for left in [Privileges::Files, Privileges::Memory] {
+            left.apart(|| {
+                let refused = left == Privileges::Memory;
+                let mode = std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o640));
+                assert_eq!(
+                    mode.is_err_and(|error| error.raw_os_error() == denied),
+                    refused,
+                    "{left:?}: chmod"
+                );
+                let owner = chown(&own, Some(nix::unistd::geteuid()), None);
+                assert_eq!(owner == Err(nix::errno::Errno::EPERM), refused, "{left:?}: chown");
+                let connected = std::net::TcpStream::connect(address);
+                assert_eq!(connected.is_err_and(|error| error.raw_os_error() == denied), refused, "{left:?}");
+                // A signal of nothing asks whether one may be sent.
+                assert_eq!(kill(getppid(), None) == Err(nix::errno::Errno::EPERM), refused, "{left:?}: kill");
+                assert_eq!(kill(getpid(), None), Ok(()), "{left:?}: itself");
+                let parent = getppid().as_raw() as usize;
+                let by_descriptor = call(libc::SYS_pidfd_send_signal, usize::MAX);
+                assert_eq!(call(libc::SYS_tgkill, parent) == libc::EPERM, refused, "{left:?}: tgkill");
+                assert_eq!(by_descriptor == libc::EPERM, refused, "{left:?}: pidfd_send_signal");
+                for (name, number) in [
+                    ("fchmod", libc::SYS_fchmod),
+                    ("fchown", libc::SYS_fchown),
+                    ("fsetxattr", libc::SYS_fsetxattr),
+                    ("setxattr", libc::SYS_setxattr),
+                    ("removexattr", libc::SYS_removexattr),
+                    ("fchmodat2", 452),
+                    ("setxattrat", 463),
+                    ("unlinkat", libc::SYS_unlinkat),
+                    ("truncate", libc::SYS_truncate),
+                ] {
+                    assert_eq!(call(number, usize::MAX) == libc::EPERM, refused, "{left:?}: {name}");
+                }
+                // Without Landlock, too.
+                let opened = std::fs::OpenOptions::new().append(true).open(&own);
+                let code = opened.err().and_then(|error| error.raw_os_error());
+                assert_eq!(code, refused.then_some(libc::EPERM), "{left:?}: open to write");
+                assert_eq!(std::fs::read_to_string(&own).unwrap(), "kept", "{left:?}: files are read");
             })
             .unwrap();
         }

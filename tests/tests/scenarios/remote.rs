@@ -337,7 +337,7 @@ fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
     for thread in &seen {
         let allowed = match &*thread.name {
             "millrace" => u64::MAX,
-            name if name.starts_with("worker-") => OF_MEMORY | OF_FILES,
+            name if name.starts_with("worker-") => OF_MEMORY,
             name if name.starts_with("api-") => 0,
             _ => OF_FILES,
         };
