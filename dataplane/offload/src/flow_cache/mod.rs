@@ -4,6 +4,8 @@
 //! has a [`FlowCacheWriter`]: it puts its flows there and says, in one store, that what it put there before some change
 //! is not to be used any more.
 
+#[cfg(test)]
+mod chains_test;
 mod directory;
 mod forms;
 #[cfg(test)]
