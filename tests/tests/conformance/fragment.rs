@@ -229,14 +229,14 @@ fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
             let connection = Ipv4Frame::tcp().ports(1000, 23).flags(2);
             for identification in 0..3 {
                 let pieces = connection.clone().id(identification).pieces(8);
-                router.expect_drop("a", &pieces[0], DropReason::Filter);
+                router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
                 // In any order.
                 let pieces = connection.clone().id(identification + 10).pieces(8);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
-                router.expect_drop("a", &pieces[0], DropReason::Filter);
+                router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 let pieces = connection.clone().id(identification + 20).pieces(16);
-                router.expect_drop("a", &pieces[0], DropReason::Filter);
+                router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
             }
             // One that has its whole header passes, if it may.
             for piece in Ipv4Frame::tcp().ports(1000, 24).pieces(24) {
@@ -264,9 +264,9 @@ fn fr_09_an_overlapping_fragment_does_not_rewrite_what_a_filter_has_judged() {
     // RFC 3128: the whole header once more, with another port.
     let mut router = no_telnet("proto tcp dport 23", "firewall");
     router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24)[0], "b");
-    for size in [8, 24] {
+    for (size, reason) in [(8, DropReason::Ip4Fragment), (24, DropReason::Filter)] {
         let again = Ipv4Frame::tcp().ports(1000, 23).id(1).pieces(size);
-        router.expect_drop("a", &again[0], DropReason::Filter);
+        router.expect_drop("a", &again[0], reason);
     }
     let overlap = |offset| Ipv6Frame::raw(6).fragment(offset, false, 9);
     router.expect_drop("a", &overlap(8), DropReason::Ip4Fragment);

@@ -9,13 +9,12 @@ const PORT_FILTER: &str = "[[instance]]\nplugin = \"port-filter\"\nname = \"ssh\
 const POLICER: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"police 1kbit burst 2000B\"\n";
 const FLAGS: &str =
     "[[filter]]\nmatch = \"proto tcp flags syn/syn+ack\"\naction = \"police 1kbit burst 2000B\"\n";
-const QUEUE: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"queue ssh\"\n";
-const COPY: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"copy-to c\"\n";
-const WAY: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"ports c\"\ngate = \"route\"\n";
+const COPY: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"copy-to c via 10.3.0.2\"\n";
+const WAY: &str = "[[filter]]\nmatch = \"dport 22\"\naction = \"port c via 10.3.0.2\"\ngate = \"route\"\n";
 
 #[test]
 fn cut_first_fragment_is_dropped_while_a_binding_names_ports_or_flags() {
-    for more in [PORT_FILTER, POLICER, FLAGS, QUEUE, COPY, WAY] {
+    for more in [PORT_FILTER, POLICER, FLAGS, COPY, WAY] {
         let mut router = Scenario::with(more);
         let ssh = Ipv4Frame::tcp().ports(1000, 22).payload(&[7; 40]).id(9);
         for length in [8, 16] {
