@@ -124,7 +124,7 @@ impl Stage {
             Attachment::Tcx => Some(NO_XDP),
             Attachment::Generic => Some("XDP runs behind the driver (generic), where it would save nothing"),
             Attachment::Native if programs.queues() as usize > RX_QUEUES => Some(MANY_QUEUES),
-            Attachment::Native if plan.config.impair.is_some() || plan.config.record.is_some() => {
+            Attachment::Native if is_wrapped(plan) => {
                 Some("the port is impaired or recorded, which sees all of its frames")
             }
             Attachment::Native if !FlowCache::knows(plan.id.0) => {
@@ -297,7 +297,7 @@ fn open_xdp(
 ) -> Result<Opened, ControlError> {
     let device = plan.settings.device;
     // What is wrapped around a port sees all of its frames, so then one worker has all queues.
-    let spread = if Wrapping::of(plan)?.is_empty() { workers.len() } else { 1 };
+    let spread = if is_wrapped(plan) { 1 } else { workers.len() };
     let (mut capabilities, mut sockets) = (None, Vec::new());
     for turn in 0..spread {
         let queues = settings.queues.iter().copied().filter(|queue| *queue as usize % spread == turn);
@@ -440,6 +440,11 @@ fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
 pub(crate) fn time_of_day() -> Duration {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since_1970.saturating_sub(Duration::from_nanos(millrace_pipeline::thread::now().as_nanos()))
+}
+
+/// Whether a port is impaired or recorded.
+fn is_wrapped(plan: &PortPlan) -> bool {
+    plan.config.impair.is_some() || plan.config.record.is_some()
 }
 
 /// The wrappers around a port that its configuration asks for.
