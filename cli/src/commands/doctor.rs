@@ -35,6 +35,7 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     let switches = switch_use(ask("/router").as_ref());
     let mut report = runtime.block_on(examine(&doctor.devices, switches))?;
     report.system.checks.push(confinement::possible());
+    report.system.checks.push(confinement::from_settings());
     report.system.checks.extend(ask("/status").as_ref().map(confinement::of_running));
     report.system.checks.push(crashes::kept(connection));
     if json {

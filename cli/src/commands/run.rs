@@ -3,13 +3,13 @@
 mod boot;
 mod descriptors;
 mod dry_run;
+mod files;
 mod huge_pages;
 mod ready;
 mod service_manager;
 mod signals;
 
 use std::path::Path;
-use std::time::Duration;
 
 use millrace_api::{Entrances, Listener, Remote};
 use millrace_config::{Config, Device, OnDeath, PollMode, PortKind};
@@ -40,18 +40,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let overrides = Overrides { state, ..overrides(arguments) };
     // Threads for files and packets may not start programs; this one does it for them.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // One is there before memory can be short, and stays: work for it waits where the system gives no other.
-        .thread_keep_alive(FOR_GOOD)
-        .on_thread_start(|| {
-            // Threads beside control read and write files.
-            if let Err(error) = Privileges::Files.leave_to_thread() {
-                tracing::warn!("a thread for files keeps its privileges: {error}");
-            }
-        })
-        .build()
-        .map_err(Failure::new)?;
+    let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {
         memory::check_group(&config, &overrides)?;
         let mut config = config;
@@ -70,9 +59,6 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source, router };
     runtime.block_on(daemon(config, options, socket, ready))
 }
-
-/// How long threads for files stay without work.
-const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The exit code of a router that was ended because a call of an instance did not return.
 const HUNG: i32 = 3;

@@ -194,9 +194,10 @@ impl Compiler {
     ) {
         let (compiler, plugin) = (self.clone(), plugin.clone());
         let work = move || {
-            // Nothing of the network: a thread that keeps what it has compiles all the same.
             if let Err(error) = Privileges::Files.leave_to_thread() {
-                tracing::warn!("the thread that compiles plugins keeps its privileges: {error}");
+                return tracing::error!(
+                    "a plugin keeps its baseline code: the thread that compiles it is not confined: {error}"
+                );
             }
             upgraded(&plugin, compiler.upgrade(&plugin, &wasm));
         };

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use millrace_confine::{Calls, Confinement, confine_thread, look};
+use millrace_confine::{Calls, Confinement, Privileges, confine_thread, look};
 use serde_json::Value;
 
 use super::system::Check;
@@ -24,6 +24,30 @@ pub(super) fn possible() -> Check {
         Err(why) => {
             Check::new(TOPIC, false, format!("threads that speak with clients can't be confined: {why}"))
         }
+    }
+}
+
+/// Tries whether a thread for files is kept from the kernel's settings: root writes them without any capability.
+pub(super) fn from_settings() -> Check {
+    // To open it changes nothing.
+    let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();
+    of_settings(Privileges::Files.apart(opened).map_err(|error| error.to_string()))
+}
+
+fn of_settings(writes: Result<bool, String>) -> Check {
+    match writes {
+        Ok(false) => Check::new(
+            TOPIC,
+            true,
+            "threads for files write nothing in /proc, /sys and /dev, and workers no file at all (Landlock)",
+        ),
+        Ok(true) => Check::new(
+            TOPIC,
+            false,
+            "threads for files can write the kernel's settings, as root does: this kernel has no Landlock; \
+             enable it (CONFIG_SECURITY_LANDLOCK, and landlock in lsm=), or run the service as another user",
+        ),
+        Err(why) => Check::new(TOPIC, false, format!("threads for files can't be confined: {why}")),
     }
 }
 
@@ -71,6 +95,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn kernel_without_landlock_is_told() {
+        let check = of_settings(Ok(true));
+        assert!(!check.fine && check.text.contains("no Landlock"), "{check:?}");
+        assert!(of_settings(Ok(false)).fine);
+        let check = of_settings(Err("refused".to_owned()));
+        assert!(!check.fine && check.text.contains("refused"), "{check:?}");
+    }
 
     #[test]
     fn threads_that_are_not_confined_are_named() {

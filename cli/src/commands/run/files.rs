@@ -1,0 +1,80 @@
+//! Threads for files, beside that of control: they read and write what strangers may have written, and have no privileges for it.
+
+use std::time::Duration;
+
+use millrace_confine::ConfineError;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::output::Failure;
+
+/// How long threads for files stay without work.
+const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// How long a thread for files waits that can't give up its privileges, before it tries again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Tries of a thread for files to give up its privileges.
+const TRIES: u32 = 10;
+
+/// The runtime of control, whose threads for files `confine` themselves before they take work.
+///
+/// # Errors
+/// When a thread can't be confined: the start ends.
+pub(super) fn runtime(
+    confine: impl Fn() -> Result<(), ConfineError> + Clone + Send + Sync + 'static,
+) -> Result<Runtime, Failure> {
+    let tried = std::thread::scope(|scope| scope.spawn(&confine).join());
+    let tried =
+        tried.map_err(|_| Failure::new("a thread for files panicked as it gave up its privileges"))?;
+    tried.map_err(|error| Failure::new(format!("threads for files would keep their privileges: {error}")))?;
+    Builder::new_current_thread()
+        .enable_all()
+        // One is there before memory can be short, and stays: work for it waits where the system gives no other.
+        .thread_keep_alive(FOR_GOOD)
+        .on_thread_start(move || confine_or_end(&confine))
+        .build()
+        .map_err(Failure::new)
+}
+
+/// Confines the calling thread, which takes no work before. What worked at the start fails for want of memory at most, so it tries
+/// again; in the end the process ends, for work would wait for the thread.
+fn confine_or_end(confine: &impl Fn() -> Result<(), ConfineError>) {
+    for _ in 0..TRIES {
+        match confine() {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::error!("a thread for files can't give up its privileges, and waits: {error}")
+            }
+        }
+        std::thread::sleep(AGAIN);
+    }
+    std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn start_ends_where_threads_for_files_keep_their_privileges() {
+        let refuse = || Err(ConfineError::of("set a filter of system calls (seccomp)")("not permitted"));
+        let failure = runtime(refuse).unwrap_err().json()["error"].to_string();
+        assert!(failure.contains("privileges: can't set a filter of system calls (seccomp)"), "{failure}");
+    }
+
+    #[test]
+    fn each_thread_for_files_is_confined_before_its_work() {
+        let confined = Arc::new(AtomicUsize::new(0));
+        let count = confined.clone();
+        let confine = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let runtime = runtime(confine).unwrap();
+        let seen = runtime
+            .block_on(async { tokio::task::spawn_blocking(move || confined.load(Ordering::SeqCst)).await });
+        // One was tried before.
+        assert_eq!(seen.unwrap(), 2);
+    }
+}
