@@ -108,7 +108,7 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView>;
     fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView>;
     fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
-    fn release_instance(&self, name: &str) -> Controlled<ReleaseView>;
+    fn release_instance(&self, name: &str, role: Role) -> Controlled<ReleaseView>;
     fn quarantine(&self) -> Controlled<Vec<HeldView>>;
     fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>>;
     fn instance_map(&self, instance: &str, map: &str) -> Controlled<MapView>;
@@ -376,8 +376,8 @@ impl Control for Router {
         Router::free_instance(self, name)
     }
 
-    fn release_instance(&self, name: &str) -> Controlled<ReleaseView> {
-        Router::release_instance(self, name)
+    fn release_instance(&self, name: &str, role: Role) -> Controlled<ReleaseView> {
+        Router::release_instance(self, name, role)
     }
 
     fn quarantine(&self) -> Controlled<Vec<HeldView>> {

@@ -153,9 +153,10 @@ pub(crate) async fn free_instance<C: Control>(
 
 pub(crate) async fn release_instance<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Name(name): Name,
 ) -> Answer<impl Serialize> {
-    Ok(Json(served.control.release_instance(&name)?))
+    Ok(Json(served.control.release_instance(&name, principal.least())?))
 }
 
 pub(crate) async fn instance_maps<C: Control>(

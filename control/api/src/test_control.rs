@@ -310,7 +310,7 @@ impl Control for TestControl {
         Ok(self.lock().remove(index))
     }
 
-    fn release_instance(&self, name: &str) -> Controlled<ReleaseView> {
+    fn release_instance(&self, name: &str, _: Role) -> Controlled<ReleaseView> {
         self.instance(name)?;
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }

@@ -1,5 +1,6 @@
 //! Instances that are in quarantine, and how they are let out.
 
+use millrace_config::Role;
 use millrace_plugin::{Health, Inheritance};
 use millrace_plugin_abi::Home;
 use millrace_telemetry::utc;
@@ -29,9 +30,11 @@ impl Router {
     /// be created again.
     ///
     /// # Errors
-    /// When there is nobody of that name in quarantine, when the instance refuses to begin, or the disk to forget it.
-    pub fn release_instance(&self, name: &str) -> Result<ReleaseView, ControlError> {
+    /// When there is nobody of that name in quarantine, when the instance refuses to begin, or the disk to forget it;
+    /// [`ControlError::NeedsAdmin`] for a role below `admin` where code would run again that nothing contains.
+    pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let mut inner = self.to_change()?;
+        inner.may_release(name, role)?;
         let id = match inner.model.plugins.instance(name) {
             Ok(id) => id,
             Err(unknown) => {
@@ -78,6 +81,19 @@ impl Inner {
         Ok(own.map(|(_, name, _)| name.to_owned()).collect())
     }
 
+    /// Refuses a release that takes a higher role.
+    fn may_release(&self, name: &str, role: Role) -> Result<(), ControlError> {
+        let home = self.model.plugins.plugin_of(name).map(|plugin| plugin.home()).ok();
+        let is_held = self.model.repository.quarantine().all().iter().any(|held| held.instance == name);
+        if role >= role_to_release(home, is_held) {
+            return Ok(());
+        }
+        let what = if home.is_some() { "is one of a shared object" } else { "has ended the router" };
+        Err(ControlError::NeedsAdmin(format!(
+            "instance {name:?} {what}, which nothing contains: releasing it needs the role admin"
+        )))
+    }
+
     /// Has the next start know nothing of an instance's quarantine; whether it did.
     pub fn forget_quarantine(&mut self, name: &str) -> Result<bool, ControlError> {
         let released = self.model.repository.quarantine_mut().release(name);
@@ -92,5 +108,31 @@ impl Inner {
             |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
         let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
         crate::crash::tell(self.workers.watched(), can_crash);
+    }
+}
+
+/// The least role that releases an instance. Code of a shared object runs with the privileges of a worker, and that of one which is not
+/// here may be such code.
+fn role_to_release(home: Option<Home>, is_held: bool) -> Role {
+    match home {
+        Some(Home::Trusted) => Role::Admin,
+        None if is_held => Role::Admin,
+        Some(Home::BuiltIn | Home::Contained) | None => Role::Operator,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_release_what_is_contained_and_admins_the_rest() {
+        for is_held in [false, true] {
+            assert_eq!(role_to_release(Some(Home::Contained), is_held), Role::Operator);
+            assert_eq!(role_to_release(Some(Home::BuiltIn), is_held), Role::Operator);
+            assert_eq!(role_to_release(Some(Home::Trusted), is_held), Role::Admin);
+        }
+        assert_eq!(role_to_release(None, true), Role::Admin);
+        assert_eq!(role_to_release(None, false), Role::Operator, "there is nobody of that name");
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_classify::{Candidate, CompiledExpression};
+use millrace_classify::{Candidate, CompiledExpression, CompiledFilter};
 use millrace_plugin::{Action, BindingId, BindingTable, PluginChange};
 use millrace_units::GateId;
 
@@ -48,7 +48,7 @@ impl BindingTable for WorkerTable {
     }
 
     fn names_transport(filter: &Published) -> bool {
-        filter.filters.iter().any(CompiledFilter::names_transport)
+        filter.filter.alternatives().iter().any(CompiledFilter::names_transport)
     }
 
     fn remove(&mut self, filter: Published, _binding: BindingId) {
