@@ -36,7 +36,9 @@ impl Model {
     fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
         let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
         let by_age = self.plugins.bindings_by_age();
-        let all = by_age.flat_map(|(id, bound)| bound.compiled.alternatives().iter().map(move |filter| (id, bound, filter)));
+        let all = by_age.flat_map(|(id, bound)| {
+            bound.compiled.alternatives().iter().map(move |filter| (id, bound, filter))
+        });
         for (age, (value, bound, filter)) in (0..).zip(all) {
             let (has_meant, entries) = gates.entry(bound.gate).or_default();
             *has_meant |= is_meant(bound.number);
