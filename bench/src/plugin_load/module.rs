@@ -76,6 +76,6 @@ mod tests {
     fn the_module_is_a_plugin_of_about_the_wanted_length() {
         let wasm = of_about(100_000).unwrap();
         assert!((80_000..120_000).contains(&wasm.len()), "{}", wasm.len());
-        assert_eq!(millrace_plugin::wasm::inspect(&wasm).unwrap().name, "bench");
+        assert_eq!(millrace_plugin::wasm::inspect(&wasm).unwrap().manifest.name, "bench");
     }
 }

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_confine::Privileges;
-use millrace_plugin::Manifest;
-use millrace_plugin::wasm::{ModuleError, Sandbox, Tier, WasmPlugin, inspect};
+use millrace_plugin::wasm::{Inspected, ModuleError, Sandbox, Tier, WasmPlugin, inspect};
 
 use crate::cache::{Cache, Key};
 use crate::process::{self, ChildCommand, Limits};
@@ -82,10 +81,10 @@ pub struct Loaded {
     pub source: Source,
 }
 
-/// A module, and the manifest that was found in it.
-struct Inspected<'a> {
+/// A module, and what was found in it.
+struct Checked<'a> {
     wasm: &'a [u8],
-    manifest: Manifest,
+    inspected: Inspected,
 }
 
 /// Compiles plugins, and keeps what was compiled. Clones are the same one.
@@ -129,7 +128,7 @@ impl Compiler {
         wasm: &[u8],
         upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
     ) -> Result<Loaded, CompileError> {
-        let module = Inspected { wasm, manifest: inspect(wasm)? };
+        let module = Checked { wasm, inspected: inspect(wasm)? };
         let kept = [Tier::Optimised, Tier::Baseline].into_iter().find_map(|tier| self.kept(&module, tier));
         let loaded = match kept {
             Some(plugin) => Loaded { plugin, source: Source::Cache },
@@ -142,7 +141,7 @@ impl Compiler {
     }
 
     /// The plugin with code of a tier from the cache. An entry that is not what was put there is told in the log, and not used.
-    fn kept(&self, module: &Inspected<'_>, tier: Tier) -> Option<WasmPlugin> {
+    fn kept(&self, module: &Checked<'_>, tier: Tier) -> Option<WasmPlugin> {
         let cache = self.0.cache.as_ref()?;
         let key = Key::new(&self.0.sandbox, module.wasm, tier).ok()?;
         let anew = |problem: String| tracing::warn!("a plugin is compiled again: {problem}");
@@ -151,7 +150,7 @@ impl Compiler {
     }
 
     /// The plugin with code that is made now.
-    fn compiled(&self, module: &Inspected<'_>) -> Result<WasmPlugin, CompileError> {
+    fn compiled(&self, module: &Checked<'_>) -> Result<WasmPlugin, CompileError> {
         if self.0.sandbox.has(Tier::Baseline) {
             match self.make(module.wasm, Tier::Baseline) {
                 Ok(code) => return Ok(self.take(module, &code, Tier::Baseline)?),
@@ -165,10 +164,10 @@ impl Compiler {
     }
 
     #[allow(unsafe_code)]
-    fn take(&self, module: &Inspected<'_>, code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
+    fn take(&self, module: &Checked<'_>, code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
         // SAFETY: the code comes from our own program, confined, that was given these bytes; or it bears a tag over itself and
         // them that only who knows the cache's secret can make, which is us.
-        unsafe { self.0.sandbox.load_inspected(module.manifest.clone(), code, tier) }
+        unsafe { self.0.sandbox.load_inspected(module.inspected.clone(), code, tier) }
     }
 
     /// Has code made, and keeps it.

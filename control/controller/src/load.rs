@@ -273,7 +273,7 @@ impl PluginFile {
         let manifest = match is_object(&self.module) {
             true if admitted.shared_objects == SharedObjects::Refuse => return Err(REFUSED.to_owned()),
             true => native::manifest(&self.module).map_err(|error| error.to_string())?,
-            false => wasm::inspect(&self.module).map_err(|error| error.to_string())?,
+            false => wasm::inspect(&self.module).map_err(|error| error.to_string())?.manifest,
         };
         let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
         Ok(Examined { manifest, origin })

@@ -90,5 +90,5 @@ pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
     if native::is_object(plugin) {
         return native::manifest(plugin).map_err(|error| error.to_string());
     }
-    wasm::inspect(plugin).map_err(|error| error.to_string())
+    wasm::inspect(plugin).map(|inspected| inspected.manifest).map_err(|error| error.to_string())
 }

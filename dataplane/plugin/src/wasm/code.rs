@@ -8,7 +8,7 @@ use wasmtime::{Engine, InstancePre};
 
 use super::compile::{Tier, not_compiled};
 use super::host::Data;
-use super::inspect::ModuleError;
+use super::inspect::{Inspected, ModuleError};
 use super::sandbox::Sandbox;
 use crate::Manifest;
 
@@ -26,7 +26,7 @@ pub struct WasmPlugin {
 struct Loaded {
     sandbox: Sandbox,
     name: &'static str,
-    manifest: Manifest,
+    inspected: Inspected,
     best: Mutex<Arc<Code>>,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Debug for WasmPlugin {
 }
 
 impl WasmPlugin {
-    pub(super) fn new(sandbox: Sandbox, name: &'static str, manifest: Manifest, code: Code) -> Self {
+    pub(super) fn new(sandbox: Sandbox, name: &'static str, inspected: Inspected, code: Code) -> Self {
         let code = Arc::new(code);
         let best = Mutex::new(Arc::clone(&code));
-        Self { loaded: Arc::new(Loaded { sandbox, name, manifest, best }), code }
+        Self { loaded: Arc::new(Loaded { sandbox, name, inspected, best }), code }
     }
 
     /// Its name, as its manifest has it.
@@ -66,7 +66,12 @@ impl WasmPlugin {
 
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
-        &self.loaded.manifest
+        &self.loaded.inspected.manifest
+    }
+
+    /// Bytes that each instance takes beside memory and entries of tables, at most.
+    pub(super) fn instance_bytes(&self) -> usize {
+        self.loaded.inspected.instance_bytes
     }
 
     /// The tier of the code that this handle names.
@@ -91,7 +96,7 @@ impl WasmPlugin {
     /// As of [`Sandbox::load`]: the artifact is run as machine code.
     pub unsafe fn upgrade(&self, artifact: &[u8], tier: Tier) -> Result<(), ModuleError> {
         // SAFETY: what the caller promises.
-        let code = unsafe { self.loaded.sandbox.link(&self.loaded.manifest, artifact, tier) }?;
+        let code = unsafe { self.loaded.sandbox.link(self.manifest(), artifact, tier) }?;
         let mut best = self.loaded.best();
         if code.tier > best.tier {
             *best = Arc::new(code);

@@ -26,9 +26,9 @@ pub(super) struct Data {
     pub on_worker: bool,
     /// Slices, or ticks after the first one, by which the call is late.
     pub late: u32,
-    /// Bytes of memory and tables, at most.
+    /// Bytes of memory, tables and what else an instance takes, at most.
     pub most_memory: usize,
-    /// Bytes of memory and tables that there are.
+    /// Bytes of these that there are.
     pub bytes: usize,
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, IMPORTS, MANIFEST, export};
 use wasmparser::{
-    CompositeInnerType, ExportSectionReader, ExternalKind, FuncType, Import, ImportSectionReader, Parser,
-    Payload, TypeRef, TypeSectionReader, ValType,
+    CompositeInnerType, ElementItems, ElementKind, ExportSectionReader, ExternalKind, FuncType, Import,
+    ImportSectionReader, Parser, Payload, TypeRef, TypeSectionReader, ValType,
 };
 
 use crate::{Manifest, ManifestError};
@@ -156,11 +156,20 @@ fn type_name(function: &FuncType) -> String {
     text
 }
 
-/// Reads a module's manifest, and checks what it imports and exports.
+/// A module that was inspected.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Inspected {
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Bytes that the engine allocates for each instance beside memory and entries of tables, at most.
+    pub instance_bytes: usize,
+}
+
+/// Reads a module's manifest, checks imports and exports, and counts the bytes that an instance takes.
 ///
 /// # Errors
 /// [`ModuleError`] for the first thing that is wrong; never [`ModuleError::Compile`].
-pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
+pub fn inspect(module: &[u8]) -> Result<Inspected, ModuleError> {
     if module.len() > MOST_MODULE {
         return Err(ModuleError::TooLarge(module.len()));
     }
@@ -175,11 +184,32 @@ pub fn inspect(module: &[u8]) -> Result<Manifest, ModuleError> {
         outline.check_import(import, &manifest)?;
     }
     outline.check_exports()?;
-    Ok(manifest)
+    Ok(Inspected { manifest, instance_bytes: outline.instance_bytes })
 }
 
-/// Globals of a module: each takes 16 bytes of every instance, beside its memory.
+/// Globals of a module, at most.
 const MOST_GLOBALS: u32 = 4096;
+
+/// Bytes that the engine allocates for each instance, by what a module declares; the engine asks its limiter about none of
+/// them. A function is counted as if a reference to it existed.
+mod bytes_of {
+    /// `VMFunctionImport`, and what the others that are imported take.
+    pub const IMPORT: usize = 32;
+    /// `VMFuncRef`.
+    pub const FUNCTION: usize = 32;
+    /// `VMGlobalDefinition`.
+    pub const GLOBAL: usize = 16;
+    /// `VMTableDefinition` and the engine's record of the table, without its entries.
+    pub const TABLE: usize = 128;
+    /// `VMTagDefinition`.
+    pub const TAG: usize = 16;
+    /// Address and length of a passive segment of data, whose bytes all instances share.
+    pub const DATA: usize = 16;
+    /// The record of a passive segment of elements.
+    pub const ELEMENTS: usize = 32;
+    /// `ValRaw`: an entry of such a segment.
+    pub const ELEMENT: usize = 16;
+}
 
 /// The parts of a module that say how it looks from outside.
 #[derive(Default)]
@@ -193,6 +223,8 @@ struct Outline<'a> {
     memories: Vec<wasmparser::MemoryType>,
     imported_memories: usize,
     exports: Vec<(&'a str, ExternalKind, u32)>,
+    /// Bytes of each instance, beside memory and entries of tables.
+    instance_bytes: usize,
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> ModuleError {
@@ -211,6 +243,8 @@ impl<'a> Outline<'a> {
     }
 
     fn take(&mut self, payload: Payload<'a>) -> Result<(), ModuleError> {
+        let bytes = instance_bytes(&payload).map_err(malformed)?;
+        self.instance_bytes = self.instance_bytes.saturating_add(bytes);
         match payload {
             Payload::Version { encoding: wasmparser::Encoding::Component, .. } => {
                 return Err(ModuleError::NotAModule("it is a component; build a core module".to_owned()));
@@ -349,6 +383,37 @@ impl<'a> Outline<'a> {
     }
 }
 
+/// Returns the bytes of each instance that a section stands for.
+fn instance_bytes(payload: &Payload<'_>) -> wasmparser::Result<usize> {
+    let each = |count: u32, bytes: usize| (count as usize).saturating_mul(bytes);
+    Ok(match payload {
+        Payload::ImportSection(section) => {
+            let imports = section.clone().into_imports();
+            imports.count().saturating_mul(bytes_of::IMPORT + bytes_of::FUNCTION)
+        }
+        Payload::FunctionSection(section) => each(section.count(), bytes_of::FUNCTION),
+        Payload::GlobalSection(section) => each(section.count(), bytes_of::GLOBAL),
+        Payload::TableSection(section) => each(section.count(), bytes_of::TABLE),
+        Payload::TagSection(section) => each(section.count(), bytes_of::TAG),
+        Payload::DataSection(section) => each(section.count(), bytes_of::DATA),
+        Payload::ElementSection(section) => {
+            let mut bytes = each(section.count(), bytes_of::ELEMENTS);
+            for segment in section.clone() {
+                let segment = segment?;
+                let entries = match segment.items {
+                    ElementItems::Functions(functions) => functions.count(),
+                    ElementItems::Expressions(_, expressions) => expressions.count(),
+                };
+                if matches!(segment.kind, ElementKind::Passive) {
+                    bytes = bytes.saturating_add(each(entries, bytes_of::ELEMENT));
+                }
+            }
+            bytes
+        }
+        _ => 0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -362,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_whole_module_yields_its_manifest() {
-        assert_eq!(inspect(&module("")).map(|manifest| manifest.name), Ok("test".to_owned()));
+        assert_eq!(inspect(&module("")).map(|inspected| inspected.manifest.name), Ok("test".to_owned()));
     }
 
     #[test]
@@ -427,6 +492,31 @@ mod tests {
             refusal("(global (export \"millrace_save\") i32 (i32.const 0))"),
             "export millrace_save: it is no function, and has to be () -> (i32)"
         );
+    }
+
+    #[test]
+    fn globals_beyond_the_limit_are_refused() {
+        let globals = |count: u32| "(global i32 (i32.const 0))\n".repeat(count as usize);
+        // The module has one of its own.
+        assert!(inspect(&module(&globals(MOST_GLOBALS - 1))).is_ok());
+        let refused = refusal(&globals(MOST_GLOBALS));
+        assert!(refused.ends_with("it has 4097 globals; at most 4096"), "{refused}");
+    }
+
+    #[test]
+    fn instance_bytes_count_passive_segments_functions_and_globals() {
+        let bytes = |body: &str| inspect(&module(body)).unwrap().instance_bytes;
+        let plain = bytes("");
+        assert!(plain < 1024, "{plain}");
+        let more = |body: &str| bytes(body) - plain;
+        assert_eq!(more("(elem func 0 0 0)"), 32 + 3 * 16);
+        assert_eq!(more("(elem funcref (ref.null func) (ref.func 0))"), 32 + 2 * 16);
+        // Entries of active segments stand in tables, those of declared ones nowhere.
+        assert_eq!(more("(elem declare func 0 0 0)"), 32);
+        assert_eq!(more("(table 3 funcref) (elem (i32.const 0) func 0 0 0)"), 128 + 32);
+        assert_eq!(more("(func) (func)"), 64);
+        assert_eq!(more("(global i64 (i64.const 0))"), 16);
+        assert_eq!(more("(data \"abcdefgh\")"), 16);
     }
 
     proptest! {

@@ -161,6 +161,24 @@ struct Message {
     bytes: u32,
 }
 
+/// Bytes of an instance beside memory and tables that don't count: ordinary plugins take less, so a limit of whole pages gives
+/// as many pages.
+const UNCOUNTED: usize = 64 << 10;
+
+/// Returns the bytes that count before the plugin has memory or a table.
+fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault> {
+    let bytes = plugin.instance_bytes();
+    let counted = bytes.saturating_sub(UNCOUNTED);
+    if counted <= most_memory {
+        return Ok(counted);
+    }
+    let text = format!(
+        "its functions, globals and passive segments take {bytes} bytes of each instance; its memory limit is {most_memory}: \
+         build it with fewer, or raise `memory`"
+    );
+    Err(Fault::new(FaultKind::Init, text))
+}
+
 impl Life {
     async fn begin(
         plugin: &WasmPlugin,
@@ -169,6 +187,7 @@ impl Life {
         most_memory: usize,
     ) -> Result<(Self, Area), Fault> {
         let sandbox = plugin.sandbox();
+        let bytes = counted_bytes(plugin, most_memory)?;
         let data = Data {
             shared,
             memory: None,
@@ -177,7 +196,7 @@ impl Life {
             on_worker: false,
             late: 0,
             most_memory,
-            bytes: 0,
+            bytes,
         };
         let mut store = Store::new(plugin.engine(), data);
         store.limiter(|data| data);

@@ -35,7 +35,7 @@ pub use crate::fault::{Fault, FaultCounts, FaultKind};
 pub use crate::raw_packet::WrongVerdict;
 pub use code::WasmPlugin;
 pub use compile::{Tier, compile};
-pub use inspect::{MOST_MODULE, ModuleError, inspect};
+pub use inspect::{Inspected, MOST_MODULE, ModuleError, inspect};
 pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
 pub use sandbox::{Sandbox, SandboxError, SandboxSettings};

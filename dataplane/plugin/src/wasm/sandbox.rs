@@ -11,7 +11,7 @@ use wasmtime::{Engine, Error, Linker, Module};
 use super::code::{Code, WasmPlugin};
 use super::compile::{Tier, config, not_compiled};
 use super::host::link;
-use super::inspect::{ModuleError, inspect};
+use super::inspect::{Inspected, ModuleError, inspect};
 use super::instance::DEFAULT_MEMORY;
 use super::ticker::Ticker;
 use crate::Manifest;
@@ -108,10 +108,10 @@ impl Sandbox {
     /// # Errors
     /// [`ModuleError`] when it is no plugin for this router.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
-        let manifest = inspect(wasm)?;
+        let inspected = inspect(wasm)?;
         let module = Module::from_binary(&self.0.optimised, wasm).map_err(not_compiled)?;
-        let code = linked(&manifest, &module, Tier::Optimised)?;
-        Ok(self.plugin(manifest, code))
+        let code = linked(&inspected.manifest, &module, Tier::Optimised)?;
+        Ok(self.plugin(inspected, code))
     }
 
     /// Checks a module, and takes what [`compile`](super::compile()) made of it.
@@ -128,7 +128,7 @@ impl Sandbox {
         unsafe { self.load_inspected(inspect(wasm)?, artifact, tier) }
     }
 
-    /// The same, for a module that was [inspected](super::inspect()) already, and has this manifest.
+    /// The same, for a module that was [inspected](super::inspect()) already.
     ///
     /// # Errors
     /// As of [`load`](Self::load).
@@ -137,13 +137,13 @@ impl Sandbox {
     /// As of [`load`](Self::load), for the bytes that were inspected.
     pub unsafe fn load_inspected(
         &self,
-        manifest: Manifest,
+        inspected: Inspected,
         artifact: &[u8],
         tier: Tier,
     ) -> Result<WasmPlugin, ModuleError> {
         // SAFETY: what the caller promises.
-        let code = unsafe { self.link(&manifest, artifact, tier) }?;
-        Ok(self.plugin(manifest, code))
+        let code = unsafe { self.link(&inspected.manifest, artifact, tier) }?;
+        Ok(self.plugin(inspected, code))
     }
 
     /// Code from an artifact.
@@ -162,9 +162,9 @@ impl Sandbox {
         linked(manifest, &module, tier)
     }
 
-    fn plugin(&self, manifest: Manifest, code: Code) -> WasmPlugin {
-        let name = crate::declared::interned(&manifest.name);
-        WasmPlugin::new(self.clone(), name, manifest, code)
+    fn plugin(&self, inspected: Inspected, code: Code) -> WasmPlugin {
+        let name = crate::declared::interned(&inspected.manifest.name);
+        WasmPlugin::new(self.clone(), name, inspected, code)
     }
 
     fn engine(&self, tier: Tier) -> wasmtime::Result<&Engine> {

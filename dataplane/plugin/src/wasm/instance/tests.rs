@@ -397,6 +397,52 @@ fn a_module_with_tables_beyond_the_limit_does_not_begin() {
     assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 4 MiB");
 }
 
+#[test]
+fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
+    // Of 16 bytes each; its memory takes all that there is.
+    let plugin = SANDBOX.compile(&module(&passive(24_000))).unwrap();
+    let settings = || InstanceSettings { most_memory: 4 << 16, ..Default::default() };
+    let before = resident();
+    let refused: Vec<_> = (0..128).map(|_| WasmInstance::new(&plugin, settings()).unwrap_err()).collect();
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 256 KiB");
+    let Fault { kind, text } = &refused[0];
+    assert_eq!(*kind, FaultKind::Init);
+    assert!(text.ends_with("its memory limit is 262144: build it with fewer, or raise `memory`"), "{text}");
+}
+
+/// A passive segment of so many entries.
+fn passive(entries: usize) -> String {
+    format!("(elem funcref{})", " (ref.null func)".repeat(entries))
+}
+
+#[test]
+fn a_module_with_functions_beyond_the_limit_does_not_begin() {
+    // References to them take 32 bytes each, and its memory all that there is.
+    let all: String = (0..12_000).map(|index| format!(" {index}")).collect();
+    let plugin = module(&format!("{}(elem declare func{all})", "(func)\n".repeat(12_000)));
+    let plugin = compiled(&SANDBOX, &plugin, Tier::Baseline);
+    let begin =
+        |most_memory| WasmInstance::new(&plugin, InstanceSettings { most_memory, ..Default::default() });
+    let refused = begin(4 << 16).unwrap_err();
+    assert!(refused.text.starts_with("its functions, globals and passive segments take 384"), "{refused:?}");
+    assert!(begin(10 << 16).is_ok());
+}
+
+#[test]
+fn bytes_of_an_instance_leave_less_for_memory() {
+    // 16,000 entries are 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
+    let segment = passive(16_000);
+    let grows = for_each(
+        "(drop (memory.grow (i32.const 58)))
+         (drop (memory.grow (i32.const 57)))
+         (i32.store8 (local.get $window) (memory.size))",
+    );
+    let mut instance = begin(&format!("{segment}\n{grows}"));
+    assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], 61);
+    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
+}
+
 /// Bytes of this process in memory.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
