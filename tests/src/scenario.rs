@@ -120,6 +120,11 @@ impl Scenario {
         Self::new(&format!("[router]\n{lines}\n{STANDARD}"))
     }
 
+    /// The standard router with these lines in its table `[router]`, and with more in its configuration.
+    pub fn with_settings_and(lines: &str, more: &str) -> Self {
+        Self::new(&format!("[router]\n{lines}\n{STANDARD}{more}"))
+    }
+
     /// The standard router with one line of its configuration replaced.
     ///
     /// # Panics

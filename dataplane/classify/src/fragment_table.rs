@@ -12,8 +12,8 @@ use millrace_wire::Protocol;
 
 use crate::Candidate;
 
-/// How long fragments may follow the first (RFC 791, 3.2, wants at least 15 seconds for reassembly).
-const LIFETIME: Duration = Duration::from_secs(15);
+/// How long fragments may follow the first: as long as hosts wait for them (RFC 8200, 4.5; RFC 1122, 3.3.2).
+const LIFETIME: Duration = Duration::from_secs(60);
 /// Packets whose fragments are followed at a time.
 const SETS: usize = 1024;
 const WAYS: usize = 4;

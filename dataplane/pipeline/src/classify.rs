@@ -29,8 +29,11 @@ use crate::work::{Fate, Work};
 const VARIANT: u32 = 1 << 31;
 /// After so many full batches in a row, more comes than the router bears: then new flows have a budget.
 const FULL_BATCHES: u32 = 4;
-/// Octets of the fragmented part of an IPv6 packet that hold headers at least, where the first fragment was not seen: TCP's flags are
-/// among them.
+/// Octets of the fragmented part of an IPv6 packet that may be headers, while something refuses packets: a first fragment with more is
+/// dropped, and so is a later one that begins within them, where its first one is not known. A link's least MTU of 1,280 octets leaves
+/// as many for a fragment (RFC 8200, 5), and the first one holds all headers (RFC 7112).
+const HEADERS_END: u16 = 1232;
+/// The same while nothing refuses packets, but something is bound: TCP's flags are among them.
 const UNSEEN_HEADERS_END: u16 = 16;
 /// Records that are looked at for their age in a round, and steps of growth.
 const UPKEEP: usize = 64;
@@ -183,7 +186,7 @@ impl Router {
         now: Instant,
     ) -> Result<(), DropReason> {
         let Some(fragment) = parsed.fragment else { return Ok(()) };
-        let Fragment { identification, first, offset, .. } = fragment;
+        let Fragment { identification, first, offset, headers_end } = fragment;
         if parsed.overlaps_header && self.gates.is_bound() {
             // It could rewrite what filters have judged (RFC 1858, 3.2; RFC 3128).
             return Err(DropReason::Ip4Fragment);
@@ -200,13 +203,20 @@ impl Router {
         if !is_told_apart || is_cut {
             return Ok(());
         }
+        if headers_end > HEADERS_END && self.gates.refuses() {
+            return Err(DropReason::Ip6HeaderChain);
+        }
         let hash = self.classifier.flows.hash(&fragment_key(&parsed.key));
         let mut candidate = parsed.candidate(packet);
         if first {
             self.classifier.fragments.begin(&candidate, hash, fragment, now);
         } else {
             let end = self.classifier.fragments.follow(&mut candidate, hash, identification, now);
-            let end = end.unwrap_or(if parsed.key.family() == Family::V6 { UNSEEN_HEADERS_END } else { 0 });
+            let end = end.unwrap_or(match parsed.key.family() {
+                Family::V4 => 0,
+                Family::V6 if self.gates.refuses() => HEADERS_END,
+                Family::V6 => UNSEEN_HEADERS_END,
+            });
             if offset < end && self.gates.is_bound() {
                 // The chain of the first one says where its headers are (RFC 5722; RFC 7112).
                 return Err(DropReason::Ip4Fragment);

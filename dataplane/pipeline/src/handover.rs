@@ -38,6 +38,26 @@ pub(crate) enum Errand {
     Host,
 }
 
+/// Fields of a packet's transport header. A fragment behind the first shows none of them, and its next header may lie: only
+/// the worker that has seen the first one knows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Transport {
+    /// Protocol of the header.
+    pub protocol: u8,
+    /// Source and destination port.
+    pub ports: (u16, u16),
+    /// TCP flags, where they are known.
+    pub tcp_flags: Option<u8>,
+}
+
+impl Transport {
+    /// The fields of a packet with this key and these flags.
+    pub fn of(key: &FlowKey, tcp_flags: Option<u8>) -> Self {
+        let ports = (key.source_port, key.destination_port);
+        Self { protocol: key.protocol, ports, tcp_flags }
+    }
+}
+
 /// A packet that was handed over.
 #[derive(Debug)]
 pub(crate) struct Handed<'a> {
@@ -48,8 +68,8 @@ pub(crate) struct Handed<'a> {
     pub port: PortId,
     /// Port to leave by, for [`Errand::Transmit`].
     pub out_port: PortId,
-    /// Source and destination port, as known to the worker that received it: a fragment does not show them.
-    pub ports: (u16, u16),
+    /// Of [`Errand::Flow`], what the worker that received it knows of its transport header.
+    pub transport: Transport,
     /// Its flow's hash, and its queue at the port to leave by, for [`Errand::Transmit`].
     pub hash: u32,
     pub queue: QueueId,
@@ -66,7 +86,7 @@ pub(crate) struct Handed<'a> {
 
 /// In place of an errand: the step of who handed over what stands before.
 const STEP: u8 = u8::MAX;
-const HEADER: usize = 30;
+const HEADER: usize = 32;
 /// Bytes behind the header for each filter that a packet counts for.
 const FILTER: usize = 8;
 /// Filters that are handed over with a packet, at most: there is no path of so many.
@@ -195,7 +215,11 @@ impl Incoming {
             network: half(2).into(),
             port: PortId(half(4)),
             out_port: PortId(half(6)),
-            ports: (half(8), half(10)),
+            transport: Transport {
+                protocol: header[23],
+                ports: (half(8), half(10)),
+                tcp_flags: (header[31] != 0).then_some(header[30]),
+            },
             hash: word(16),
             queue: QueueId(half(20)),
             next_hop: NextHopIndex(word(24)),
@@ -306,11 +330,11 @@ impl Handover {
         to: usize,
         errand: Errand,
         packet: &Packet,
-        key: Option<&FlowKey>,
+        transport: Transport,
         filters: &[u64],
     ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(to) else { return false };
-        let ports = key.map_or((0, 0), |key| (key.source_port, key.destination_port));
+        let Transport { protocol, ports, tcp_flags } = transport;
         let mut header = [0; HEADER];
         header[0] = errand as u8;
         header[1] = packet.exceptions.bits();
@@ -324,8 +348,10 @@ impl Handover {
         header[20..22].copy_from_slice(&packet.queue.0.to_le_bytes());
         let filters = filters.get(..FILTERS).unwrap_or(filters);
         header[22] = filters.len() as u8;
+        header[23] = protocol;
         header[24..28].copy_from_slice(&packet.next_hop.0.to_le_bytes());
         header[28..30].copy_from_slice(&packet.trace.to_le_bytes());
+        (header[30], header[31]) = (tcp_flags.unwrap_or(0), tcp_flags.is_some().into());
         peer.outgoing.put(header, filters, packet)
     }
 
@@ -337,7 +363,7 @@ impl Handover {
         packet: &Packet,
         filters: &[u64],
     ) -> bool {
-        self.put(Self::owner(device, self.workers()), errand, packet, None, filters)
+        self.put(Self::owner(device, self.workers()), errand, packet, Transport::default(), filters)
     }
 
     /// The next packet that a worker handed over.
@@ -438,7 +464,8 @@ mod tests {
         assert!(third.next(0).is_none() && third.fall_asleep());
         let mut put = 0;
         packet.next_hop = NextHopIndex(70_000);
-        while first.put(2, Errand::Transmit, &packet, None, &[5, u64::MAX]) {
+        let transport = Transport { protocol: 6, ports: (5, 60_000), tcp_flags: Some(0) };
+        while first.put(2, Errand::Transmit, &packet, transport, &[5, u64::MAX]) {
             put += 1;
         }
         assert!(put >= PARCELS * FULL / 5020, "{put}");
@@ -451,10 +478,11 @@ mod tests {
             assert_eq!((handed.errand, handed.network, handed.bytes), (Errand::Transmit, 14, &[7; 5000][..]));
             assert_eq!((handed.port, handed.out_port), (PortId(3), PortId(4)));
             assert_eq!((handed.exceptions, handed.next_hop), (Exceptions::TTL, NextHopIndex(70_000)));
+            assert_eq!(handed.transport, transport);
             assert_eq!(handed.counts_for, [5u64, u64::MAX].map(u64::to_le_bytes).concat());
         }
         assert!(third.next(0).is_none() && third.next(1).is_none());
-        assert!(first.put(2, Errand::Flow, &packet, None, &[]), "parcels come back");
+        assert!(first.put(2, Errand::Flow, &packet, Transport::default(), &[]), "parcels come back");
     }
 
     #[test]
@@ -465,7 +493,7 @@ mod tests {
         let packet = pool.packet_from(&[1; 60]).unwrap();
         let mut sent = 0;
         for _ in 0..100 {
-            assert!(first.put(1, Errand::Flow, &packet, None, &[]));
+            assert!(first.put(1, Errand::Flow, &packet, Transport::default(), &[]));
             sent += first.publish();
         }
         assert_eq!(sent, UNDER_WAY);

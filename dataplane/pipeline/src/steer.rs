@@ -8,7 +8,7 @@ use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
 
-use crate::handover::{Errand, Handed};
+use crate::handover::{Errand, Handed, Transport};
 use crate::parse::parse;
 use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
@@ -35,11 +35,11 @@ impl Router {
             work.complete(index);
             let packet = work.packets.at(index);
             if !is_neighbour_message(packet, &work.keys[index], &self.ports) {
-                work.fates[index] =
-                    match handover.put(owner, Errand::Flow, packet, Some(&work.keys[index]), &[]) {
-                        true => Fate::HandedOver,
-                        false => Fate::Drop(DropReason::HandoverFull),
-                    };
+                let transport = Transport::of(&work.keys[index], work.varying[index].tcp_flags);
+                work.fates[index] = match handover.put(owner, Errand::Flow, packet, transport, &[]) {
+                    true => Fate::HandedOver,
+                    false => Fate::Drop(DropReason::HandoverFull),
+                };
             }
         }
     }
@@ -110,7 +110,9 @@ impl Router {
         work.adjacencies[index] = NO_ADJACENCY;
         match parse(&mut packet, ether_type) {
             Ok(mut parsed) => {
-                (parsed.key.source_port, parsed.key.destination_port) = handed.ports;
+                let Transport { protocol, ports, tcp_flags } = handed.transport;
+                (parsed.key.source_port, parsed.key.destination_port) = ports;
+                (parsed.key.protocol, parsed.varying.tcp_flags) = (protocol, tcp_flags);
                 packet.exceptions = handed.exceptions;
                 (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
                 self.classifier.flows.prefetch(work.hashes[index]);

@@ -305,6 +305,13 @@ const CLASSES: &str = r#"
     action = "port b via fd00:2::3"
 "#;
 
+/// Numbers of workers with which fragments are tried: with several, the first one's flow may be another worker's.
+const WORKERS: [usize; 2] = [1, 3];
+
+fn with_workers(workers: usize, more: &str) -> Scenario {
+    Scenario::with_settings_and(&format!("workers = {workers}"), more)
+}
+
 /// Lets frames arrive in one batch.
 fn send_together(router: &mut Scenario, frames: &[Vec<u8>]) {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
@@ -323,107 +330,119 @@ fn chunks(packet: &[u8], headers: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn fr_10_all_fragments_get_the_treatment_of_the_first_in_order() {
-    let mut router = Scenario::with(CLASSES);
-    let bound4 = Ipv4Frame::udp().ports(1000, 5000).length(4020).id(1);
-    let other4 = Ipv4Frame::udp().ports(1000, 5001).length(4020).id(2);
-    let bound6 = Ipv6Frame::udp().ports(1000, 5000).length(4040);
-    let other6 = Ipv6Frame::udp().ports(1000, 5001).length(4040);
-    for round in 0..3 {
-        let mut frames = Vec::new();
-        let (four, six) = ([&bound4, &other4], [&bound6, &other6]);
-        let four: Vec<_> = four.iter().map(|frame| frame.pieces(200)).collect();
-        let six: Vec<_> = six.iter().zip([1, 2]).map(|(frame, id)| frame.pieces(200, id)).collect();
-        for at in 0..20 {
-            four.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
-            six.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
+    for workers in WORKERS {
+        let mut router = with_workers(workers, CLASSES);
+        let bound4 = Ipv4Frame::udp().ports(1000, 5000).length(4020).id(1);
+        let other4 = Ipv4Frame::udp().ports(1000, 5001).length(4020).id(2);
+        let bound6 = Ipv6Frame::udp().ports(1000, 5000).length(4040);
+        let other6 = Ipv6Frame::udp().ports(1000, 5001).length(4040);
+        for round in 0..3 {
+            let mut frames = Vec::new();
+            let (four, six) = ([&bound4, &other4], [&bound6, &other6]);
+            let four: Vec<_> = four.iter().map(|frame| frame.pieces(200)).collect();
+            let six: Vec<_> = six.iter().zip([1, 2]).map(|(frame, id)| frame.pieces(200, id)).collect();
+            for at in 0..20 {
+                four.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
+                six.iter().for_each(|pieces| frames.push(pieces[at].bytes()));
+            }
+            match round {
+                0 => send_together(&mut router, &frames),
+                _ => frames.iter().for_each(|frame| send_together(&mut router, std::slice::from_ref(frame))),
+            }
+            for (port, host, v4, v6) in [("c", 0xc2, &bound4, &bound6), ("b", 0xb3, &other4, &other6)] {
+                let sent = router.take(port);
+                assert!(sent.iter().all(|output| output.to() == station(host)), "round {round}: {sent:?}");
+                let (sent4, sent6): (Vec<_>, Vec<_>) =
+                    sent.into_iter().partition(|output| output.ether_type() == 0x0800);
+                assert_eq!(parts(&sent4), chunks(&v4.packet(), 20), "round {round}, port {port}");
+                assert_eq!(parts(&sent6), chunks(&v6.packet(), 40), "round {round}, port {port}");
+            }
         }
-        match round {
-            0 => send_together(&mut router, &frames),
-            _ => frames.iter().for_each(|frame| send_together(&mut router, std::slice::from_ref(frame))),
-        }
-        for (port, host, v4, v6) in [("c", 0xc2, &bound4, &bound6), ("b", 0xb3, &other4, &other6)] {
-            let sent = router.take(port);
-            assert!(sent.iter().all(|output| output.to() == station(host)), "round {round}: {sent:?}");
-            let (sent4, sent6): (Vec<_>, Vec<_>) =
-                sent.into_iter().partition(|output| output.ether_type() == 0x0800);
-            assert_eq!(parts(&sent4), chunks(&v4.packet(), 20), "round {round}, port {port}");
-            assert_eq!(parts(&sent6), chunks(&v6.packet(), 40), "round {round}, port {port}");
-        }
+        router.nothing();
+        assert!(router.drops().is_empty());
     }
-    router.nothing();
-    assert!(router.drops().is_empty());
 }
 
 #[test]
 fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_protocol() {
-    let mut router = Scenario::with(CLASSES);
-    let four = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
-    let six = Ipv6Frame::udp().ports(1000, 5000).length(440).pieces(200, 1);
-    let host = |router: &mut Scenario, port: &str| router.only(port).to();
-    let expect = |router: &mut Scenario, at: usize, port: &str, to: u8| {
-        router.send("a", &four[at]);
-        assert_eq!(host(router, port), station(to), "IPv4, fragment {at}");
-        router.send("a", &six[at]);
-        assert_eq!(host(router, port), station(to), "IPv6, fragment {at}");
-    };
-    // Before the first has come.
-    expect(&mut router, 1, "b", 0xb3);
-    expect(&mut router, 0, "c", 0xc2);
-    expect(&mut router, 1, "c", 0xc2);
-    router.advance(Duration::from_millis(14_900));
-    expect(&mut router, 1, "c", 0xc2);
-    // It is remembered for 15 seconds.
-    router.advance(Duration::from_millis(200));
-    expect(&mut router, 1, "b", 0xb3);
+    for workers in WORKERS {
+        let mut router = with_workers(workers, CLASSES);
+        let four = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
+        let six = Ipv6Frame::udp().ports(1000, 5000).length(440).pieces(200, 1);
+        let host = |router: &mut Scenario, port: &str| router.only(port).to();
+        let expect = |router: &mut Scenario, at: usize, port: &str, to: u8| {
+            router.send("a", &four[at]);
+            assert_eq!(host(router, port), station(to), "IPv4, fragment {at}");
+            router.send("a", &six[at]);
+            assert_eq!(host(router, port), station(to), "IPv6, fragment {at}");
+        };
+        // Before the first has come.
+        expect(&mut router, 1, "b", 0xb3);
+        expect(&mut router, 0, "c", 0xc2);
+        expect(&mut router, 1, "c", 0xc2);
+        router.advance(Duration::from_millis(59_900));
+        expect(&mut router, 1, "c", 0xc2);
+        // It is remembered for 60 seconds.
+        router.advance(Duration::from_millis(200));
+        expect(&mut router, 1, "b", 0xb3);
+    }
 }
 
 /// Others that share some of what makes fragments belong together don't get the ports.
 #[test]
 fn fr_10_fragments_of_other_packets_are_not_mistaken() {
-    let mut router = Scenario::with(CLASSES);
-    let first = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
-    router.send("a", &first[0]);
-    assert_eq!(router.only("c").to(), station(0xc2));
-    let later = || Ipv4Frame::raw(17).offset(200);
-    for other in [later().id(2), later().id(1).src("10.1.0.3")] {
-        router.send("a", &other);
-        assert_eq!(router.only("b").to(), station(0xb3), "{other:?}");
+    for workers in WORKERS {
+        let mut router = with_workers(workers, CLASSES);
+        let first = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);
+        router.send("a", &first[0]);
+        assert_eq!(router.only("c").to(), station(0xc2));
+        let later = || Ipv4Frame::raw(17).offset(200);
+        for other in [later().id(2), later().id(1).src("10.1.0.3")] {
+            router.send("a", &other);
+            assert_eq!(router.only("b").to(), station(0xb3), "{other:?}");
+        }
+        // In IPv4 the protocol tells packets apart, too.
+        router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(200).id(1), "b");
+        // From another port.
+        let by_c = later().id(1).to(station(0x0c)).from(station(0xc2));
+        router.send("c", &by_c);
+        assert_eq!(router.only("b").to(), station(0xb3));
+        router.send("a", &later().id(1));
+        assert_eq!(router.only("c").to(), station(0xc2));
     }
-    // In IPv4 the protocol tells packets apart, too.
-    router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(200).id(1), "b");
-    // From another port.
-    let by_c = later().id(1).to(station(0x0c)).from(station(0xc2));
-    router.send("c", &by_c);
-    assert_eq!(router.only("b").to(), station(0xb3));
-    router.send("a", &later().id(1));
-    assert_eq!(router.only("c").to(), station(0xc2));
 }
 
 /// Only the first fragment says of what protocol the packet is: extension headers may be fragmented (RFC 8200, 4.5).
 #[test]
 fn fr_10_fragments_behind_extension_headers_get_the_treatment_of_the_first() {
-    let mut router = Scenario::with(CLASSES);
-    let whole = Ipv6Frame::udp().ports(1000, 5000).payload(&[7; 300]).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
-    let fragmented = whole.packet()[40..].to_vec();
-    let piece = |part: &[u8], offset, more| Ipv6Frame::raw(60).fragment(offset, more, 5).payload(part);
-    for _ in 0..2 {
-        router.expect_forwarded("a", &piece(&fragmented[..160], 0, true), "c");
-        router.expect_forwarded("a", &piece(&fragmented[160..], 160, false), "c");
-        // The next header of later fragments counts for nothing.
-        let disguised = Ipv6Frame::raw(59).fragment(160, false, 5).payload(&fragmented[160..]);
-        router.expect_forwarded("a", &disguised, "c");
+    for workers in WORKERS {
+        let mut router = with_workers(workers, CLASSES);
+        let whole =
+            Ipv6Frame::udp().ports(1000, 5000).payload(&[7; 300]).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
+        let fragmented = whole.packet()[40..].to_vec();
+        let piece = |part: &[u8], offset, more| Ipv6Frame::raw(60).fragment(offset, more, 5).payload(part);
+        for _ in 0..2 {
+            router.expect_forwarded("a", &piece(&fragmented[..160], 0, true), "c");
+            router.expect_forwarded("a", &piece(&fragmented[160..], 160, false), "c");
+            // The next header of later fragments counts for nothing.
+            let disguised = Ipv6Frame::raw(59).fragment(160, false, 5).payload(&fragmented[160..]);
+            router.expect_forwarded("a", &disguised, "c");
+        }
     }
 }
 
 #[test]
 fn fr_10_fragments_get_the_flags_of_the_first() {
-    let mut router = Scenario::with(
-        "[[filter]]\nmatch = \"proto tcp flags syn/syn+ack\"\naction = \"port c via 10.3.0.2\"\n",
-    );
-    for _ in 0..2 {
-        for (flags, out) in [(2, "c"), (16, "b"), (18, "b")] {
-            for piece in Ipv4Frame::tcp().flags(flags).length(100).id(flags.into()).pieces(32) {
-                router.expect_forwarded("a", &piece, out);
+    for workers in WORKERS {
+        let mut router = with_workers(
+            workers,
+            "[[filter]]\nmatch = \"proto tcp flags syn/syn+ack\"\naction = \"port c via 10.3.0.2\"\n",
+        );
+        for _ in 0..2 {
+            for (flags, out) in [(2, "c"), (16, "b"), (18, "b")] {
+                for piece in Ipv4Frame::tcp().flags(flags).length(100).id(flags.into()).pieces(32) {
+                    router.expect_forwarded("a", &piece, out);
+                }
             }
         }
     }

@@ -10,10 +10,15 @@ fn chain(frame: Ipv6Frame, headers: usize) -> Ipv6Frame {
 }
 
 fn refusing(action: &str, gate: &str, table: &str) -> Scenario {
-    Scenario::with(&format!(
+    refusing_with(1, action, gate, table)
+}
+
+fn refusing_with(workers: usize, action: &str, gate: &str, table: &str) -> Scenario {
+    let more = format!(
         "[[gate]]\nname = \"{gate}\"\ntable = \"{table}\"\n\
          [[filter]]\nmatch = \"proto tcp\"\naction = \"{action}\"\ngate = \"{gate}\"\n"
-    ))
+    );
+    Scenario::with_settings_and(&format!("workers = {workers}"), &more)
 }
 
 #[test]
@@ -81,24 +86,72 @@ fn lookup_agrees_with_the_drop() {
 
 #[test]
 fn later_fragment_is_judged_by_the_chain_of_the_first() {
-    for first_seen in [true, false] {
-        let mut router = refusing("drop", "firewall", "dag");
-        if first_seen {
-            // 8 octets of options and 20 of a TCP header: filtered, but its chain is known.
-            let first = Ipv6Frame::udp().payload(&[0; 24]);
-            let first = first.fragment(0, true, 7).extension(60, &PAD);
-            router.expect_forwarded("a", &first, "b");
-        }
-        for (offset, overlaps) in [(8, true), (16, false), (24, false)] {
-            // Octets 8 to 15 of the first one are its UDP header, whatever this one says of itself.
-            for protocol in [17, 6, 59] {
-                let later = Ipv6Frame::raw(protocol).payload(&[0; 16]).fragment(offset, false, 7);
-                match overlaps {
-                    true => router.expect_drop("a", &later, DropReason::Ip4Fragment),
-                    false if protocol == 6 && !first_seen => {}
-                    false => drop(router.expect_forwarded("a", &later, "b")),
+    for workers in [1, 3] {
+        for first_seen in [true, false] {
+            let mut router = refusing_with(workers, "drop", "firewall", "dag");
+            if first_seen {
+                // 8 octets of options and 8 of a UDP header: filtered, but its chain is known.
+                let first = Ipv6Frame::udp().payload(&[0; 24]);
+                let first = first.fragment(0, true, 7).extension(60, &PAD);
+                router.expect_forwarded("a", &first, "b");
+            }
+            for (offset, known, unknown) in
+                [(8, true, true), (16, false, true), (1224, false, true), (1232, false, false)]
+            {
+                // Octets 8 to 15 of the first one are its UDP header, whatever this one says of itself.
+                for protocol in [17, 6, 59] {
+                    let later = Ipv6Frame::raw(protocol).payload(&[0; 16]).fragment(offset, false, 7);
+                    match if first_seen { known } else { unknown } {
+                        true => router.expect_drop("a", &later, DropReason::Ip4Fragment),
+                        false if protocol == 6 && !first_seen => {
+                            router.expect_drop("a", &later, DropReason::Filter);
+                        }
+                        false => drop(router.expect_forwarded("a", &later, "b")),
+                    }
                 }
             }
         }
     }
+}
+
+/// The flow of a fragment is the first one's, at the worker that has the flow too.
+#[test]
+fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
+    for workers in [1, 2, 3] {
+        let mut router = Scenario::with_settings_and(
+            &format!("workers = {workers}"),
+            "[[filter]]\nmatch = \"proto tcp flags syn/syn+ack\"\naction = \"drop\"\n\
+             [[filter]]\nmatch = \"proto 59\"\naction = \"drop\"\n",
+        );
+        for id in 0..16 {
+            let first = |flags| Ipv6Frame::tcp().ports(1000 + id, 80).flags(flags).payload(&[0; 12]);
+            let later = |id| Ipv6Frame::raw(59).payload(&[0; 16]).fragment(32, false, id);
+            // Of a connection that is known, under a next header that is refused.
+            router.expect_forwarded("a", &first(16).fragment(0, true, id.into()), "b");
+            router.expect_forwarded("a", &later(id.into()), "b");
+            // Of a SYN that was refused, with flags that only the first one has.
+            let syn = u32::from(id) + 100;
+            router.expect_drop("a", &first(2).fragment(0, true, syn), DropReason::Filter);
+            let disguised = Ipv6Frame::raw(60).payload(&[0; 16]).fragment(32, false, syn);
+            router.expect_drop("a", &disguised, DropReason::Filter);
+        }
+    }
+}
+
+#[test]
+fn first_fragment_with_headers_beyond_the_least_mtu_is_dropped_while_a_filter_refuses() {
+    // Of five headers of 256 octets, and one of 8 behind four.
+    let mut long = vec![31];
+    long.extend([1, 252]);
+    long.resize(255, 0);
+    let first = |headers: usize| {
+        let frame =
+            (0..headers).fold(Ipv6Frame::udp().payload(&[0; 8]), |frame, _| frame.extension(60, &long));
+        let whole = frame.packet()[40..].to_vec();
+        Ipv6Frame::raw(60).payload(&whole).fragment(0, true, 9)
+    };
+    let mut router = refusing("drop", "firewall", "dag");
+    router.expect_forwarded("a", &first(4), "b");
+    router.expect_drop("a", &first(5), DropReason::Ip6HeaderChain);
+    Scenario::standard().expect_forwarded("a", &first(5), "b");
 }

@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::handover::Errand;
+    use crate::handover::{Errand, Transport};
 
     /// A packet: the port, and worker, that read it, which one it was there, and the worker whose port it leaves by.
     type Known = (u8, u8, u8);
@@ -170,7 +170,7 @@ mod tests {
         fn put(&mut self, from: usize, to: usize, errand: Errand, known: Known) {
             if from != to {
                 let packet = self.packet(known);
-                assert!(self.workers[from].handover.put(to, errand, &packet, None, &[]));
+                assert!(self.workers[from].handover.put(to, errand, &packet, Transport::default(), &[]));
             } else if errand == Errand::Flow {
                 self.put(to, known.2.into(), Errand::Transmit, known);
             } else {
