@@ -212,7 +212,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("millrace-bench-apply-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
+        fs::create_dir(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
         Ok(Self(path))
     }
 

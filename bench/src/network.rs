@@ -10,12 +10,14 @@
 //! as soon as it has counted it.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_lab::within;
+use millrace_port::create_output;
 use nix::net::if_::if_nametoindex;
 
 use crate::BenchError;
@@ -114,7 +116,8 @@ impl Namespace {
     pub fn ip(&self, lines: &str) -> Result<(), BenchError> {
         let directory = std::env::temp_dir();
         let file = directory.join(format!("{}.ip", self.name));
-        fs::write(&file, lines).map_err(BenchError::system(format!("write {}", file.display())))?;
+        let written = create_output(&file).and_then(|mut file| file.write_all(lines.as_bytes()));
+        written.map_err(BenchError::system(format!("write {}", file.display())))?;
         let path = file.to_string_lossy().into_owned();
         let result = run("ip", &["-n", &self.name, "-batch", &path]);
         let _ = fs::remove_file(&file);

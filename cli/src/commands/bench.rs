@@ -1,9 +1,11 @@
 //! The command `bench`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use millrace_bench::instructions::{self, BASELINE};
 use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all, shown};
+use millrace_port::create_output;
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
@@ -102,7 +104,8 @@ fn read(results: &Path) -> Result<Report, Failure> {
 fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
-    std::fs::write(file, report.page()).map_err(problem)?;
+    let written = create_output(file).and_then(|mut page| page.write_all(report.page().as_bytes()));
+    written.map_err(problem)?;
     eprintln!("page: {}", file.display());
     Ok(())
 }

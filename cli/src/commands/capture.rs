@@ -1,9 +1,9 @@
 //! The command `capture`, and files of packets.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use millrace_port::create_recording;
 
 use crate::arguments::Capture;
 use crate::client::Client;
@@ -59,21 +59,45 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
     }
 }
 
-/// Makes or empties a file that its owner alone may read: a capture shows traffic.
-fn private(file: &Path) -> io::Result<File> {
-    File::options().write(true).create(true).truncate(true).mode(0o600).open(file)
+/// Opens a file that its owner alone may read, or standard output for `-`.
+fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
+    Ok(match file.as_os_str() == "-" {
+        true => Box::new(io::stdout()),
+        false => Box::new(create_recording(file)?),
+    })
 }
 
 /// Writes what a resource says as pcapng to a file, or to standard output for `-`, until it ends or is interrupted.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
-    let mut output: Box<dyn Write> = match file.as_os_str() == "-" {
-        true => Box::new(io::stdout()),
-        false => Box::new(private(file).map_err(|error| failed(&error))?),
-    };
+    let mut output = destination(file).map_err(|error| failed(&error))?;
     client.stream(path, PCAPNG, |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(failed(&error)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn capture_follows_no_link_and_its_file_is_private() {
+        let folder = std::env::temp_dir().join(format!("millrace-cli-capture-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (victim, link, old) = (folder.join("victim"), folder.join("link"), folder.join("old"));
+        fs::write(&victim, "kept").unwrap();
+        symlink(&victim, &link).unwrap();
+        assert!(destination(&link).is_err());
+        assert_eq!(fs::read(&victim).unwrap(), b"kept");
+        fs::write(&old, "older").unwrap();
+        fs::set_permissions(&old, Permissions::from_mode(0o644)).unwrap();
+        drop(destination(&old).unwrap());
+        assert_eq!(fs::metadata(&old).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -295,13 +295,12 @@ impl Beside {
         let new = file.with_added_extension("new");
         let known = fs::metadata(&file).ok();
         let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
-        let mut made = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&new)?;
+        // One that is left over, or a stranger's, is not written into.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
         let beside = Self { file, new: Some(new) };
         made.write_all(text.as_bytes())?;
         if let Some(known) = &known {
@@ -344,6 +343,13 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         drop(Beside::write(&file, "never").unwrap());
+        // A file beside under another name is a stranger's: it stays as it is.
+        let (other, new) = (folder.join("other"), folder.join("router.toml.new"));
+        fs::write(&other, "kept").unwrap();
+        fs::hard_link(&other, &new).unwrap();
+        drop(Beside::write(&file, "never").unwrap());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        fs::remove_file(&other).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         Beside::write(&file, "new").unwrap().replace().unwrap();

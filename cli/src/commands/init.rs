@@ -1,12 +1,13 @@
 //! The command `init`: a configuration for this machine.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
 use millrace_config::Config;
 use millrace_host::{HostLink, HostRoute, HostState, Mirror, MirrorOptions};
+use millrace_port::create_output;
 use serde_json::json;
 
 use crate::arguments::Init;
@@ -43,9 +44,8 @@ pub fn init(asked: &Init, json: bool) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(!force).create(force).truncate(force);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let opened = if force { create_output(path) } else { File::create_new(path) };
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
         let hint =
             if error.kind() == std::io::ErrorKind::AlreadyExists { ": --force overwrites it" } else { "" };
@@ -133,5 +133,27 @@ fn routes(text: &mut String, state: &HostState) {
     all.iter().take(MOST_ROUTES).for_each(|route| text.push_str(&(line(route) + "\n")));
     if all.len() > MOST_ROUTES {
         let _ = writeln!(text, "#   and {} more", all.len() - MOST_ROUTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn force_overwrites_an_own_file_and_follows_no_link() {
+        let folder = std::env::temp_dir().join(format!("millrace-cli-init-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("router.toml"), folder.join("link.toml"));
+        write(&file, "first", false).unwrap();
+        assert!(write(&file, "second", false).is_err());
+        write(&file, "new", true).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let refused = write(&link, "third", true).unwrap_err();
+        assert!(refused.message.contains("symbolic link"), "{}", refused.message);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -129,7 +129,7 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn create(path: &'a Path, ports: &[String]) -> Result<Self, ControlError> {
-        let file = millrace_port::pcap::create_recording(path).map_err(|error| failed(path, &error))?;
+        let file = millrace_port::create_recording(path).map_err(|error| failed(path, &error))?;
         let names: Vec<&str> = ports.iter().map(String::as_str).collect();
         let capture = CaptureFile::new(&names, 65_535).map_err(|error| failed(path, &error))?;
         Ok(Self { file: std::io::BufWriter::new(file), path, capture, ports: ports.to_vec() })

@@ -1,7 +1,8 @@
 //! Writes a project from a template. It is complete: what plugins are written with lies beside the plugin, so neither the
 //! router's sources nor a registry is needed.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::{KitError, Language};
@@ -117,12 +118,17 @@ fn check(name: &str) -> Result<(), KitError> {
     Ok(())
 }
 
-/// Writes a file, and the folders that it needs.
+/// Writes a file, and the folders that it needs. What stands in its place is replaced: no link is followed.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), KitError> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(KitError::io(folder))?;
     }
-    fs::write(file, text).map_err(KitError::io(file))
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(KitError::io(file)(error)),
+        _ => {}
+    }
+    let written = File::create_new(file).and_then(|mut made| made.write_all(text.as_bytes()));
+    written.map_err(KitError::io(file))
 }
 
 #[cfg(test)]
@@ -175,5 +181,18 @@ mod tests {
         }
         let copied: BTreeSet<_> = RUST_SDK.iter().map(|(place, _)| (*place).to_owned()).collect();
         assert_eq!(copied, found);
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_a_link() {
+        let folder = folder("link");
+        fs::create_dir_all(&folder).unwrap();
+        let (victim, link) = (folder.join("victim"), folder.join("link"));
+        fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        write(&link, "new").unwrap();
+        let read = |file: &Path| fs::read_to_string(file).unwrap();
+        assert_eq!((&*read(&victim), &*read(&link)), ("kept", "new"));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

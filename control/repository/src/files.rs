@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_plugin::manifest_of;
 use millrace_plugin::wasm::MOST_MODULE;
+use millrace_port::create_output;
 
 use crate::signature::Signature;
 use crate::{
@@ -96,7 +97,8 @@ pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryE
     })?;
     let signature = signature_path(plugin);
     let lines = sign(&module, &claims, &key)?;
-    fs::write(&signature, lines).map_err(RepositoryError::io(&signature))?;
+    let written = create_output(&signature).and_then(|mut file| file.write_all(lines.as_bytes()));
+    written.map_err(RepositoryError::io(&signature))?;
     Ok(SignedFile { signature, claims, key: key.public()? })
 }
 

@@ -1,8 +1,10 @@
 //! What a plugin is expected to do to the packets of a capture.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
+use millrace_port::create_output;
 use serde::{Deserialize, Serialize};
 
 use crate::{Change, Outcome, Trial, WorkbenchError};
@@ -71,7 +73,8 @@ impl Expectation {
         };
         let mut text = serde_json::to_string_pretty(self).map_err(problem)?;
         text.push('\n');
-        fs::write(file, text).map_err(WorkbenchError::io(file))
+        let written = create_output(file).and_then(|mut output| output.write_all(text.as_bytes()));
+        written.map_err(WorkbenchError::io(file))
     }
 
     /// What happened otherwise, a line for each packet.

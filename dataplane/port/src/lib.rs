@@ -16,6 +16,7 @@ mod impair;
 mod longest_frame;
 #[expect(clippy::indexing_slicing, reason = "queues and templates of a port in memory, by their numbers")]
 pub mod memory;
+mod output_file;
 pub mod partial_checksum;
 pub mod pcap;
 mod port;
@@ -34,6 +35,7 @@ pub use batch_send::BatchSend;
 pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
+pub use output_file::{create_output, create_recording};
 pub use pcap::{Pcap, PcapFiles, PcapOptions};
 pub use port::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 pub use record::{Record, RecordLimit};

@@ -12,11 +12,9 @@ use millrace_wire::MacAddr;
 
 use crate::{Capabilities, Mode, Port, PortCounters, PortError};
 
-mod create;
 mod reader;
 mod writer;
 
-pub use create::create_recording;
 pub use reader::Recording;
 pub use writer::{Direction, PcapngWriter, WriterStatus};
 

@@ -17,8 +17,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter, RawBlock};
 use pcap_file::{DataLink, PcapError};
 
-use super::create_recording;
 use crate::PortError;
+use crate::create_recording;
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 1 << 16;

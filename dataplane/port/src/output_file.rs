@@ -1,4 +1,4 @@
-//! Files for frames: nobody else reads them, and no link of a stranger leads elsewhere.
+//! Files that are written where another user may have a say (`/tmp`): no link of a stranger leads elsewhere.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -8,15 +8,39 @@ use std::path::Path;
 /// Rights of a recording: those who may read it see the traffic.
 const MODE: u32 = 0o600;
 
-/// Makes a file for frames, readable by its owner alone, or empties one that is there. Symbolic links are not followed; a file
-/// that is there must be a regular one, without other names, of the caller's user. Character devices (`/dev/null`) are written.
+/// Makes a file for frames, readable by its owner alone, or empties one that is there, as [`create_output`] does.
+///
+/// # Errors
+/// As of [`create_output`].
+pub fn create_recording(path: &Path) -> io::Result<File> {
+    let file = open(path, MODE)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    empty(file)
+}
+
+/// Makes a file, or empties one that is there and keeps its rights. Symbolic links are not followed; a file that is there must be
+/// a regular one, without other names, of the caller's user. Character devices (`/dev/null`) are written.
 ///
 /// # Errors
 /// What the system says; a file of another kind, owner or with several names.
-pub fn create_recording(path: &Path) -> io::Result<File> {
+pub fn create_output(path: &Path) -> io::Result<File> {
+    empty(open(path, 0o666)?)
+}
+
+fn empty(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Opens a file of the caller's user, or makes it with these rights.
+fn open(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Without a wait for the reader of a pipe.
-    options.write(true).mode(MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options.write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     match options.create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made,
@@ -35,8 +59,6 @@ pub fn create_recording(path: &Path) -> io::Result<File> {
     if known.uid() != nix::unistd::geteuid().as_raw() {
         return Err(refused("it belongs to another user; name another"));
     }
-    file.set_permissions(Permissions::from_mode(MODE))?;
-    file.set_len(0)?;
     Ok(file)
 }
 
@@ -66,6 +88,10 @@ mod tests {
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         drop(create_recording(&file).unwrap());
         assert_eq!((mode(&file), fs::metadata(&file).unwrap().len()), (0o600, 0));
+        fs::write(&file, "older").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        drop(create_output(&file).unwrap());
+        assert_eq!((mode(&file), fs::metadata(&file).unwrap().len()), (0o640, 0));
         fs::write(&victim, "kept").unwrap();
         for (name, link) in [("symbolic", true), ("hard", false)] {
             let path = folder.join(name);
@@ -73,17 +99,16 @@ mod tests {
                 true => symlink(&victim, &path).unwrap(),
                 false => fs::hard_link(&victim, &path).unwrap(),
             }
-            assert_eq!(
-                create_recording(&path).unwrap_err().kind(),
-                io::ErrorKind::PermissionDenied,
-                "{name}"
-            );
+            for create in [create_recording, create_output] {
+                assert_eq!(create(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{name}");
+            }
         }
         symlink(folder.join("nothing"), folder.join("dangling")).unwrap();
         assert!(create_recording(&folder.join("dangling")).is_err());
         nix::unistd::mkfifo(&folder.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(create_recording(&folder.join("pipe")).is_err());
         assert!(create_recording(Path::new("/dev/null")).is_ok());
+        assert!(create_output(Path::new("/dev/null")).is_ok());
         assert_eq!(fs::read(&victim).unwrap(), b"kept");
         fs::remove_dir_all(&folder).unwrap();
     }
