@@ -182,20 +182,26 @@ static __always_inline enum control_class class_of_others(__be16 type)
 	/* IS-IS, and spanning trees. */
 	if (number <= ETH_LLC_MOST)
 		return ROUTING;
-	return number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER : NOT_POLICED;
+	/* What stands behind a third tag is not read: devices of the kernel can be for it. */
+	return is_tag(type) || number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER :
+														   NOT_POLICED;
 }
 
-/* Whether a packet is for an address of the router, whatever the frame's link header says. */
+/* Whether a packet is for an address of the router, a group or a broadcast, whatever the frame's link header says. */
 static __always_inline int is_for_router(const struct frame *frame, const struct network *network)
 {
 	__u8 to6[16];
 	__be32 to4;
 
-	if (network->type == bpf_htons(ETH_P_IP))
-		return !load(frame, network->offset + 16, &to4, sizeof(to4)) && bpf_map_lookup_elem(&local4, &to4);
-	if (network->type == bpf_htons(ETH_P_IPV6))
-		return !load(frame, network->offset + 24, to6, sizeof(to6)) && bpf_map_lookup_elem(&local6, to6);
-	return 0;
+	if (network->type == bpf_htons(ETH_P_IP)) {
+		if (load(frame, network->offset + 16, &to4, sizeof(to4)))
+			return 0;
+		return (to4 & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || to4 == bpf_htonl(0xffffffff) || !to4 ||
+		       bpf_map_lookup_elem(&local4, &to4);
+	}
+	if (load(frame, network->offset + 24, to6, sizeof(to6)))
+		return 0;
+	return to6[0] == 0xff || bpf_map_lookup_elem(&local6, to6);
 }
 
 /*
@@ -209,11 +215,13 @@ static __always_inline enum verdict behind_the_port(const struct frame *frame, e
 
 	if (verdict != VLAN && verdict != NOT_OURS)
 		return verdict;
+	if (network->type != bpf_htons(ETH_P_IP) && network->type != bpf_htons(ETH_P_IPV6))
+		return OTHER_ETHERTYPE;
 	if (is_for_router(frame, network))
 		return LOCAL;
 	if (verdict == NOT_OURS || load(frame, 0, &first, sizeof(first)) || !(first & 1))
 		return verdict;
-	return network->type == bpf_htons(ETH_P_IP) || network->type == bpf_htons(ETH_P_IPV6) ? MULTICAST : OTHER_ETHERTYPE;
+	return MULTICAST;
 }
 
 /* The class of a frame that the kernel is to have, of which classify() has told what follows its link header. */

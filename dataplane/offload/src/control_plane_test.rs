@@ -145,6 +145,41 @@ fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
             with_tags(&to_group(v4("224.0.0.5", 89, (0, 0))), &[(0x88a8, 7), (0x8100, 7)]),
             OSPF,
         ),
+        (
+            "ARP to one station in another VLAN",
+            with_tags(&to_other(arp.clone()), &[(0x8100, 77)]),
+            NEIGHBOURS,
+        ),
+        ("LLDP in another VLAN", with_tags(&frame_to(OWN, 0x88cc, &[0; 80]), &[(0x8100, 77)]), OTHER),
+        (
+            "OSPF's group to the router's MAC address in another VLAN",
+            with_tags(&v4("224.0.0.5", 89, (0, 0)), &[(0x8100, 77)]),
+            OSPF,
+        ),
+        (
+            "a broadcast to the router's MAC address in another VLAN",
+            with_tags(&v4("255.255.255.255", 17, (68, 67)), &[(0x8100, 77)]),
+            OTHER,
+        ),
+        (
+            "OSPFv3 to the router's MAC address in another VLAN",
+            with_tags(&v6("ff02::5", 89, 1, [3; 4]), &[(0x8100, 77)]),
+            OSPF,
+        ),
+        (
+            "a stream to a group in another VLAN",
+            with_tags(&v4("239.1.1.1", 17, (5, 5)), &[(0x8100, 77)]),
+            NONE,
+        ),
+        ("in three tags", with_tags(&v4(own, 6, (4, 179)), &[(0x88a8, 7), (0x8100, 8), (0x8100, 9)]), OTHER),
+        ("OSPF's group to a bridge's MAC address", to_other(v4("224.0.0.5", 89, (0, 0))), OSPF),
+        ("a broadcast to a bridge's MAC address", to_other(v4("255.255.255.255", 17, (68, 67))), OTHER),
+        (
+            "a solicitation to a bridge's MAC address",
+            to_other(v6("ff02::1:ff00:1", 58, 255, [135, 0, 0, 0])),
+            NEIGHBOURS,
+        ),
+        ("a stream to a group to a bridge's MAC address", to_other(v6("ff0e::1", 17, 9, [1; 4])), NONE),
         ("MPLS in another VLAN", with_tags(&frame_to(OWN, 0x8847, &[0; 80]), &[(0x8100, 77)]), NONE),
     ]
 }
