@@ -25,14 +25,16 @@ pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
 
 /// The text of the configuration that a router runs with.
 ///
-/// A `[[port]]` that the given configuration has for a link's device is kept and completed.
+/// A `[[port]]` that the given configuration has for a link's device is kept and completed. Where nothing says what happens when the
+/// router dies, the kernel forwards on: that is what bindings and filters ask for, in a file and later.
 pub(crate) fn render(node: &Node, router: &Router) -> Result<String, String> {
     let mut config = router.config.clone();
+    let table = config.entry("router").or_insert_with(|| Value::Table(Table::new()));
+    let Value::Table(table) = table else { return Err("`router` must be a table".to_owned()) };
     if let Some(mode) = router.mode {
-        let table = config.entry("router").or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(table) = table else { return Err("`router` must be a table".to_owned()) };
         table.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
     }
+    table.entry("on-death").or_insert_with(|| Value::String("kernel".to_owned()));
     let ports = config.entry("port").or_insert_with(|| Value::Array(Vec::new()));
     let Value::Array(ports) = ports else {
         return Err("`port` must be a list of tables, [[port]]".to_owned());
@@ -98,6 +100,7 @@ mod tests {
         let ports = config["port"].as_array().unwrap();
         assert_eq!(ports[0]["device"].as_str(), Some("r1"));
         assert_eq!(config["router"]["mode"].as_str(), Some("poll"));
+        assert_eq!(config["router"]["on-death"].as_str(), Some("kernel"));
         assert!(ports[0].get("impair").is_none());
         assert_eq!(ports[1]["impair"]["loss"].as_float(), Some(0.25));
         assert_eq!(ports[1]["impair"]["seed"].as_integer(), Some(7));
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_given_port_is_kept_and_the_rest_of_the_configuration_too() {
-        let given = "[[port]]\nname = \"lan\"\ndevice = \"r1\"\n[router]\nmode = \"interrupt\"\n\
+        let given = "[[port]]\nname = \"lan\"\ndevice = \"r1\"\n[router]\nmode = \"interrupt\"\non-death = \"drop\"\n\
                      [[instance]]\nplugin = \"statistics\"\nname = \"s\"\n";
         let router = Router { mode: Some("poll"), config: given.parse().unwrap(), arguments: Vec::new() };
         let config: Table = render(&node(&[("r1", None), ("r2", None)]), &router).unwrap().parse().unwrap();
@@ -115,6 +118,7 @@ mod tests {
             (ports[0]["name"].as_str(), config["router"]["mode"].as_str()),
             (Some("lan"), Some("interrupt"))
         );
+        assert_eq!(config["router"]["on-death"].as_str(), Some("drop"));
         assert_eq!(config["instance"][0]["name"].as_str(), Some("s"));
     }
 }

@@ -2,12 +2,21 @@
 
 use std::collections::HashMap;
 
-use millrace_config::{Config, FilterAction, OnDeath};
+use millrace_config::{Config, OnDeath};
 use millrace_units::PortId;
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::OnDeathView;
+
+/// Additions that hold only while the router lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// Bindings of instances.
+    Bindings,
+    /// Filters.
+    Filters,
+}
 
 /// What holds for each port of the kernel.
 #[derive(Clone, Debug)]
@@ -40,19 +49,23 @@ impl Death {
         self.silent = None;
     }
 
-    /// Refuses a filter that refuses packets while nobody said whether the kernel may forward them when the router has died.
+    /// Refuses bindings or filters, as `need` says, while nobody said whether the kernel may forward packets when the router has
+    /// died: a file with any is asked the same.
     ///
     /// # Errors
     /// Which port nothing is said for, and how to say it.
-    pub fn refuse_silent(&self, action: &FilterAction) -> Result<(), ControlError> {
-        let refuses = matches!(action, FilterAction::Drop | FilterAction::Reject | FilterAction::Police(_));
+    pub fn refuse_silent(&self, need: Need) -> Result<(), ControlError> {
+        let need = match need {
+            Need::Bindings => "bindings need",
+            Need::Filters => "filters need",
+        };
         match &self.silent {
-            Some(port) if refuses => Err(ControlError::Conflict(format!(
-                "filters need a word on what happens to port {port:?} when the router dies, for the kernel knows none of them: \
+            Some(port) => Err(ControlError::Conflict(format!(
+                "{need} a word on what happens to port {port:?} when the router dies, for the kernel knows none of them: \
                  `millrace router set on-death=kernel` lets the kernel forward then what they refuse; \
                  `millrace run --on-death drop` (or on-death = \"drop\" in [router]) lets nothing through until a router runs again"
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::ControlError;
+use crate::death::Need;
 use crate::filter_check::{MOST_COMPARED, named};
 use crate::lookup::parse_candidate;
 use crate::model::terms;
@@ -284,6 +285,7 @@ impl Router {
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
+        inner.death.refuse_silent(Need::Bindings)?;
         inner.bound(bound)
     }
 
@@ -315,7 +317,7 @@ impl Router {
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(new)?;
         let mut inner = self.to_change()?;
-        inner.death.refuse_silent(filter.action.value())?;
+        inner.death.refuse_silent(Need::Filters)?;
         Said::about(&inner.model, &filter).refuse(&inner.model, &filter)?;
         inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;

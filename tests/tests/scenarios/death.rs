@@ -95,7 +95,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
 }
 
 #[test]
-fn a_filter_that_refuses_asks_what_happens_when_the_router_dies_also_while_it_runs() {
+fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     // The word is in a comment alone.
@@ -106,20 +106,25 @@ fn a_filter_that_refuses_asks_what_happens_when_the_router_dies_also_while_it_ru
     let said = || router.json(&["show", "status"])["on_death"].clone();
     let unsaid = serde_json::json!({"packets": "the kernel forwards; filters and instances do not hold", "said": false});
     assert_eq!(said(), unsaid);
-    for action in ["drop", "reject", "police 1mbit"] {
-        let words = ["\"r1\"", "when the router dies", "router set on-death=kernel", "run --on-death drop"];
+    router.ask(&["instance", "create", "statistics", "stats1"]);
+    let words = ["\"r1\"", "when the router dies", "router set on-death=kernel", "run --on-death drop"];
+    for action in ["drop", "reject", "police 1mbit", "accept", "host", "port r2", "copy-to r2"] {
         router.try_ask(&["filter", "add", "proto icmp in r1", "--action", action]).assert_refused(1, &words);
     }
+    let instance = ["filter", "add", "proto icmp", "--action", "instance stats1", "--gate", "monitor"];
+    router.try_ask(&instance).assert_refused(1, &words);
+    let bind = ["bind", "stats1", "--gate", "monitor", "--filter", "proto icmp"];
+    router.try_ask(&bind).assert_refused(1, &["bindings need", words[0], words[1], words[2], words[3]]);
     let listed = router.try_ask(&["filter", "add", "--from", &lines]);
     assert!(listed.code == Some(1) && listed.stderr.contains("when the router dies"), "{listed:?}");
     assert_eq!(router.json(&["filter", "list"]), serde_json::json!([]));
-    // What refuses nothing asks nothing.
-    router.ask(&["filter", "add", "proto udp", "--action", "accept"]);
+    assert_eq!(router.json(&["show", "bindings"]), serde_json::json!([]));
     router.try_ask(&["router", "set", "on-death=drop"]).assert_refused(1, &["only a restart", "on-death"]);
     assert_eq!(said()["said"], false);
     router.ask(&["router", "set", "on-death=kernel"]);
     assert_eq!(said()["said"], true);
     assert!(router.ask(&["show", "status"]).contains("the kernel forwards"));
+    router.ask(&bind);
     router.ask(&["filter", "add", "proto icmp in r1", "--action", "drop"]);
     assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "the filter drops");
     // It is in the file then, which a start would refuse without it.

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::carry_out::Failed;
+use crate::death::Need;
 use crate::filters::new_filter;
 use crate::request::{NewFilter, NewRoute};
 use crate::route_changes::{parse_prefix, parse_route};
@@ -159,7 +160,7 @@ impl Inner {
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
         let (before, mut said) = (self.model.plugins.clone(), Said::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
-            let right = self.death.refuse_silent(filter.action.value());
+            let right = self.death.refuse_silent(Need::Filters);
             let right = right.and_then(|()| said.refuse(&self.model, &filter));
             let right = right.and_then(|()| self.refuse_unreachable(&filter));
             let added = right.and_then(|()| self.model.add_configured_filter(&filter));
