@@ -1,5 +1,7 @@
 //! Commands that ask a running router or change it.
 
+use std::collections::BTreeSet;
+
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
@@ -270,9 +272,12 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
                 lines.join("; ")
             )))
         }
-        bound => bound.iter().try_for_each(|row| {
-            unbind_one(client, instance, &plain(&row["gate"]), &plain(&row["filter"]), json)
-        }),
+        bound => {
+            // One call undoes all priorities.
+            let named: BTreeSet<_> =
+                bound.iter().map(|row| (plain(&row["gate"]), plain(&row["filter"]))).collect();
+            named.iter().try_for_each(|(gate, filter)| unbind_one(client, instance, gate, filter, json))
+        }
     }
 }
 

@@ -289,7 +289,8 @@ impl Router {
         inner.bound(bound)
     }
 
-    /// Undoes a binding. When this returns, no further packet is treated by it.
+    /// Undoes the bindings of an instance to a filter at a gate, whatever their priorities. When this returns, no further packet is
+    /// treated by them. Returns one of them.
     ///
     /// # Errors
     /// No such binding.
@@ -300,9 +301,10 @@ impl Router {
         let is_it = |one: &millrace_plugin::BindingDescription| {
             one.instance.as_deref() == Some(instance) && one.gate == gate && one.filter == written
         };
-        let there = inner.model.plugins.bindings().into_iter().find(is_it);
-        let undone = match there {
-            Some(described) => inner.unbind(&[described.id])?,
+        let described = inner.model.plugins.bindings().into_iter().filter(is_it);
+        let there: Vec<BindingId> = described.map(|described| described.id).collect();
+        let undone = match there.is_empty() {
+            false => inner.unbind(&there)?,
             // Whoever looks for it by name says best what is wrong.
             None => inner.model.plugins.deregister_instance(instance, gate, &filter).map(|_| Vec::new())?,
         };

@@ -36,7 +36,10 @@ impl Model {
             Change::Bind(bind) => self.bind_as(bind),
             Change::Unbind(bind) => {
                 let (instance, gate) = (&*bind.instance, &*bind.gate);
-                Ok(self.plugins.deregister_instance(instance, gate, bind.filter.value())?.1)
+                Ok(self
+                    .plugins
+                    .deregister_instance(instance, gate, bind.filter.value(), Some(bind.priority))?
+                    .1)
             }
             Change::AddFilter(filter) => Ok(self.add_configured_filter(filter)?.1),
             Change::RemoveFilter(filter) => self.remove_filter(filter),

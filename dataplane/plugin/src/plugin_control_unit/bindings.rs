@@ -12,9 +12,8 @@ use crate::{Action, BindingId, Gate, PluginChange, Terms};
 /// Gate, action, filter and priority: no two bindings share all of them.
 pub(super) type Identity<S> = (GateId, Action, S, i32);
 
-/// Returns what a binding shares with no other. An instance is bound to a filter once, so that its priority does not tell bindings apart.
+/// Returns what a binding shares with no other.
 fn identity<S: Clone>(gate: GateId, action: &Action, filter: &S, priority: i32) -> Identity<S> {
-    let priority = if action.instance().is_some() { 0 } else { priority };
     (gate, action.clone(), filter.clone(), priority)
 }
 
@@ -114,7 +113,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         })
     }
 
-    /// Removes the binding of an instance to a filter at a gate.
+    /// Removes the binding of an instance to a filter at a gate, with that priority; where none is named, the one of the highest.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
@@ -123,11 +122,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         instance: &str,
         gate: &str,
         filter: &S,
+        priority: Option<i32>,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let action = Action::Instance(self.instance(instance)?);
         let gate = self.gate(gate)?;
         let id = gate.id;
-        let Some(binding) = self.find_binding(&action, id, filter, 0) else {
+        let found = match priority {
+            Some(priority) => self.find_binding(&action, id, filter, priority),
+            None => self.find_bindings(&action, id, filter).first().map(|(_, binding)| *binding),
+        };
+        let Some(binding) = found else {
             let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
             let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
             return Err(Error::NotBound {
@@ -141,7 +145,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((binding, change))
     }
 
-    /// Returns the binding of an action to a filter at a gate, with that priority; the priority of an instance does not matter.
+    /// Returns the binding of an action to a filter at a gate, with that priority.
     pub fn find_binding(
         &self,
         action: &Action,

@@ -87,12 +87,30 @@ fn an_instance_is_created_bound_unbound_and_freed() {
     let (second, change) =
         unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7, Terms::default()).unwrap();
     assert_eq!(format!("{change:?}"), "bind 1: Instance(InstanceId(0)) at gate 4 for 81, priority 7");
-    let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned()).unwrap();
+    let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned(), None).unwrap();
     assert_eq!(unbound, second);
     let changes = unit.free_instance("q1").unwrap();
     assert!(matches!(changes[0], PluginChange::Unbind { binding: BindingId(0), .. }));
     assert!(matches!(changes[1], PluginChange::RemoveInstance { id: gone } if gone == id));
     assert!(unit.bindings().is_empty() && unit.instances().is_empty());
+}
+
+#[test]
+fn an_instance_is_bound_to_a_filter_once_for_each_priority() {
+    let mut unit = unit();
+    create(&mut unit, "q1").unwrap();
+    let bind = |unit: &mut Unit, priority| {
+        let filter = "dport 80".to_owned();
+        unit.register_instance("q1", "monitor", filter, 80, priority, Terms::default()).map(|(id, _)| id)
+    };
+    let ids = [0, 7, -3].map(|priority| bind(&mut unit, priority).unwrap());
+    assert!(bind(&mut unit, 7).unwrap_err().to_string().contains("already bound"));
+    let mut unbind = |priority| {
+        unit.deregister_instance("q1", "monitor", &"dport 80".to_owned(), priority).map(|(id, _)| id)
+    };
+    assert_eq!(unbind(Some(0)), Ok(ids[0]));
+    assert!(matches!(unbind(Some(0)), Err(Error::NotBound { .. })));
+    assert_eq!([unbind(None), unbind(None)], [Ok(ids[1]), Ok(ids[2])]);
 }
 
 #[test]
@@ -146,7 +164,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
         "instance \"stats1\" is already bound at gate \"monitor\" to \"dport 80\", with priority 0"
     );
     assert_eq!(
-        said(unit.deregister_instance("stats1", "monitor", &"dport 8".to_owned()).unwrap_err()),
+        said(unit.deregister_instance("stats1", "monitor", &"dport 8".to_owned(), None).unwrap_err()),
         "instance \"stats1\" is not bound at gate \"monitor\" to \"dport 8\"; there it is bound to \"dport 80\""
     );
     assert_eq!(
@@ -251,7 +269,7 @@ fn a_new_worker_is_brought_to_what_the_others_know() {
         bind_80(&mut unit, name, "monitor").unwrap();
     }
     // Now the id 0 belongs to the youngest binding.
-    unit.deregister_instance("a", "monitor", &"dport 80".to_owned()).unwrap();
+    unit.deregister_instance("a", "monitor", &"dport 80".to_owned(), None).unwrap();
     assert_eq!(bind_80(&mut unit, "a", "monitor").unwrap(), BindingId(0));
     let mut worker = WorkerPlugins::<Exact>::new();
     for change in unit.populate().unwrap() {
