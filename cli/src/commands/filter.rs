@@ -155,8 +155,11 @@ fn named(filter: &Value) -> String {
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
-/// Warns on standard error of a new filter or binding that never wins.
+/// Warns on standard error of a new filter or binding that no packet meets, or that never wins.
 pub(super) fn warn_shadowed(value: &Value) {
+    if let Some(why) = value["unreached"].as_str() {
+        eprintln!("warning: no packet meets it: {why}");
+    }
     let by = rows(&value["shadowed_by"]);
     if !by.is_empty() {
         eprintln!(

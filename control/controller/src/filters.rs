@@ -196,6 +196,7 @@ impl Inner {
         bound
             .map(|bound| BindingView {
                 shadowed_by: self.shadowed_by(id, bound.gate),
+                unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
                 ..show::binding(id, bound, &Counts::default(), &self.model)
             })
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
@@ -284,8 +285,8 @@ impl Router {
         let filter = parse_filter(&new.filter)?;
         let terms = terms(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
-        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
         inner.death.refuse_silent(Need::Bindings)?;
+        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
         inner.bound(bound)
     }
 
@@ -306,7 +307,9 @@ impl Router {
         let undone = match there.is_empty() {
             false => inner.unbind(&there)?,
             // Whoever looks for it by name says best what is wrong.
-            None => inner.model.plugins.deregister_instance(instance, gate, &filter).map(|_| Vec::new())?,
+            true => {
+                inner.model.plugins.deregister_instance(instance, gate, &filter, None).map(|_| Vec::new())?
+            }
         };
         let undone = undone.into_iter().next();
         undone.ok_or_else(|| ControlError::System("the binding was not there".into()))
@@ -473,6 +476,20 @@ pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, Con
         gate: new.gate.as_deref().map(Into::into),
         priority: new.priority,
     })
+}
+
+/// Why no packet that arrives meets a filter for multicast destinations.
+const UNREACHED: &str = "packets to multicast destinations meet no gate: at ports with a kernel the kernel gets 224.0.0.0/4 and \
+    ff02::/16, all others are dropped as `multicast`";
+
+/// Whether a filter names multicast destinations alone.
+fn is_for_groups(filter: &FilterExpression) -> bool {
+    let is_group = |net: IpNet| match net {
+        IpNet::V4(net) => net.addr().is_multicast() && net.prefix_len() >= 4,
+        IpNet::V6(net) => net.addr().is_multicast() && net.prefix_len() >= 8,
+    };
+    let mut alternatives = filter.alternatives().iter().peekable();
+    alternatives.peek().is_some() && alternatives.all(|one| one.destination().is_some_and(is_group))
 }
 
 /// Reads a filter.

@@ -298,6 +298,7 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         drops: counts.drops,
         queues: queues(&counts.queues),
         shadowed_by: None,
+        unreached: None,
     }
 }
 

@@ -125,6 +125,22 @@ fn an_expression_is_one_filter_to_the_user() {
 }
 
 #[test]
+fn a_filter_for_multicast_destinations_alone_warns_that_no_packet_meets_it() {
+    with_router(async |router| {
+        let unreached = |text: &str| router.add_filter(&filter(text, "drop")).unwrap().unreached;
+        for text in ["dst 239.1.1.0/24 proto udp", "dst ff05::/16", "dst 224.0.0.0/4 or dst ff02::5"] {
+            let why = unreached(text).unwrap();
+            assert!(why.contains("the kernel gets 224.0.0.0/4") && why.contains("`multicast`"), "{why}");
+        }
+        for text in
+            ["dst 224.0.0.0/3", "dst 10.0.0.0/8 or dst 239.1.1.1", "proto udp", "src 239.1.1.1 dport 5"]
+        {
+            assert_eq!(unreached(text), None, "{text}");
+        }
+    });
+}
+
+#[test]
 fn what_never_wins_is_told_with_what_shadows_it() {
     with_router(async |router| {
         let high = NewFilter { priority: 20, ..filter("proto udp", "drop") };

@@ -1,7 +1,8 @@
 //! Filters that are added while the router runs.
 
 use millrace_packet::DropReason;
-use millrace_tests::{Ipv4Frame, Scenario};
+use millrace_tests::{Ipv4Frame, Ipv6Frame, Scenario};
+use millrace_wire::MacAddr;
 
 fn filter(text: &str) -> millrace_config::Filter {
     toml::from_str(text).unwrap()
@@ -38,4 +39,14 @@ fn filter_may_name_a_multicast_destination() {
         let text = format!("match = 'dst {group}'\naction = '{action}'\n");
         router.router.add_filter(&filter(&text)).unwrap();
     }
+    // It may come; packets to groups meet no gate, whatever the frame is addressed to.
+    let group = MacAddr::from_ipv4_multicast("239.1.1.1".parse().unwrap());
+    for frame in [Ipv4Frame::udp().dst("239.1.1.1"), Ipv4Frame::udp().dst("239.1.1.1").to(group)] {
+        router.expect_drop("a", &frame, DropReason::Multicast);
+    }
+    let group = MacAddr::from_ipv6_multicast("ff05::7".parse().unwrap());
+    for frame in [Ipv6Frame::udp().dst("ff05::7"), Ipv6Frame::udp().dst("ff05::7").to(group)] {
+        router.expect_drop("a", &frame, DropReason::Multicast);
+    }
+    router.nothing();
 }

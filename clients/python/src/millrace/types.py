@@ -100,6 +100,9 @@ class BindingView(TypedDict):
     shadowed_by: NotRequired[list[NamedFilterView] | None]
     """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
     win; absent in lists."""
+    unreached: NotRequired[str | None]
+    """In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in
+    lists."""
     waiting_bytes: int
     """Their bytes."""
     waiting_packets: int
@@ -409,6 +412,9 @@ class FilterView(TypedDict):
     shadowed_by: NotRequired[list[NamedFilterView] | None]
     """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
     win; absent in lists."""
+    unreached: NotRequired[str | None]
+    """In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in
+    lists."""
     waiting_bytes: int
     """Their bytes."""
     waiting_packets: int

@@ -26,6 +26,7 @@ pub(crate) fn binding(instance: &str, gate: &str, filter: &str, priority: i32) -
         drops: 0,
         queues: QueuesView::default(),
         shadowed_by: None,
+        unreached: None,
     }
 }
 

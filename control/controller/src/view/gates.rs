@@ -39,6 +39,9 @@ pub struct BindingView {
     /// In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can win; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<Vec<NamedFilterView>>,
+    /// In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<String>,
 }
 
 /// A gate.
