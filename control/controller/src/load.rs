@@ -48,9 +48,7 @@ struct PluginFile {
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
-    /// The file of its slow half, beside its own.
-    pub slow_half: Option<String>,
-    /// Who signed that, where it was loaded with the plugin.
+    /// Who signed its slow half, where it has one.
     pub slow_origin: Option<Origin>,
 }
 
@@ -74,8 +72,28 @@ pub(crate) struct Admitted {
     pub runs: bool,
 }
 
-/// Decides by a plugin's manifest and signer whether the plugin is loaded. It is asked before code of a shared object runs.
-pub(crate) type Admit<'a> = &'a dyn Fn(&Manifest, Origin) -> Result<(), ControlError>;
+/// Part of a plugin, in a file of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Half {
+    /// The plugin.
+    Own,
+    /// Its slow half.
+    Slow,
+}
+
+impl Half {
+    /// Begins the reason for which it is refused.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Own => "",
+            Self::Slow => "its slow half: ",
+        }
+    }
+}
+
+/// Decides by the manifest and signer of a half whether the plugin is loaded. It is asked for both halves before code of a shared object
+/// runs.
+pub(crate) type Admit<'a> = &'a dyn Fn(Half, &Manifest, Origin) -> Result<(), ControlError>;
 
 /// Reads, checks and compiles the plugin of a file, or loads it as a shared object, as its first bytes say. Of what is not
 /// trusted nothing is parsed, and of what `admit` refuses nothing runs. `upgraded` is called when better code has been made for it, or could not be.
@@ -86,103 +104,102 @@ pub(crate) fn load(
     admit: Admit<'_>,
     upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
 ) -> Result<Loaded, ControlError> {
-    let loaded = load_by(admitted, path, admit, |module| {
+    let compile = |module: &[u8]| {
         let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
         tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
         Ok(loaded.plugin)
-    })?;
-    with_slow_half(admitted, path, loaded, |module| {
+    };
+    load_by(admitted, path, admit, compile, |module| {
         // Instances that begin later have the better code.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
         Ok(loaded.plugin)
     })
 }
 
-/// Adds the slow half that a plugin names, compiled by `compile`.
-fn with_slow_half(
-    admitted: &Admitted,
-    path: &str,
-    loaded: Loaded,
-    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
-) -> Result<Loaded, ControlError> {
-    let Some(name) = loaded.slow_half.clone() else { return Ok(loaded) };
-    let slow = slow_half(admitted, &Path::new(path).with_file_name(&name), compile);
-    let refused = |problem| ControlError::Invalid(format!("plugin {path}: its slow half {name}: {problem}"));
-    let (slow, origin) = slow.map_err(refused)?;
-    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(slow)));
-    Ok(Loaded { plugin, slow_origin: Some(origin), ..loaded })
-}
-
 /// Bytes of memory of an instance on the host level.
 const SLOW_MEMORY: usize = 64 << 20;
 
 /// Reads and checks the slow half of a plugin, which is contained and calls only what makes sense there.
-fn slow_half(
-    admitted: &Admitted,
-    path: &Path,
-    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
-) -> Result<(LoadedPlugin, Origin), String> {
+fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
     let checked = admitted.trust.check(&file.module, file.signature.as_deref());
     let checked = checked.map_err(|problem| problem.to_string())?;
     if is_object(&file.module) {
         return Err("it is a shared object: a slow half is a WebAssembly module".to_owned());
     }
-    let compiled = compile(&file.module)?;
-    let origin = checked.fits(compiled.manifest()).map_err(|problem| problem.to_string())?;
-    match Halves::problem(compiled.manifest()) {
+    let manifest = wasm::inspect(&file.module).map_err(|error| error.to_string())?.manifest;
+    let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
+    match Halves::problem(&manifest) {
         Some(problem) => Err(problem),
-        None => Ok((LoadedPlugin::new(compiled)?.with_memory(SLOW_MEMORY), origin)),
+        None => Ok((file, Examined { manifest, origin })),
     }
 }
 
-/// Reads and checks the plugin of a file, and has it compiled by `compile` if it is a module.
+/// Reads and checks the plugin of a file and the slow half that it names; then has modules compiled, the plugin's by `compile` and the
+/// slow half's by `compile_slow`, and loads a shared object last: all else that can be refused is refused before its constructors run.
 fn load_by(
     admitted: &Admitted,
     path: &str,
     admit: Admit<'_>,
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+    compile_slow: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
     let examined = file.examine(admitted).map_err(refused)?;
-    admit(&examined.manifest, examined.origin)?;
-    file.load(admitted, examined, compile).map_err(refused)
+    admit(Half::Own, &examined.manifest, examined.origin)?;
+    let Some(name) = examined.manifest.slow_half.clone() else {
+        return file.load(admitted, examined.origin, compile).map_err(refused);
+    };
+    let slow_refused = |problem| refused(format!("its slow half {name}: {problem}"));
+    let slow = examine_slow(admitted, &Path::new(path).with_file_name(&name));
+    let (slow_file, slow) = slow.map_err(slow_refused)?;
+    admit(Half::Slow, &slow.manifest, slow.origin)?;
+    let compiled = compile_slow(&slow_file.module).and_then(LoadedPlugin::new).map_err(slow_refused)?;
+    let loaded = file.load(admitted, examined.origin, compile).map_err(refused)?;
+    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(compiled.with_memory(SLOW_MEMORY))));
+    Ok(Loaded { plugin, slow_origin: Some(slow.origin), ..loaded })
 }
 
 /// Refuses a plugin by its manifest, before any of it runs: a name that is taken, or a version that goes back.
 pub(crate) fn admit_new(
     model: &Model,
+    half: Half,
     manifest: &Manifest,
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
-    model.plugins.check_new(&manifest.name)?;
-    admit_version(model, manifest, origin, new)
+    if half == Half::Own {
+        model.plugins.check_new(&manifest.name)?;
+    }
+    admit_version(model, half, manifest, origin, new)
 }
 
-/// Refuses a plugin whose version goes back by its manifest, before any of it runs.
+/// Refuses a plugin by the manifest of a half whose version goes back, before any of it runs.
 pub(crate) fn admit_version(
     model: &Model,
+    half: Half,
     manifest: &Manifest,
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
     let admitted = model.repository.admit(&manifest.name, &manifest.version, origin, new.allow_downgrade);
-    admitted.map(drop).map_err(|problem| ControlError::Invalid(format!("plugin {}: {problem}", new.path)))
+    let refused = |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+    admitted.map(drop).map_err(refused)
 }
 
 /// Whether a plugin that was loaded may be made known: its version must not go back, nor that of its slow half.
 pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
-    let admit = |plugin: &dyn Plugin, origin, which: &str| {
+    let admit = |plugin: &dyn Plugin, origin, half: Half| {
         let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
-        let refused = |problem| ControlError::Invalid(format!("plugin {}: {which}{problem}", new.path));
+        let refused =
+            |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
         admitted.map_err(refused)
     };
     let slow = loaded.plugin.slow_half().zip(loaded.slow_origin);
     Ok(Admissions {
-        own: admit(&*loaded.plugin, loaded.origin, "")?,
-        slow: slow.map(|(slow, origin)| admit(slow, origin, "its slow half: ")).transpose()?,
+        own: admit(&*loaded.plugin, loaded.origin, Half::Own)?,
+        slow: slow.map(|(slow, origin)| admit(slow, origin, Half::Slow)).transpose()?,
     })
 }
 
@@ -283,10 +300,9 @@ impl PluginFile {
     fn load(
         &self,
         admitted: &Admitted,
-        examined: Examined,
+        origin: Origin,
         compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     ) -> Result<Loaded, String> {
-        let Examined { manifest, origin } = examined;
         let plugin: Arc<dyn Plugin> = match (is_object(&self.module), admitted.runs) {
             (false, _) => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
             (true, false) => Arc::new(DescribedPlugin::new(&self.module).map_err(|error| error.to_string())?),
@@ -296,7 +312,7 @@ impl PluginFile {
                 Arc::new(plugin)
             }
         };
-        Ok(Loaded { plugin, origin, slow_half: manifest.slow_half, slow_origin: None })
+        Ok(Loaded { plugin, origin, slow_origin: None })
     }
 }
 

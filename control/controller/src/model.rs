@@ -345,7 +345,8 @@ impl Model {
     fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
         let path = plugin.file.display().to_string();
         let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-        let admit = |manifest: &Manifest, origin| crate::load::admit_new(self, manifest, origin, &new);
+        let admit =
+            |half, manifest: &Manifest, origin| crate::load::admit_new(self, half, manifest, origin, &new);
         let loaded = loader.load(&self.admitted(), &new.path, &admit)?;
         let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
         crate::load::enter(self, loaded, &new)?;

@@ -4,7 +4,7 @@ use millrace_plugin::Manifest;
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
-use crate::load::{Loaded, admit_new, admit_version};
+use crate::load::{Half, Loaded, admit_new, admit_version};
 use crate::router::{Inner, Router};
 use crate::view::{PluginDetailView, PluginView};
 use crate::{ControlError, NewPlugin, show};
@@ -66,17 +66,18 @@ impl Router {
             let inner = self.lock();
             (inner.loader.clone(), inner.model.admitted())
         };
-        let admit = move |manifest: &Manifest, origin, new: &NewPlugin| match &name {
-            None => admit_new(&router.lock().model, manifest, origin, new),
-            Some(name) if *name != manifest.name => {
+        let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
+            None => admit_new(&router.lock().model, half, manifest, origin, new),
+            Some(name) if half == Half::Own && *name != manifest.name => {
                 let found = &manifest.name;
                 let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
                 Err(ControlError::Invalid(problem))
             }
-            Some(_) => admit_version(&router.lock().model, manifest, origin, new),
+            Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
         };
-        let work =
-            move || loader.load(&admitted, &new.path, &|manifest, origin| admit(manifest, origin, &new));
+        let work = move || {
+            loader.load(&admitted, &new.path, &|half, manifest, origin| admit(half, manifest, origin, &new))
+        };
         let loaded = tokio::task::spawn_blocking(work).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }

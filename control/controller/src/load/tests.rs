@@ -73,9 +73,9 @@ impl Bench {
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
         let admitted = self.model.admitted();
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
-        let admit = |manifest: &Manifest, origin| admit_new(&self.model, manifest, origin, &new);
-        let loaded = load_by(&admitted, path, &admit, |module| self.compile(module))
-            .and_then(|loaded| with_slow_half(&admitted, path, loaded, |module| self.compile(module)));
+        let admit = |half, manifest: &Manifest, origin| admit_new(&self.model, half, manifest, origin, &new);
+        let compile = |module: &[u8]| self.compile(module);
+        let loaded = load_by(&admitted, path, &admit, compile, compile);
         loaded.and_then(|loaded| enter(&mut self.model, loaded, &new)).map_err(|error| error.to_string())
     }
 
@@ -247,9 +247,14 @@ fn a_key_that_is_none_is_an_error_of_the_configuration() {
 /// A shared object that does nothing but leave the file `constructor-ran` in the folder when it is loaded; `None` when there is no
 /// compiler.
 fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
+    object_with("", folder, name, version)
+}
+
+/// The same, with these keys in its manifest.
+fn object_with(keys: &str, folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
     let marker = folder.join("constructor-ran").display().to_string();
     let manifest = format!(
-        r#"{{\"abi\":1,\"name\":\"{name}\",\"version\":\"{version}\",\"summary\":\"For tests.\",\"positions\":[\"late\"]}}"#
+        r#"{{\"abi\":1,\"name\":\"{name}\",\"version\":\"{version}\",\"summary\":\"For tests.\",\"positions\":[\"late\"]{keys}}}"#
     );
     let text = format!(
         "#include \"millrace.h\"
@@ -355,12 +360,49 @@ fn no_constructor_runs_before_name_version_and_signer_are_checked() {
 }
 
 #[test]
+fn no_constructor_runs_before_the_slow_half_is_checked() {
+    let mut bench = Bench::new("objects-slow", "shared-objects = \"allow\"");
+    let keys = r#",\"slow-half\":\"slow.wasm\""#;
+    let Some(bytes) = object_with(keys, &bench.folder, "fast", "1.0.0") else { return };
+    let path = bench.write_signed("fast.so", &bytes);
+    let marker = bench.folder.join("constructor-ran");
+    let slow = |keys: &str, version: &str| module_with(keys, "slow", version, "");
+    let log = r#""capabilities": ["log"]"#;
+    let refused = |bench: &mut Bench, word: &str| {
+        let refused = bench.load(&path).unwrap_err();
+        assert!(refused.contains("slow half") && refused.contains(word), "{refused}");
+        assert!(!marker.exists(), "{word}: the constructor ran");
+    };
+    refused(&mut bench, "No such file");
+    bench.write("slow.wasm", &slow(log, "1.1.0"));
+    refused(&mut bench, "unsigned");
+    bench.write_signed("slow.wasm", &bytes);
+    refused(&mut bench, "it is a shared object");
+    bench.write_signed("slow.wasm", &slow(r#""capabilities": ["log"], "slow-half": "x.wasm""#, "1.1.0"));
+    refused(&mut bench, "it has a slow half itself");
+    // Code of another type than its function, behind a manifest that is right.
+    let mut broken = slow(log, "1.1.0");
+    let code = broken.windows(4).position(|code| code == [0x41, 0x80, 0x08, 0x0b]).unwrap();
+    broken[code] = 0x42;
+    bench.write_signed("slow.wasm", &broken);
+    refused(&mut bench, "type mismatch");
+    bench.write_signed("slow.wasm", &slow(log, "1.1.0"));
+    assert_eq!(bench.load(&path), Ok("fast"));
+    assert!(marker.exists(), "what is admitted runs");
+    bench.unload("fast");
+    fs::remove_file(&marker).unwrap();
+    bench.write_signed("slow.wasm", &slow(log, "1.0.0"));
+    refused(&mut bench, "--allow-downgrade");
+}
+
+#[test]
 fn a_plan_runs_no_constructor() {
     let mut bench = Bench::new("objects-plan", "shared-objects = \"allow\"");
     let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
     let path = bench.write_signed("a.so", &bytes);
     let admitted = Admitted { runs: false, ..bench.model.admitted() };
-    let loaded = load_by(&admitted, &path, &|_, _| Ok(()), |module| bench.compile(module)).ok().unwrap();
+    let compile = |module: &[u8]| bench.compile(module);
+    let loaded = load_by(&admitted, &path, &|_, _, _| Ok(()), compile, compile).ok().unwrap();
     assert_eq!((loaded.plugin.name(), loaded.plugin.version()), ("a", "1.0.0"));
     assert!(!bench.folder.join("constructor-ran").exists());
     assert_eq!(bench.load(&path), Ok("a"));
