@@ -15,6 +15,7 @@ use millrace_controller::{Holder, Outcome, Role, Tokens};
 use tokio::sync::Notify;
 
 use crate::catalogue::catalogue;
+use crate::configuration::BODY_LIMIT;
 use crate::control::Control;
 use crate::hop::Hop;
 use crate::limits::{Key, Limits};
@@ -76,10 +77,10 @@ impl<S: Source> Standing<S> {
     ///
     /// # Errors
     /// 503 where no such place is left.
-    fn know(&self, caller: &str) -> Result<(), Problem> {
+    fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
-        let known = stranger.know(caller).ok_or_else(|| {
+        let known = stranger.know(caller, role).ok_or_else(|| {
             let detail =
                 format!("all connections for {caller} are taken: close one, or try again in a second");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1).closing()
@@ -123,6 +124,15 @@ impl Caller {
         }
     }
 
+    /// Bytes of a request that are read after its answer, so that its client reads that: as many as any operation takes, but not of
+    /// somebody elsewhere who has shown no token.
+    pub fn unread(&self) -> u64 {
+        match self {
+            Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
+            _ => BODY_LIMIT as u64,
+        }
+    }
+
     fn displaced(&self) -> Option<Arc<Notify>> {
         match self {
             Self::Local { place, .. } => place.displaced(),
@@ -130,6 +140,9 @@ impl Caller {
         }
     }
 }
+
+/// Bytes that are read of a stranger's request after its answer.
+const STRANGERS_UNREAD: u64 = 1 << 20;
 
 /// What a path's methods need.
 type Needs = Arc<[(&'static str, Role)]>;
@@ -180,14 +193,14 @@ impl Door {
                     return Err(problem);
                 }
                 let principal = self.local(*uid, *pid, known).await?;
-                if principal.role.is_some() {
-                    place.know(&principal.who.name)?;
+                if let Some(role) = principal.role {
+                    place.know(&principal.who.name, role)?;
                 }
                 principal
             }
             Caller::Remote { address, holder, place } => {
                 let found = self.remote(address.ip(), head).await?;
-                place.know(found.name())?;
+                place.know(found.name(), found.role())?;
                 let principal = Principal::token(found.name(), found.role(), address.ip());
                 let key = Key::Token(found.name().to_owned());
                 if let Err(problem) = self.limits.request(key.clone(), Instant::now()) {

@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millrace_controller::Role;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::shares::Shares;
@@ -21,8 +22,10 @@ pub(crate) struct Sizes {
     pub strangers: usize,
     /// Strangers of one source.
     pub each_source: usize,
-    /// Known callers in all.
+    /// Known callers in all, those for administrators alone left out.
     pub known: usize,
+    /// Further ones that only administrators take, when all others are taken.
+    pub administrators: usize,
     /// Connections of one known caller.
     pub each_caller: usize,
 }
@@ -55,6 +58,7 @@ impl Source for IpAddr {
 pub(crate) struct Places<S> {
     strangers: Arc<Mutex<Strangers<S>>>,
     known: Arc<Semaphore>,
+    administrators: Arc<Semaphore>,
     callers: Shares<String>,
 }
 
@@ -91,7 +95,8 @@ impl<S: Source> Places<S> {
         Self {
             strangers: Arc::new(Mutex::new(strangers)),
             known: Arc::new(Semaphore::new(sizes.known)),
-            callers: Shares::new(sizes.each_caller, sizes.known),
+            administrators: Arc::new(Semaphore::new(sizes.administrators)),
+            callers: Shares::new(sizes.each_caller, sizes.known + sizes.administrators),
         }
     }
 
@@ -106,10 +111,12 @@ impl<S: Source> Places<S> {
         StrangersPlace { places: self.clone(), number, displaced }
     }
 
-    /// A place for a known caller; `None` where all are taken, or all of this caller's.
-    pub fn know(&self, caller: &str) -> Option<KnownPlace> {
+    /// A place for a known caller; `None` where all are taken that the role may have, or all of this caller's.
+    pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
         let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
-        let one = self.known.clone().try_acquire_owned().ok()?;
+        let reserved =
+            || self.administrators.clone().try_acquire_owned().ok().filter(|_| role == Role::Admin);
+        let one = self.known.clone().try_acquire_owned().ok().or_else(reserved)?;
         Some(KnownPlace { _own: own, _one: one })
     }
 }
@@ -121,8 +128,8 @@ impl<S: Source> StrangersPlace<S> {
     }
 
     /// A place for the same connection, whose caller is known now.
-    pub fn know(&self, caller: &str) -> Option<KnownPlace> {
-        self.places.know(caller)
+    pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
+        self.places.know(caller, role)
     }
 }
 
@@ -183,7 +190,7 @@ impl<S: Source> Strangers<S> {
 mod tests {
     use super::*;
 
-    const SIZES: Sizes = Sizes { strangers: 8, each_source: 4, known: 6, each_caller: 2 };
+    const SIZES: Sizes = Sizes { strangers: 8, each_source: 4, known: 6, administrators: 2, each_caller: 2 };
 
     fn is_displaced<S: Source>(place: &StrangersPlace<S>) -> bool {
         !place.places.lock().all.contains_key(&place.number)
@@ -232,12 +239,27 @@ mod tests {
         let places = Places::new(SIZES);
         let _held: Vec<_> = (0..100).map(|source| places.enter(Some(source))).collect();
         let known: Vec<_> =
-            ["a", "a", "b", "b", "c", "c"].map(|name| places.know(name)).into_iter().collect();
+            ["a", "a", "b", "b", "c", "c"].map(|name| places.know(name, Role::Viewer)).into_iter().collect();
         assert!(known.iter().all(Option::is_some));
-        assert!(places.know("d").is_none(), "all places are taken");
+        assert!(places.know("d", Role::Operator).is_none(), "all places are taken");
         drop(known);
-        let own: Vec<_> = (0..3).map(|_| places.know("a")).collect();
+        let own: Vec<_> = (0..3).map(|_| places.know("a", Role::Admin)).collect();
         assert_eq!(own.iter().flatten().count(), SIZES.each_caller, "one caller has no more");
+    }
+
+    #[test]
+    fn administrators_find_a_place_when_others_hold_all() {
+        let places: Places<Option<u32>> = Places::new(SIZES);
+        let _held: Vec<_> = ["a", "a", "b", "b", "c", "c"]
+            .map(|name| places.know(name, Role::Operator))
+            .into_iter()
+            .collect();
+        assert!(places.know("d", Role::Operator).is_none());
+        let own: Vec<_> = (0..3).map(|_| places.know("root", Role::Admin)).collect();
+        assert_eq!(own.iter().flatten().count(), 2);
+        assert!(places.know("another", Role::Admin).is_none(), "their places are taken too");
+        drop(own);
+        assert!(places.know("another", Role::Admin).is_some());
     }
 
     #[test]

@@ -34,16 +34,18 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's head at most; a longer one gets 431.
 const MOST_HEAD: usize = 16 << 10;
-/// How long, and how much, is read of a client that still sends when it was answered, so that it reads the answer.
-const LINGER: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
+/// How long is read of a client that still sends when it was answered, so that it reads the answer.
+const LINGER: Duration = Duration::from_secs(2);
 /// How long answers that are under way may take when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
 /// Connections of root and of the router's own user at the Unix socket; more wait.
 const RESERVED: usize = 256;
 /// Connections of other users there.
-const LOCAL: Sizes = Sizes { strangers: 64, each_source: 16, known: 192, each_caller: 64 };
+const LOCAL: Sizes =
+    Sizes { strangers: 64, each_source: 16, known: 160, administrators: 32, each_caller: 40 };
 /// Connections over TCP.
-const REMOTE: Sizes = Sizes { strangers: 128, each_source: 32, known: 384, each_caller: 256 };
+const REMOTE: Sizes =
+    Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
 /// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
 const REST: Duration = Duration::from_millis(100);
 /// How often it is looked whether the token of a connection still holds.
@@ -289,18 +291,18 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     if let Err(error) = result {
         tracing::debug!("a client's connection ended: {error}");
     }
-    linger(connection.into_parts().io.into_inner()).await;
+    linger(connection.into_parts().io.into_inner(), caller.unread()).await;
 }
 
-/// Closes a connection so that its client reads the answer. A client that still sends would meet a reset otherwise.
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
-    let (patience, most) = LINGER;
+/// Closes a connection so that its client reads the answer. A client that still sends would meet a reset otherwise: of it so many
+/// bytes are read.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let drained = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
     };
     // A client that sends on for longer meets the reset.
-    let _ = tokio::time::timeout(patience, drained).await;
+    let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
 /// Ready when the token of a connection holds no longer: what goes on by it ends.
@@ -319,4 +321,98 @@ async fn locked_out(caller: &Caller, tokens: &Tokens) {
 async fn ended(ending: &mut watch::Receiver<bool>) {
     // A closed channel is an end as well.
     let _ = ending.wait_for(|ending| *ending).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::time::Instant as Clock;
+
+    use super::*;
+    use crate::door::Door as Entrance;
+    use crate::hop::{Hop, Message};
+    use crate::limits::{Key, Limits};
+    use crate::test_control::TestControl;
+
+    /// A service, and what keeps it running.
+    struct Served {
+        service: Service,
+        limits: Limits,
+        _asked: tokio::sync::mpsc::Receiver<Message>,
+        _end: watch::Sender<bool>,
+    }
+
+    fn served() -> Served {
+        let (hop, asked) = Hop::new();
+        let (tokens, limits) = (Tokens::default(), Limits::default());
+        let door = Entrance { hop, tokens: tokens.clone(), limits: limits.clone() };
+        let (end, ending) = watch::channel(false);
+        let service = Service { door: door.service::<TestControl>(), tokens, ending };
+        Served { service, limits, _asked: asked, _end: end }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_a_large_body_behind_its_head_reads_429() {
+        let Served { service, limits, .. } = &served();
+        // An hour ahead no request gains a token before the test ends.
+        let late = Instant::now() + Duration::from_secs(3600);
+        while limits.request(Key::User(Some(7)), late).is_ok() {}
+        let caller =
+            Caller::Local { uid: Some(7), pid: None, known: OnceLock::new(), place: Standing::reserved() };
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        let answering = tokio::spawn(connection(stream, Arc::new(caller), service.clone()));
+        let body = vec![b' '; 16 << 20];
+        let head =
+            format!("POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n", body.len());
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 429");
+        client.write_all(&body).await.unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.contains("requests in a second"), "{rest}");
+        drop(client);
+        answering.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_alone_is_let_go_after_ten_seconds() {
+        let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // It keeps the connection, and begins no handshake.
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let caller = Caller::remote(address, Places::new(REMOTE).enter(address.ip()));
+        let begun = Clock::now();
+        let served = serve_remote(stream, TlsAcceptor::from(Arc::new(config)), caller, served().service);
+        tokio::time::timeout(Duration::from_secs(60), served).await.expect("its time is bound");
+        assert_eq!(begun.elapsed().as_secs(), STRANGERS_PATIENCE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_who_becomes_known_is_not_let_go() {
+        let caller = Caller::Remote {
+            address: "127.0.0.1:9".parse().unwrap(),
+            holder: Mutex::default(),
+            place: Standing::reserved(),
+        };
+        let let_go = caller.remains_stranger(STRANGERS_PATIENCE);
+        assert!(tokio::time::timeout(Duration::from_secs(3600), let_go).await.is_err());
+    }
+
+    #[test]
+    fn no_caller_holds_more_than_a_quarter_of_the_places() {
+        for sizes in [LOCAL, REMOTE] {
+            assert!(sizes.each_caller * 4 <= sizes.known);
+            assert!(sizes.administrators * 8 >= sizes.known, "some are the administrators'");
+        }
+    }
 }
