@@ -129,7 +129,8 @@ zeroable! {
     struct Line([u64; 8]);
 }
 
-fn all_hits((nanoseconds, hits): (f64, usize), case: &str) -> Result<f64, BenchError> {
+fn all_hits((nanoseconds, hits): (f64, usize), family: &str, flows: &str) -> Result<f64, BenchError> {
+    let case = format!("{family}, {flows} flows");
     let problem = || BenchError::measurement(case, format!("{hits} of {PACKETS} packets had a record"));
     (hits == PACKETS).then_some(nanoseconds).ok_or_else(problem)
 }
@@ -164,10 +165,11 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
         let (mut fours, mut sixes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..REPETITIONS {
             check()?;
-            fours
-                .push(all_hits(look_up(&mut four, &order, timed, |number| key(Family::V4, number)), "IPv4")?);
+            let found = look_up(&mut four, &order, timed, |number| key(Family::V4, number));
+            fours.push(all_hits(found, "IPv4", name)?);
             bare.push(lines.time(&order));
-            sixes.push(all_hits(look_up(&mut six, &order, timed, |number| key(Family::V6, number)), "IPv6")?);
+            let found = look_up(&mut six, &order, timed, |number| key(Family::V6, number));
+            sixes.push(all_hits(found, "IPv6", name)?);
         }
         let ratios: Vec<f64> = sixes.iter().zip(&fours).map(|(six, four)| six / four).collect();
         let hash = if timed == Timed::HashAndSearch { ", with hash" } else { "" };

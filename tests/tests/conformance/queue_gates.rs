@@ -85,6 +85,30 @@ fn instance_at_a_gate_of_queue_keeps_a_packet_whose_neighbour_is_not_known() {
 }
 
 #[test]
+fn copy_that_waited_for_its_own_neighbour_keeps_its_queue_and_its_place_in_the_flow() {
+    for gate in ["firewall", "schedule"] {
+        let more = "[[filter]]\nmatch = \"*\"\naction = \"copy-to c via 10.3.0.77\"\n";
+        let mut router = router("c", gate, more);
+        let voice = |number: u16| Ipv4Frame::udp().ports(1000 + number, VOICE);
+        router.send("a", &voice(0));
+        assert_eq!(router.only("b").to(), station(0xb2), "the packet itself waits for nobody");
+        assert_eq!(router.only("c").ether_type(), 0x0806, "the request alone");
+        // The link is busy with others, by a route: copies of them wait for the same neighbour.
+        (0..30).for_each(|_| router.send("a", &Ipv4Frame::udp().dst("10.3.0.2").ports(9, 53).length(1400)));
+        router.send("c", &ArpFrame::reply("10.3.0.77", "10.3.0.1").to(station(0x0c)));
+        (1..40).for_each(|number| router.send("a", &voice(number)));
+        router.advance(Duration::from_secs(5));
+        let left = voices(&mut router, "c");
+        let order: Vec<u16> = left.iter().map(|(_, from)| from - 1000).collect();
+        assert_eq!(order, (0..40).collect::<Vec<_>>(), "{gate}");
+        // Before what waits in the other queue.
+        assert!(left.iter().all(|(place, _)| *place < 50), "{gate}: {left:?}");
+        assert_eq!(router.take("b").len(), 39);
+        router.check_conservation();
+    }
+}
+
+#[test]
 fn copies_meet_instances_at_gates_of_queue() {
     let more = "[[instance]]\nplugin = \"delay\"\nname = \"far\"\nsettings = { ms = 10 }\n\
                 [[bind]]\ninstance = \"far\"\ngate = \"schedule\"\nfilter = \"proto udp\"\n\
