@@ -1,5 +1,6 @@
 //! The repository itself: paths that documents name, the lists of cases with their tests, and the test runner.
 
+mod advisories;
 mod cases;
 mod links;
 mod runner;
