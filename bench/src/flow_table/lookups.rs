@@ -131,7 +131,7 @@ zeroable! {
 
 fn all_hits((nanoseconds, hits): (f64, usize), family: &str, flows: &str) -> Result<f64, BenchError> {
     let case = format!("{family}, {flows} flows");
-    let problem = || BenchError::measurement(case, format!("{hits} of {PACKETS} packets had a record"));
+    let problem = || BenchError::measurement(&case, format!("{hits} of {PACKETS} packets had a record"));
     (hits == PACKETS).then_some(nanoseconds).ok_or_else(problem)
 }
 

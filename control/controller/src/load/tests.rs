@@ -169,10 +169,9 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let trust = Arc::new(Trust::new(vec![made.key], None));
     let admitted = Admitted { trust, shared_objects: SharedObjects::Refuse, runs: true };
     fs::write(format!("{second}.minisig"), sign(&b, &claims, &key).unwrap()).unwrap();
-    let refused = load_by(&admitted, &second, &|_, _| Ok(()), |module| bench.compile(module))
-        .err()
-        .unwrap()
-        .to_string();
+    let compile = |module: &[u8]| bench.compile(module);
+    let refused = load_by(&admitted, &second, &|_, _, _| Ok(()), compile, compile);
+    let refused = refused.err().unwrap().to_string();
     assert!(refused.contains("name=a") && refused.contains("name=b"), "{refused}");
 }
 
@@ -216,7 +215,7 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
     let examined = file.examine(&admitted).ok().unwrap();
-    let loaded = file.load(&admitted, examined, |module| bench.compile(module)).ok().unwrap();
+    let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // Swapped between the two files, they don't fit each other.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
