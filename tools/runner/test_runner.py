@@ -173,6 +173,15 @@ class Workspace(Fake):
         self.assertIn("older than", workspace.stale(binary, self.folder.name))
         self.assertIn("missing", workspace.stale(binary + "2", self.folder.name))
 
+    def test_settings_of_cargo_and_the_compiler_are_sources_of_the_binary(self):
+        for name in [".cargo/config.toml", "rust-toolchain.toml", "Cargo.lock"]:
+            binary = self.write("out/millrace", 100)
+            self.write(".github/any", 0)
+            path = self.write(name, 50)
+            self.assertIn(name, workspace.stale(binary, self.folder.name) or "")
+            os.remove(path)
+            self.assertIsNone(workspace.stale(binary, self.folder.name))
+
     def test_cargos_messages_name_the_test_programs(self):
         def message(kind, executable, test="true"):
             return (f'{{"reason":"compiler-artifact","manifest_path":"{os.getcwd()}/tests/Cargo.toml",'

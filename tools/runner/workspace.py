@@ -8,6 +8,8 @@ from .program import Program
 
 # Folders whose files don't go into the router's binary.
 NOT_IN_BINARY = {"tests", "testkit", "fuzz", "docs", "examples", "clients", "tools", "packaging", "target", "out"}
+# Files at the root that do: dependencies and the compiler.
+AT_ROOT = ("Cargo.", "rust-toolchain")
 
 
 def build():
@@ -41,9 +43,9 @@ def newest_source(root="."):
     """The youngest source file of the router's binary, and its time of change."""
     newest = (0.0, None)
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in NOT_IN_BINARY]
+        folders[:] = [name for name in folders if name == ".cargo" or not name.startswith(".") and name not in NOT_IN_BINARY]
         for name in files:
-            if name.endswith(".md") or (folder == root and not name.startswith("Cargo.")):
+            if name.endswith(".md") or (folder == root and not name.startswith(AT_ROOT)):
                 continue
             path = os.path.join(folder, name)
             newest = max(newest, (os.stat(path).st_mtime, path))
