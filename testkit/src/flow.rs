@@ -1,6 +1,5 @@
 //! A flow of numbered UDP packets at a steady pace, and what came of them.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +15,8 @@ use crate::namespace::Namespace;
 const HEADER: usize = 16;
 /// How long after the last packet the receiver listens on.
 const AFTER: Duration = Duration::from_millis(500);
-/// Most packets of a flow, whatever happens to the test that started it.
-const MOST: u64 = 2_000_000;
+/// Most packets of a flow: days at any pace. A bit of memory each is kept.
+const MOST: u64 = 1 << 32;
 /// How many packets are sent at once after a pause of the sender: far less than the 256 that a veth device holds, which
 /// would drop the others before anything that is tested sees them.
 const BURST: u32 = 32;
@@ -33,15 +32,19 @@ pub struct Flow {
     received: Arc<AtomicU64>,
     interval: Duration,
     sender: Option<JoinHandle<u64>>,
-    receiver: Option<JoinHandle<Vec<Arrival>>>,
+    receiver: Option<JoinHandle<Tally>>,
 }
 
-/// A packet that arrived.
-#[derive(Clone, Copy, Debug)]
-struct Arrival {
-    number: u64,
-    /// How long it was on its way.
-    delay: Duration,
+/// Count of the packets that arrived, kept while they do.
+#[derive(Debug, Default)]
+struct Tally {
+    /// A bit for each number that has arrived.
+    seen: Vec<u64>,
+    received: u64,
+    duplicated: u64,
+    reordered: u64,
+    highest: Option<u64>,
+    longest_delay: Duration,
 }
 
 /// What came of a flow.
@@ -57,6 +60,8 @@ pub struct FlowReport {
     pub reordered: u64,
     /// The longest run of lost packets, as time at the flow's pace.
     pub longest_loss: Duration,
+    /// All lost packets, as time at the flow's pace.
+    pub total_loss: Duration,
     /// The longest that a packet was on its way. Pauses of the sender, as busy machines make them, are in neither.
     pub longest_delay: Duration,
 }
@@ -131,9 +136,9 @@ impl Flow {
         let sent = self.sender.take().map_or(0, |thread| thread.join().expect("the sender"));
         std::thread::sleep(AFTER);
         self.done.store(true, Ordering::Relaxed);
-        let arrivals =
-            self.receiver.take().map_or_else(Vec::new, |thread| thread.join().expect("the receiver"));
-        report(sent, &arrivals, self.interval)
+        let tally =
+            self.receiver.take().map_or_else(Tally::default, |thread| thread.join().expect("the receiver"));
+        tally.report(sent, self.interval)
     }
 }
 
@@ -170,42 +175,57 @@ fn send(
     number
 }
 
-fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &AtomicU64) -> Vec<Arrival> {
+fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &AtomicU64) -> Tally {
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-    let mut arrivals = Vec::new();
+    let mut tally = Tally::default();
     let mut bytes = [0; 65_536];
     while !done.load(Ordering::Relaxed) {
         let Ok(length) = socket.recv(&mut bytes) else { continue };
         let field = |at: usize| bytes[..length].get(at..)?.first_chunk().copied().map(u64::from_be_bytes);
-        if let (Some(number), Some(sent)) = (field(0), field(8)) {
-            let delay = start.elapsed().saturating_sub(Duration::from_nanos(sent));
-            arrivals.push(Arrival { number, delay });
-            count.store(arrivals.len() as u64, Ordering::Relaxed);
+        if let (Some(number), Some(sent)) = (field(0).filter(|number| *number < MOST), field(8)) {
+            tally.add(number, start.elapsed().saturating_sub(Duration::from_nanos(sent)));
+            count.store(tally.received + tally.duplicated, Ordering::Relaxed);
         }
     }
-    arrivals
+    tally
 }
 
-fn report(sent: u64, arrivals: &[Arrival], interval: Duration) -> FlowReport {
-    let different: HashSet<u64> = arrivals.iter().map(|arrival| arrival.number).collect();
-    let mut highest = None;
-    let mut reordered = 0;
-    for arrival in arrivals {
-        reordered += u64::from(highest.is_some_and(|highest| arrival.number < highest));
-        highest = highest.max(Some(arrival.number));
+impl Tally {
+    /// Counts a packet that was on its way for `delay`.
+    fn add(&mut self, number: u64, delay: Duration) {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        let is_new = self.seen[word] & bit == 0;
+        self.seen[word] |= bit;
+        self.received += u64::from(is_new);
+        self.duplicated += u64::from(!is_new);
+        self.reordered += u64::from(self.highest.is_some_and(|highest| number < highest));
+        self.highest = self.highest.max(Some(number));
+        self.longest_delay = self.longest_delay.max(delay);
     }
-    let (mut run, mut longest) = (0_u32, 0_u32);
-    for number in 0..sent {
-        run = if different.contains(&number) { 0 } else { run + 1 };
-        longest = longest.max(run);
+
+    fn has(&self, number: u64) -> bool {
+        self.seen.get((number / 64) as usize).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
-    FlowReport {
-        sent,
-        received: different.len() as u64,
-        duplicated: arrivals.len() as u64 - different.len() as u64,
-        reordered,
-        longest_loss: interval * longest,
-        longest_delay: arrivals.iter().map(|arrival| arrival.delay).max().unwrap_or_default(),
+
+    fn report(&self, sent: u64, interval: Duration) -> FlowReport {
+        let time = |packets: u64| interval.saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX));
+        let (mut run, mut longest) = (0, 0);
+        for number in 0..sent {
+            run = if self.has(number) { 0 } else { run + 1 };
+            longest = longest.max(run);
+        }
+        FlowReport {
+            sent,
+            received: self.received,
+            duplicated: self.duplicated,
+            reordered: self.reordered,
+            longest_loss: time(longest),
+            total_loss: time(sent.saturating_sub(self.received)),
+            longest_delay: self.longest_delay,
+        }
     }
 }
 
@@ -215,15 +235,18 @@ mod tests {
 
     #[test]
     fn losses_repetitions_and_delays_are_found() {
-        let after = |number, ms| Arrival { number, delay: Duration::from_millis(ms) };
-        let arrivals = [after(0, 1), after(1, 1), after(5, 50), after(4, 2), after(5, 3)];
-        let report = report(8, &arrivals, Duration::from_millis(10));
+        let mut tally = Tally::default();
+        for (number, ms) in [(0, 1), (1, 1), (5, 50), (4, 2), (5, 3)] {
+            tally.add(number, Duration::from_millis(ms));
+        }
+        let report = tally.report(8, Duration::from_millis(10));
         let expected = FlowReport {
             sent: 8,
             received: 4,
             duplicated: 1,
             reordered: 1,
             longest_loss: Duration::from_millis(20),
+            total_loss: Duration::from_millis(40),
             longest_delay: Duration::from_millis(50),
         };
         assert_eq!(report, expected);
@@ -232,7 +255,20 @@ mod tests {
 
     #[test]
     fn a_flow_in_which_nothing_arrived_is_lost_as_a_whole() {
-        let report = report(5, &[], Duration::from_millis(2));
-        assert_eq!((report.lost(), report.longest_loss), (5, Duration::from_millis(10)));
+        let report = Tally::default().report(5, Duration::from_millis(2));
+        let time = Duration::from_millis(10);
+        assert_eq!((report.lost(), report.longest_loss, report.total_loss), (5, time, time));
+    }
+
+    #[test]
+    fn a_flow_of_an_hour_and_more_is_counted_whole_in_little_memory() {
+        let mut tally = Tally::default();
+        let packets = 5_000_000;
+        (0..packets)
+            .filter(|number| *number != 4_000_000)
+            .for_each(|number| tally.add(number, Duration::ZERO));
+        let report = tally.report(packets, Duration::from_millis(1));
+        assert_eq!((report.received, report.longest_loss), (packets - 1, Duration::from_millis(1)));
+        assert!(tally.seen.len() * 8 < 1 << 20, "{} words", tally.seen.len());
     }
 }
