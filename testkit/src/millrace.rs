@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +30,8 @@ const GRACE: Duration = Duration::from_secs(6);
 pub struct Ended {
     /// Its exit code; `None` when a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// What it printed.
     pub stdout: String,
     /// What it said.
@@ -88,6 +91,7 @@ fn ended(command: &mut Command) -> Ended {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     Ended {
         code: output.status.code(),
+        signal: output.status.signal(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
@@ -156,7 +160,8 @@ impl Millrace {
             }
             if let Ok(Some(status)) = router.child.try_wait() {
                 let log = router.log();
-                return Err(Ended { code: status.code(), stdout: String::new(), stderr: log });
+                let (code, signal) = (status.code(), status.signal());
+                return Err(Ended { code, signal, stdout: String::new(), stderr: log });
             }
         }
         panic!("millrace run {arguments}: not ready within {START:?}:\n{}", router.log());

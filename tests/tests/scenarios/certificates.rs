@@ -1,6 +1,7 @@
 //! Certificates that end, are wrong, or are replaced while clients are connected.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ impl Served {
         let output = command.output().unwrap();
         Ended {
             code: output.status.code(),
+            signal: output.status.signal(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
