@@ -4,90 +4,118 @@ use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, LineOptions, Millrace, transfer};
 
-use crate::support::{assert_hosts_talk, assert_router_forwards, to};
+use crate::support::{assert_hosts_talk, assert_router_forwards, assert_undisturbed, to};
 
-/// Checks forwarding with these arguments on a line made so.
-fn assert_forwards(arguments: &str, options: LineOptions) -> Option<String> {
-    let _ground = Ground::enter_alone(&["ping"])?;
-    let line = Line::with(options);
-    let mut router = Millrace::start(&line.r, &format!("--port r1 --port r2 {arguments}"));
-    assert_hosts_talk(&line);
-    assert_router_forwards(&line, &router);
-    line.h1.run("ping -c 1 -W 2 10.1.0.1");
-    let flow = Flow::start(&line.h1, &line.h2, to("[fd00:2::2]:9000"), 2000, 300);
-    flow.go_on(Duration::from_millis(500));
-    let report = flow.finish();
-    assert_eq!((report.lost(), report.duplicated, report.reordered), (0, 0, 0), "{report:?}");
-    router.assert_conservation();
-    let driver = router.row("ports", "name", "r1")["driver"].as_str().map(str::to_owned);
-    assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success(), "{}", router.log());
-    line.h1.run("ping -c 1 -W 2 10.2.0.2");
-    driver
+/// A line, and a router on both of its ports that says how it works.
+struct Case {
+    arguments: &'static str,
+    options: LineOptions,
+    /// Driver and mode of each port.
+    port: (&'static str, &'static str),
+    /// How workers wait.
+    wait: &'static str,
 }
 
 const PLAIN: LineOptions = LineOptions { mtu: 1500, offloads: true };
 const JUMBO: LineOptions = LineOptions { mtu: 9000, offloads: true };
+const USUAL: Case = Case { arguments: "", options: PLAIN, port: ("af_xdp", "native"), wait: "adaptive" };
+
+/// Checks that the router works as it was told to.
+fn assert_works_so(router: &Millrace, port: (&str, &str), wait: &str) {
+    assert_eq!(router.json(&["show", "status"])["mode"], wait);
+    for name in ["r1", "r2"] {
+        let row = router.row("ports", "name", name);
+        assert_eq!((&row["driver"], &row["mode"]), (&port.0.into(), &port.1.into()), "{row:#}");
+    }
+}
+
+/// Checks that a router forwards, and works as it was told to while it does.
+fn assert_forwards(case: &Case) {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::with(case.options);
+    let mut router = Millrace::start(&line.r, &format!("--port r1 --port r2 {}", case.arguments));
+    assert_works_so(&router, case.port, case.wait);
+    assert_hosts_talk(&line);
+    assert_router_forwards(&line, &router);
+    line.h1.run("ping -c 1 -W 2 10.1.0.1");
+    // The longest packet that the link takes, whole.
+    line.h1.run(&format!("ping -c 2 -i 0.2 -W 2 -M do -s {} 10.2.0.2", case.options.mtu - 28));
+    let flow = Flow::start(&line.h1, &line.h2, to("[fd00:2::2]:9000"), 2000, 300);
+    flow.go_on(Duration::from_millis(500));
+    assert_undisturbed(&flow.finish(), case.arguments);
+    assert_eq!(router.json(&["show", "summary"])["created_by"]["fragment"], 0);
+    router.assert_conservation();
+    assert_works_so(&router, case.port, case.wait);
+    assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success(), "{}", router.log());
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+}
 
 #[test]
 fn af_xdp_forwards() {
-    let Some(driver) = assert_forwards("--driver af_xdp", PLAIN) else { return };
-    assert_eq!(driver, "af_xdp");
+    assert_forwards(&Case { arguments: "--driver af_xdp", ..USUAL });
 }
 
 #[test]
 fn af_xdp_behind_the_driver_forwards() {
-    let Some(driver) = assert_forwards("--driver af_xdp-generic", PLAIN) else { return };
-    assert_eq!(driver, "af_xdp");
+    assert_forwards(&Case { arguments: "--driver af_xdp-generic", port: ("af_xdp", "generic"), ..USUAL });
 }
 
 #[test]
 fn af_packet_forwards_and_no_packet_twice() {
-    let Some(driver) = assert_forwards("--driver af_packet", PLAIN) else { return };
-    assert_eq!(driver, "af_packet");
+    assert_forwards(&Case { arguments: "--driver af_packet", port: ("af_packet", "ring"), ..USUAL });
 }
 
 #[test]
 fn hosts_without_offloads_are_served_as_well() {
-    assert_forwards("", LineOptions { mtu: 1500, offloads: false });
+    assert_forwards(&Case { options: LineOptions { mtu: 1500, offloads: false }, ..USUAL });
 }
 
 #[test]
 fn a_worker_that_polls_forwards() {
-    assert_forwards("--mode poll", PLAIN);
+    assert_forwards(&Case { arguments: "--mode poll", wait: "poll", ..USUAL });
 }
 
 #[test]
 fn a_worker_that_waits_for_interrupts_forwards() {
-    assert_forwards("--mode interrupt", PLAIN);
+    assert_forwards(&Case { arguments: "--mode interrupt", wait: "interrupt", ..USUAL });
+}
+
+/// Time that a router's process has run on processors.
+fn run_time(router: &Millrace) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", router.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
+    let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 #[test]
 fn an_adaptive_worker_forwards_and_sleeps_when_idle() {
-    let Some(_) = assert_forwards("--mode adaptive", PLAIN) else { return };
+    assert_forwards(&Case { arguments: "--mode adaptive", ..USUAL });
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
-    let router = crate::support::router(&line);
-    std::thread::sleep(Duration::from_millis(500));
-    let used = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", router.pid())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    let used = |mode: &str| {
+        let router = Millrace::start(&line.r, &format!("--port r1 --port r2 --mode {mode}"));
+        assert_works_so(&router, USUAL.port, mode);
+        std::thread::sleep(Duration::from_millis(500));
+        let before = run_time(&router);
+        std::thread::sleep(Duration::from_secs(2));
+        run_time(&router) - before
     };
-    let before = used();
-    std::thread::sleep(Duration::from_secs(2));
-    // In hundredths of a second: 1 % of a processor, and one tick of chance.
-    assert!(used() - before <= 3, "{} ticks in 2 s", used() - before);
+    // 1 % of a processor, and a tick of chance; a worker that polls takes what it gets.
+    let (adaptive, poll) = (used("adaptive"), used("poll"));
+    assert!(adaptive <= Duration::from_millis(30), "an idle adaptive worker ran for {adaptive:?} of 2 s");
+    assert!(poll >= Duration::from_millis(300), "a worker that polls ran for {poll:?} of 2 s");
 }
 
 #[test]
 fn jumbo_frames_pass_whole_on_af_xdp() {
-    let Some(driver) = assert_forwards("--driver af_xdp", JUMBO) else { return };
-    assert_eq!(driver, "af_xdp");
+    assert_forwards(&Case { arguments: "--driver af_xdp", options: JUMBO, ..USUAL });
 }
 
 #[test]
 fn jumbo_frames_pass_whole_on_af_packet() {
-    assert_forwards("--driver af_packet", JUMBO);
+    let port = ("af_packet", "ring");
+    assert_forwards(&Case { arguments: "--driver af_packet", options: JUMBO, port, ..USUAL });
 }
 
 #[test]
