@@ -8,7 +8,9 @@ use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
 use millrace_packet::{ClassCounts, DropCounts, DropReason};
-use millrace_pipeline::{DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot};
+use millrace_pipeline::{
+    DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot, wrapping_sum,
+};
 use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
     MessageCounts, Policer, Way,
@@ -105,20 +107,18 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
-    let received = devices().map(|count| count.received).sum::<u64>().wrapping_add(snapshot.carried)
-        + passed
-        + passed_drops
-        + dropped_there
-        + forwarded;
+    let arrived = devices().map(|count| count.received);
+    let beside = [snapshot.carried, passed, passed_drops, dropped_there, forwarded];
+    let received = wrapping_sum(arrived.chain(beside));
     let device_created: u64 = devices().map(|count| count.created).sum();
-    let transmitted = devices().map(|count| count.transmitted).sum::<u64>() + forwarded;
+    let transmitted = wrapping_sum(devices().map(|count| count.transmitted).chain([forwarded]));
     let device_held: u64 = devices().map(|count| count.held).sum();
-    let created = totals.created.total() + device_created;
+    let created = totals.created.total().wrapping_add(device_created);
     let dropped_by = all_drops(snapshot);
-    let dropped = dropped_by.total() + passed_drops;
-    let (to_host, consumed, held) =
-        (totals.to_host + passed, totals.consumed, totals.held + totals.on_the_way() + device_held);
-    let out = transmitted + to_host + consumed + dropped + held;
+    let dropped = dropped_by.total().wrapping_add(passed_drops);
+    let held = totals.held + totals.on_the_way() + device_held;
+    let (to_host, consumed) = (totals.to_host.wrapping_add(passed), totals.consumed);
+    let out = wrapping_sum([transmitted, to_host, consumed, dropped, held]);
     SummaryView {
         received,
         received_from_host: totals.from_host,
@@ -128,7 +128,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
         consumed,
         dropped,
         held,
-        imbalance: (received + created).wrapping_sub(out) as i64,
+        imbalance: received.wrapping_add(created).wrapping_sub(out) as i64,
         created_by: BTreeMap::from([
             ("error", totals.created.errors),
             ("fragment", totals.created.fragments),
@@ -486,4 +486,30 @@ pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, Cont
         bytes: form.object.len(),
     });
     Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_pipeline::Totals;
+    use millrace_port::PortCounters;
+
+    use super::*;
+
+    #[test]
+    fn fault_39_a_summary_of_counters_near_their_wrap_adds_up() {
+        for start in [u64::from(u32::MAX) - 9, u64::MAX - 9] {
+            for packets in 0..20_u64 {
+                let port = PortCounters {
+                    received: start.wrapping_add(packets),
+                    transmitted: start.wrapping_sub(60).wrapping_add(packets),
+                    ..PortCounters::default()
+                };
+                let totals = Totals { to_host: 60, ..Totals::default() };
+                let snapshot = Snapshot { totals, closed: port, ..Snapshot::default() };
+                let shown = summary(&snapshot, &[]);
+                let expected = (start.wrapping_add(packets), 0);
+                assert_eq!((shown.received, shown.imbalance), expected, "{packets} packets after {start}");
+            }
+        }
+    }
 }

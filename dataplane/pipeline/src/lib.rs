@@ -110,7 +110,7 @@ pub use port_scheduler::{
 pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use post_mortem::PostMortem;
 pub use router::Router;
-pub use snapshot::{Created, FlowCounts, Snapshot, Totals};
+pub use snapshot::{Created, FlowCounts, Snapshot, Totals, wrapping_sum};
 pub use tags::Tags;
 pub use trace::{
     FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,

@@ -125,8 +125,13 @@ pub struct Created {
 impl Created {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.errors + self.fragments + self.copies + self.own + self.plugins
+        wrapping_sum([self.errors, self.fragments, self.copies, self.own, self.plugins])
     }
+}
+
+/// Sum of counters, which wrap as each of them does.
+pub fn wrapping_sum(counters: impl IntoIterator<Item = u64>) -> u64 {
+    counters.into_iter().fold(0, u64::wrapping_add)
 }
 
 impl Totals {
@@ -138,9 +143,9 @@ impl Totals {
 
     /// Received + created less everything that became of them: zero when no packet was lost or invented.
     pub fn imbalance(&self) -> i64 {
-        let into = self.received.wrapping_add(self.created.total() + self.taken);
-        let out = self.transmitted + self.to_host + self.consumed + self.dropped + self.held + self.handed;
-        into.wrapping_sub(out) as i64
+        let into = wrapping_sum([self.received, self.created.total(), self.taken]);
+        let ends = [self.transmitted, self.to_host, self.consumed, self.dropped, self.held, self.handed];
+        into.wrapping_sub(wrapping_sum(ends)) as i64
     }
 }
 
@@ -203,5 +208,31 @@ impl Router {
             self.waited.len() + self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
         let waiting = self.hold.len() + self.from_plugins.len() + following;
         (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_39_counters_near_their_wrap_still_add_up() {
+        for start in [u64::from(u32::MAX) - 9, u64::MAX - 9] {
+            for packets in 0..20 {
+                let totals = Totals {
+                    received: start.wrapping_add(packets),
+                    taken: 5,
+                    transmitted: start.wrapping_sub(1000).wrapping_add(packets),
+                    dropped: 1000,
+                    handed: 5,
+                    ..Totals::default()
+                };
+                assert_eq!(totals.imbalance(), 0, "{packets} packets after {start}");
+                let lost = Totals { received: totals.received.wrapping_add(3), ..totals };
+                assert_eq!(lost.imbalance(), 3, "{packets} packets after {start}");
+            }
+        }
+        let created = Created { errors: u64::MAX - 9, copies: 10, own: 2, ..Created::default() };
+        assert_eq!(created.total(), 2);
     }
 }

@@ -72,6 +72,29 @@ fn drops_are_told_by_reason_and_port_and_names_are_quoted() {
 }
 
 #[test]
+fn fault_39_counters_near_a_wrap_of_32_or_64_bits_never_fall_in_the_text() {
+    let told = |packets: u64| {
+        let drop = DropView {
+            reason: "ttl".into(),
+            meaning: String::new(),
+            packets,
+            rate: 0.0,
+            ports: BTreeMap::from([("-".into(), packets)]),
+            ether_types: BTreeMap::new(),
+        };
+        let page = text(vec![of_drops(&[drop])]);
+        let line = page.lines().find(|line| line.starts_with("millrace_dropped_packets_total{")).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()
+    };
+    let exact = u64::from(u32::MAX) - 9;
+    for packets in exact..exact + 20 {
+        assert_eq!(told(packets) as u64, packets);
+    }
+    let values: Vec<f64> = (0..10).map(|packets| told(u64::MAX - 9 + packets)).collect();
+    assert!(values.is_sorted() && values[0] > 1.8e19, "{values:?}");
+}
+
+#[test]
 fn the_manual_lists_every_metric_and_the_dashboard_asks_for_none_that_is_not_there() {
     let known = queried(&page(&TestControl::default()).unwrap());
     assert_eq!(mentioned(&repository("docs/metrics.md")), known);
