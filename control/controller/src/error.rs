@@ -28,7 +28,7 @@ pub enum ControlError {
     /// A worker takes longer to answer than it ever should. What it was told it still does, once it goes on.
     #[error("{0}")]
     Silent(String),
-    /// A disk is full, or there is no memory: nothing was changed.
+    /// A disk is full or read-only, or there is no memory: nothing was changed.
     #[error("{0}")]
     NoRoom(String),
     /// Only an administrator may ask for this.
@@ -184,12 +184,12 @@ impl ControlError {
         Self::refused(format!("can't {what}: {error}"))
     }
 
-    /// What the system says, as a sentence. That a disk, or what one may have of it, is full is told apart, by the number which
-    /// errors of the system bear through all that they are told by.
+    /// What the system says, as a sentence. That a disk takes nothing is told apart (it is full, what one may have of it is, or it is
+    /// read-only), by the number which errors of the system bear through all that they are told by.
     pub(crate) fn refused(text: impl fmt::Display) -> Self {
         let text = text.to_string();
-        let full = [libc::ENOSPC, libc::EDQUOT].map(|number| format!("(os error {number})"));
-        match full.iter().any(|full| text.contains(full)) {
+        let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS].map(|number| format!("(os error {number})"));
+        match no_room.iter().any(|number| text.contains(number)) {
             true => Self::NoRoom(text),
             false => Self::System(text),
         }
@@ -228,6 +228,23 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
             Error::Unknown { .. } | Error::NoMaps { .. } => Self::NotFound(text),
             Error::Taken { .. } => Self::Conflict(text),
             _ => Self::Invalid(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    #[test]
+    fn fault_27_a_full_or_read_only_disk_is_told_apart_from_other_failures() {
+        for (number, has_no_room) in
+            [(libc::ENOSPC, true), (libc::EDQUOT, true), (libc::EROFS, true), (libc::EIO, false)]
+        {
+            let error = ControlError::system("write it", Error::from_raw_os_error(number));
+            assert_eq!(matches!(error, ControlError::NoRoom(_)), has_no_room, "{error}");
         }
     }
 }
