@@ -40,6 +40,26 @@ pub struct Comparison {
     pub failures: Vec<String>,
     /// Why counts could not be judged, a line each.
     pub not_judged: Vec<String>,
+    /// Counters whose counts were judged.
+    judged: usize,
+}
+
+impl Comparison {
+    /// Whether the comparison judged enough to say that nothing became dearer: one counter at least, and all that count here where
+    /// `all` is asked for.
+    ///
+    /// # Errors
+    /// Why it did not, in a line.
+    pub fn check_judged(&self, all: bool) -> Result<(), String> {
+        if self.judged == 0 {
+            let reasons = self.not_judged.iter().chain(&self.notes).map(String::as_str).collect::<Vec<_>>();
+            return Err(format!("no counter was judged: {}", reasons.join("; ")));
+        }
+        if all && !self.not_judged.is_empty() {
+            return Err(self.not_judged.join("; "));
+        }
+        Ok(())
+    }
 }
 
 /// Counts, without a baseline.
@@ -181,6 +201,7 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
         return;
     };
     let otherwise = counts.made_otherwise(before);
+    comparison.judged += usize::from(otherwise.is_none());
     for change in counts.changes(before) {
         let judged = otherwise.is_none();
         comparison.measurements.extend(compared(counter, &change, judged));
@@ -241,5 +262,24 @@ mod tests {
         assert!(comparison.failures.is_empty());
         assert!(comparison.not_judged[0].contains("rustc 1.0"), "{:?}", comparison.not_judged);
         assert!(compared(None).failures.is_empty());
+    }
+
+    #[test]
+    fn a_comparison_that_judged_no_counter_is_a_failure_everywhere() {
+        let now = all(100.0);
+        let mut other = all(100.0);
+        other.compiler = "rustc 1.0".to_owned();
+        let compared = |befores: &[Option<&Counts>]| {
+            let mut comparison = Comparison::default();
+            for before in befores {
+                compare_counts(&mut comparison, Counter::Callgrind, &now, *before);
+            }
+            [false, true].map(|all| comparison.check_judged(all).is_ok())
+        };
+        assert_eq!(compared(&[]), [false, false]);
+        assert_eq!(compared(&[None]), [false, false]);
+        assert_eq!(compared(&[Some(&other)]), [false, false]);
+        assert_eq!(compared(&[Some(&now), Some(&other)]), [true, false]);
+        assert_eq!(compared(&[Some(&now), None]), [true, true]);
     }
 }
