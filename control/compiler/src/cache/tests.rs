@@ -101,7 +101,7 @@ fn what_others_may_write_is_refused() {
 #[test]
 fn what_is_another_users_is_refused() {
     if !geteuid().is_root() {
-        return;
+        return millrace_testkit::skip("needs root");
     }
     let folder = Folder::new("user");
     let cache = Cache::open(&folder.0).unwrap();
