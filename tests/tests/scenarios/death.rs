@@ -2,48 +2,86 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace};
+use millrace_testkit::{Ground, Line, Millrace};
+use nix::sys::signal::Signal;
 
-use crate::support::{assert_hosts_talk, assert_router_forwards, router, to};
+use crate::fib;
+use crate::reference::Reference;
+use crate::support::{assert_hosts_talk, assert_router_forwards, router};
+use crate::traces::{Traces, assert_none_left};
 
-/// Longest gap that passes here, where other programs may run at the same time; `bench takeover` measures what the
-/// specification promises.
-const GAP: Duration = Duration::from_millis(200);
+/// How soon the next router has the kernel's routes.
+const RESYNC: Duration = Duration::from_secs(5);
 
-#[test]
-fn the_kernel_forwards_on_when_the_router_is_killed_and_the_next_takes_over() {
-    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
-    let line = Line::new();
-    let mut first = router(&line);
-    line.h1.run("ping -c 1 10.2.0.2");
-    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
-    flow.go_on(Duration::from_millis(500));
-    first.kill();
-    flow.go_on(Duration::from_millis(500));
-    let second = router(&line);
-    flow.go_on(Duration::from_millis(500));
-    let report = flow.finish();
-    assert!(report.longest_delay <= GAP && report.longest_loss <= GAP, "{report:?}");
-    assert!(report.lost() <= 200, "{report:?}");
-    assert_router_forwards(&line, &second);
-    assert_hosts_talk(&line);
+/// Has routers die by a signal and the next ones take over, while packets flow both ways.
+fn assert_gaps_of_death(line: &Line, signal: Signal) {
+    let mut first = router(line);
+    let flows = Reference::start(line);
+    flows.go_on(Duration::from_millis(500));
+    assert!(!first.end_by(signal).success());
+    flows.go_on(Duration::from_millis(500));
+    let second = router(line);
+    flows.go_on(Duration::from_millis(500));
+    flows.assert_gaps(2, signal.as_str());
+    assert_router_forwards(line, &second);
+    assert_hosts_talk(line);
     second.assert_conservation();
 }
 
 #[test]
-fn a_router_killed_twenty_times_starts_every_time() {
-    let Some(_ground) = Ground::enter(&["ping"]) else { return };
+fn the_kernel_forwards_on_when_the_router_is_killed_and_the_next_takes_over() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    assert_gaps_of_death(&Line::new(), Signal::SIGKILL);
+}
+
+#[test]
+fn fault_10_the_kernel_forwards_on_when_the_router_aborts() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    assert_gaps_of_death(&Line::new(), Signal::SIGABRT);
+}
+
+#[test]
+fn fault_10_a_router_killed_among_100000_routes_has_the_kernels_again_within_five_seconds() {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
-    let before = line.r.run("ip -br link");
-    for _ in 0..20 {
+    fib::change(&line, "add", 0..100_000);
+    let mut first = router(&line);
+    assert_eq!(fib::assert_equal(&line, &first, RESYNC).1, 100_000);
+    first.kill();
+    // Changes that nobody follows.
+    fib::change(&line, "del", 0..1000);
+    let flows = Reference::start(&line);
+    let begin = std::time::Instant::now();
+    let second = router(&line);
+    let (_, routes) = fib::assert_equal(&line, &second, RESYNC.saturating_sub(begin.elapsed()));
+    println!("{routes} routes {:?} after the start", begin.elapsed());
+    assert_eq!(routes, 99_000);
+    flows.assert_gaps(1, "a start among 100,000 routes");
+    second.assert_conservation();
+}
+
+/// Kills a router again and again, in turn by two signals: each next one forwards, and none leaves anything behind.
+pub fn assert_starts_after_each_of(kills: usize) {
+    let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
+    let line = Line::new();
+    line.h1.run("ping -c 1 -W 2 10.2.0.2");
+    let before = Traces::of(&line);
+    let flows = Reference::start(&line);
+    for kill in 0..kills {
         let mut router = router(&line);
         line.h1.run("ping -c 1 -W 2 10.2.0.2");
-        router.kill();
+        assert!(!router.end_by([Signal::SIGKILL, Signal::SIGABRT][kill % 2]).success());
+        assert_none_left(&line, &before, &format!("kill {kill}"));
     }
-    line.h1.run("ping -c 1 -W 2 10.2.0.2");
-    assert_eq!(line.r.run("ip -br link"), before, "devices are as they were");
+    flows.assert_gaps(2 * u32::try_from(kills).expect("a number"), "kills");
     let router = router(&line);
     assert_router_forwards(&line, &router);
+    router.assert_conservation();
+}
+
+#[test]
+fn a_router_killed_twenty_times_starts_every_time() {
+    assert_starts_after_each_of(20);
 }
 
 #[test]
@@ -63,7 +101,7 @@ fn with_on_death_drop_nothing_passes_until_the_router_is_back() {
     assert_router_forwards(&line, &second);
     second.assert_conservation();
     // An orderly end is no death: the kernel has its packets back.
-    let status = second.end_by(nix::sys::signal::Signal::SIGTERM);
+    let status = second.end_by(Signal::SIGTERM);
     assert!(status.success(), "{status}");
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
     let links = line.r.run("ip -d link");
@@ -90,7 +128,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
     let mut router = start();
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
     assert_eq!(line.r.run("ip route show exact 10.9.0.0/16"), "");
-    assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
+    assert!(router.end_by(Signal::SIGTERM).success());
     assert_eq!(line.r.run("ip route show exact 10.9.0.0/17"), "", "an orderly end takes its routes along");
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, wait_until};
 
 use crate::driver_filters::line;
+use crate::links::flap;
 use crate::support::{router, to};
 
 /// A third host at a third port, whose router has all three.
@@ -39,15 +40,9 @@ fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, third, mut router) = three();
     let flow = down(&line, &router);
-    let end = Instant::now() + Duration::from_secs(4);
-    while Instant::now() < end {
-        third.ip("link set eth0 down");
-        std::thread::sleep(Duration::from_millis(50));
-        third.ip("link set eth0 up");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    flap(&third, "eth0", Duration::from_secs(5));
     third.ip("route replace default via 10.3.0.1");
-    let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.3 10.3.0.2"));
+    let again = wait_until(Duration::from_secs(1), || line.h1.succeeds("ping -c 1 -W 0.2 10.3.0.2"));
     assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
     assert_untouched(&flow.finish());
     assert!(router.is_running());

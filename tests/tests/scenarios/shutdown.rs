@@ -3,28 +3,19 @@
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace, run_to_end};
+use millrace_testkit::{Ground, Line, Millrace, run_to_end};
 use nix::sys::signal::Signal;
 
-use crate::support::{assert_hosts_talk, assert_router_forwards, router, to};
-
-/// What the kernel knows of a namespace that a router could leave something in.
-fn traces(line: &Line) -> String {
-    // Counters and the index of what came before are left out.
-    let links = line.r.run("ip -o -d link | sed 's/ prog\\/xdp id [0-9]*//'");
-    let routes =
-        line.r.run("ip route show table all; ip -6 route show table all | grep -v ' dev lo '; ip rule");
-    let filters = line.r.run("for d in r1 r2; do tc qdisc show dev $d; tc filter show dev $d ingress; done");
-    let sockets = line.r.run("cat /proc/net/packet | wc -l; ls /sys/fs/bpf 2>/dev/null || true");
-    format!("{links}\n{routes}\n{filters}\n{sockets}")
-}
+use crate::reference::Reference;
+use crate::support::{assert_hosts_talk, assert_router_forwards, router};
+use crate::traces::{Traces, assert_none_left};
 
 #[test]
 fn sigterm_and_sigint_leave_no_program_route_socket_or_file() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     line.h1.run("ping -c 1 10.2.0.2; ping -c 1 fd00:2::2");
-    let before = traces(&line);
+    let before = Traces::of(&line);
     for (driver, signal) in
         [("auto", Signal::SIGTERM), ("auto", Signal::SIGINT), ("af_packet", Signal::SIGTERM)]
     {
@@ -35,24 +26,21 @@ fn sigterm_and_sigint_leave_no_program_route_socket_or_file() {
         let status = router.end_by(signal);
         assert_eq!(status.code(), Some(0), "{signal}: {}", router.log());
         assert!(!router.socket().exists(), "{signal}");
-        assert_eq!(traces(&line), before, "{driver} {signal}");
+        assert_none_left(&line, &before, &format!("{driver} {signal}"));
         line.h1.run("ping -c 1 -W 2 10.2.0.2");
     }
 }
 
 #[test]
-fn an_orderly_end_under_load_hands_the_flow_to_the_kernel() {
+fn an_orderly_end_under_load_hands_the_flows_to_the_kernel() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
-    line.h1.run("ping -c 1 10.2.0.2");
-    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
-    flow.go_on(Duration::from_millis(400));
+    let flows = Reference::start(&line);
+    flows.go_on(Duration::from_millis(400));
     assert!(router.end_by(Signal::SIGTERM).success());
-    flow.go_on(Duration::from_millis(400));
-    let report = flow.finish();
-    assert!(report.longest_delay <= Duration::from_millis(200), "{report:?}");
-    assert!(report.lost() <= 100, "{report:?}");
+    flows.go_on(Duration::from_millis(400));
+    flows.assert_gaps(1, "an orderly end");
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! The routes of a router beside those of its kernel: destinations and next hops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Duration;
+
+use millrace_testkit::{Line, Millrace, wait_until};
+use serde_json::Value;
+
+/// Next hops of each destination from 11.0.0.0 on: gateway and device.
+pub type Fib = BTreeMap<String, BTreeSet<(String, String)>>;
+
+fn is_far(to: &str) -> bool {
+    to.split('.')
+        .next()
+        .and_then(|first| first.parse::<u8>().ok())
+        .is_some_and(|first| first > 10 && first < 127)
+}
+
+fn fib(rows: &Value, to: &str, via: &str, device: &str, next_hops: &str) -> Fib {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let entry = |row: &Value| {
+        let name = text(&row[to]);
+        let hops = row[next_hops].as_array().cloned().unwrap_or_else(|| vec![row.clone()]);
+        let hops = hops.iter().map(|hop| (text(&hop[via]), text(&hop[device]))).collect();
+        is_far(&name).then_some((name, hops))
+    };
+    rows.as_array().expect("rows").iter().filter_map(entry).collect()
+}
+
+/// Routes to 11.0.0.0 and above of a router whose ports bear the names of their devices.
+pub fn of_router(router: &Millrace) -> Fib {
+    fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
+}
+
+/// The same of the kernel below it.
+pub fn of_kernel(line: &Line) -> Fib {
+    let text = line.r.run("ip -j -4 route show table main");
+    fib(&serde_json::from_str(&text).expect("JSON of ip"), "dst", "gateway", "dev", "nexthops")
+}
+
+/// Waits until the router has the kernel's routes by the kernel's next hops; returns how long that took, and their number.
+///
+/// # Panics
+/// When they differ for longer than `patience`, with the first differences.
+pub fn assert_equal(line: &Line, router: &Millrace, patience: Duration) -> (Duration, usize) {
+    let kernel = of_kernel(line);
+    let mut ours = Fib::new();
+    let took = wait_until(patience, || {
+        ours = of_router(router);
+        ours == kernel
+    });
+    let differing = kernel.iter().filter(|(to, hops)| ours.get(*to) != Some(hops)).take(3);
+    let differing: Vec<_> = differing.map(|(to, hops)| (to, hops, ours.get(to))).collect();
+    let stale: Vec<_> = ours.keys().filter(|to| !kernel.contains_key(*to)).take(3).collect();
+    let counts = (ours.len(), kernel.len());
+    (took.unwrap_or_else(|| panic!("{counts:?} routes: {differing:?}, stale {stale:?}")), kernel.len())
+}
+
+/// Adds (`add`) or removes (`del`) routes of 24 bits from 11.0.0.0 on, by the far ends of `r1` and `r2` in turn.
+pub fn change(line: &Line, verb: &str, numbers: Range<u32>) {
+    run(line, verb, numbers, 0);
+}
+
+/// Gives such routes the other next hop.
+pub fn change_next_hops(line: &Line, numbers: Range<u32>) {
+    run(line, "replace", numbers, 1);
+}
+
+/// Removes routes that [`change_next_hops`] has changed.
+pub fn withdraw_next_hops(line: &Line, numbers: Range<u32>) {
+    run(line, "del", numbers, 1);
+}
+
+fn run(line: &Line, verb: &str, numbers: Range<u32>, shift: u32) {
+    let one = |number: u32| {
+        let [_, second, third, fourth] = number.to_be_bytes();
+        let port = 1 + (number + shift) % 2;
+        format!("route {verb} {}.{third}.{fourth}.0/24 via 10.{port}.0.2\n", 11 + second)
+    };
+    let text: String = numbers.map(one).collect();
+    let file = line.write("batch", &text);
+    line.r.run(&format!("ip -batch {}", file.display()));
+}

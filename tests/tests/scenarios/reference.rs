@@ -1,0 +1,49 @@
+//! The reference flows: 1,000 packets a second each way, on a path that what is broken should not touch.
+
+use std::time::Duration;
+
+use millrace_testkit::{Flow, FlowReport, Line};
+
+use crate::support::{assert_undisturbed, to};
+
+/// Longest gap when another forwards from now on: the kernel, or the next router.
+pub const GAP: Duration = Duration::from_millis(50);
+
+/// Flows both ways between the hosts of a line.
+pub struct Reference([Flow; 2]);
+
+impl Reference {
+    /// Starts both flows; neighbours are known before.
+    pub fn start(line: &Line) -> Self {
+        line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
+        Self([
+            Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64),
+            Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 1000, 64),
+        ])
+    }
+
+    /// Lets them go on for a time.
+    pub fn go_on(&self, time: Duration) {
+        self.0[0].go_on(time);
+    }
+
+    /// Ends both, and returns what came of them.
+    pub fn finish(self) -> [FlowReport; 2] {
+        self.0.map(Flow::finish)
+    }
+
+    /// Ends both, and checks that each time another forwarded cost no more than [`GAP`], in each direction.
+    pub fn assert_gaps(self, changes: u32, what: &str) {
+        for (report, way) in self.finish().iter().zip(["h1 to h2", "h2 to h1"]) {
+            println!("{what}, {way}: {report:?}");
+            assert!(report.longest_loss <= GAP && report.longest_delay <= GAP, "{what}, {way}: {report:?}");
+            assert!(report.total_loss <= GAP * changes, "{what}, {way}, {changes} changes: {report:?}");
+            assert_eq!((report.reordered, report.duplicated), (0, 0), "{what}, {way}: {report:?}");
+        }
+    }
+
+    /// Ends both, and checks that they lost nothing, kept their order and never waited.
+    pub fn assert_undisturbed(self, what: &str) {
+        self.finish().iter().for_each(|report| assert_undisturbed(report, what));
+    }
+}

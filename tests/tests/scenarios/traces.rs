@@ -1,0 +1,44 @@
+//! What a router could leave in the kernel.
+
+use std::time::Duration;
+
+use millrace_testkit::{Line, wait_until};
+
+/// How soon the kernel has taken away what a dead process had.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Devices, programs, routes, filters, sockets, pinned maps and huge pages.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Traces(Vec<String>);
+
+impl Traces {
+    /// Those of a line's router, and of the machine where they have no namespace.
+    pub fn of(line: &Line) -> Self {
+        let commands = [
+            // Counters and the index of what came before are left out.
+            "ip -o -d link | sed 's/ prog\\/xdp id [0-9]*//'",
+            "ip route show table all; ip -6 route show table all | grep -v ' dev lo '; ip rule",
+            "for d in r1 r2; do tc qdisc show dev $d; tc filter show dev $d ingress; tc filter show dev $d egress; done",
+            "wc -l < /proc/net/packet; cat /proc/net/xdp 2>/dev/null; ss --xdp --all --no-header 2>/dev/null | wc -l",
+        ];
+        let mut all: Vec<String> = commands.iter().map(|command| line.r.run(command)).collect();
+        // A network namespace has a /sys of its own, without pinned objects.
+        let mut pinned: Vec<String> = std::fs::read_dir("/sys/fs/bpf")
+            .map(|entries| entries.flatten().map(|entry| entry.path().display().to_string()).collect())
+            .unwrap_or_default();
+        pinned.sort();
+        all.extend(pinned);
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        all.extend(memory.lines().filter(|line| line.starts_with("HugePages_")).map(str::to_owned));
+        Self(all)
+    }
+}
+
+/// Checks that a router that has ended left nothing, as soon as the kernel has cleaned up.
+///
+/// # Panics
+/// When something is left.
+pub fn assert_none_left(line: &Line, before: &Traces, what: &str) {
+    let is_clean = wait_until(SOON, || Traces::of(line) == *before);
+    assert!(is_clean.is_some(), "{what}: {:#?}, before {before:#?}", Traces::of(line));
+}
