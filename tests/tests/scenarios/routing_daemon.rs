@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, Namespace, eventually};
 use nix::sys::signal::Signal;
 
-use crate::support::to;
+use crate::support::{assert_undisturbed, to};
 
 /// How long two daemons may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -71,34 +71,47 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
 /// FRR beside the router, and BIRD at the far host as its BGP neighbour, which announces 10.9.0.0/16.
 struct Bgp {
     directory: std::path::PathBuf,
-    _there: Background,
+    there: Background,
 }
+
+/// What a BGP speaker at the far host announces.
+fn announces(prefixes: &str) -> String {
+    format!(
+        "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
+         protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
+         graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
+    )
+}
+
+/// The route that the far host announces at all times, and one more that it may withdraw.
+const ONE: &str = "route 10.9.0.0/16 blackhole;";
+const BOTH: &str = "route 10.9.0.0/16 blackhole; route 10.8.0.0/16 blackhole;";
 
 impl Bgp {
     fn new(line: &Line) -> Self {
         line.h2.ip("address add 10.9.0.1/32 dev lo");
-        let neighbour = format!(
-            "router id 10.2.0.2;\n{KERNEL}protocol static own {{ ipv4; route 10.9.0.0/16 blackhole; }}\n\
-             protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
-             graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
-        )
-        // Its own blackhole is only for announcing.
-        .replace("export all; }; }\nprotocol kernel { ipv6", "export none; }; }\nprotocol kernel { ipv6");
-        let _there = bird(line, &line.h2, "there", &neighbour);
+        let there = bird(line, &line.h2, "there", &announces(BOTH));
         let directory = line.directory.path().join("frr");
         std::fs::create_dir(&directory).unwrap();
         // FRR gives up its rights: its user must be able to write here.
         line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
         line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
-        let bgp = Self { directory, _there };
+        let bgp = Self { directory, there };
         std::fs::write(bgp.file("zebra.conf"), "hostname r\n").unwrap();
         std::fs::write(
             bgp.file("bgpd.conf"),
-            "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n \
-             neighbor 10.2.0.2 remote-as 65002\n neighbor 10.2.0.2 timers connect 1\n",
+            "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n bgp graceful-restart\n \
+             bgp graceful-restart rib-stale-time 15\n neighbor 10.2.0.2 remote-as 65002\n \
+             neighbor 10.2.0.2 timers connect 1\n",
         )
         .unwrap();
         bgp
+    }
+
+    /// Has the far host announce one route less from now on.
+    fn withdraw_one(&mut self, line: &Line) {
+        self.there.end_by(Signal::SIGTERM);
+        self.there = bird(line, &line.h2, "there", &announces(ONE));
     }
 
     fn file(&self, name: &str) -> String {
@@ -134,6 +147,19 @@ fn has(router: &Millrace, prefix: &str) -> bool {
     routes.as_array().unwrap().iter().any(|route| route["to"] == prefix)
 }
 
+/// The learned routes of the router, or of its kernel.
+fn learned(text: &str) -> Vec<&'static str> {
+    ["10.8.0.0/16", "10.9.0.0/16"].into_iter().filter(|prefix| text.contains(prefix)).collect()
+}
+
+/// Waits until router and kernel have these of the learned routes, and no others.
+fn wait_for_learned(line: &Line, router: &Millrace, wanted: &[&str]) {
+    let kernel = || learned(&line.r.run("ip route show"));
+    let ours = || learned(&router.ask(&["show", "routes"]));
+    let equal = millrace_testkit::wait_until(PATIENCE, || kernel() == wanted && ours() == wanted);
+    assert!(equal.is_some(), "{wanted:?}: the kernel has {:?}, the router {:?}", kernel(), ours());
+}
+
 #[test]
 fn routes_that_frr_learns_by_bgp_are_forwarded_by() {
     let Some(_ground) = Ground::enter(&["ping", "bird", "zebra"]) else { return };
@@ -155,31 +181,51 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
-    let bgp = Bgp::new(&line);
+    let mut bgp = Bgp::new(&line);
     let mut zebra = bgp.start_zebra(&line, &[]);
     let mut bgpd = bgp.start(&line, "bgpd", &[]);
-    eventually("BGP learned it", PATIENCE, || has(&router, "10.9.0.0/16").then_some(()));
+    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
     // The kernel keeps the routes of a zebra that died, and so does the router.
-    let learned = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
-    learned.go_on(Duration::from_millis(300));
+    let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
+    through.go_on(Duration::from_millis(300));
     zebra.end_by(Signal::SIGKILL);
-    learned.go_on(Duration::from_secs(2));
+    through.go_on(Duration::from_secs(2));
     bgpd.end_by(Signal::SIGKILL);
-    learned.go_on(Duration::from_secs(1));
-    let report = learned.finish();
-    assert_eq!(report.lost(), 0, "zebra and bgpd are dead: {report:?}");
+    through.go_on(Duration::from_secs(1));
+    assert_undisturbed(&through.finish(), "zebra and bgpd are dead");
+    bgp.withdraw_one(&line);
     // A zebra that starts sweeps what it finds of itself: the reference flow is another path then.
     let connected = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     let _zebra = bgp.start_zebra(&line, &[]);
     let _bgpd = bgp.start(&line, "bgpd", &[]);
-    eventually("BGP learned it again", PATIENCE, || {
-        line.h1.succeeds("ping -c 1 -W 1 10.9.0.1").then_some(())
-    });
-    let report = connected.finish();
-    assert_eq!(report.lost(), 0, "zebra and bgpd are back: {report:?}");
-    let kernel = !line.r.run("ip route show 10.9.0.0/16").is_empty();
-    assert_eq!(has(&router, "10.9.0.0/16"), kernel, "the router has what the kernel has");
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    assert_undisturbed(&connected.finish(), "zebra and bgpd are back");
+    router.assert_conservation();
+}
+
+#[test]
+fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stale_route() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra"]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    let mut bgp = Bgp::new(&line);
+    let zebra = bgp.start_zebra(&line, &[]);
+    let mut bgpd = bgp.start(&line, "bgpd", &[]);
+    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
+    line.h1.run("ping -c 1 -W 2 10.9.0.1");
+    let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
+    through.go_on(Duration::from_millis(300));
+    bgpd.end_by(Signal::SIGKILL);
+    // Zebra keeps for its timer what a bgpd with graceful restart had; meanwhile one route is gone at the neighbour.
+    bgp.withdraw_one(&line);
+    through.go_on(Duration::from_secs(2));
+    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
+    let _bgpd = bgp.start(&line, "bgpd", &[]);
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    assert_undisturbed(&through.finish(), "bgpd was killed beside zebra");
+    drop(zebra);
     router.assert_conservation();
 }
 
@@ -189,19 +235,11 @@ fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo");
     let router = crate::support::router(&line);
-    let announces = |prefixes: &str| {
-        format!(
-            "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
-             protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
-             graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
-        )
-    };
     let learns = "router id 10.2.0.1;\ngraceful restart wait 20;\nprotocol device { scan time 2; }\n\
                   protocol kernel { graceful restart; ipv4 { import none; export all; }; }\n\
                   protocol bgp up { local 10.2.0.1 as 65001; neighbor 10.2.0.2 as 65002; connect retry time 1;\n\
                   graceful restart on; ipv4 { import all; export none; }; }\n";
-    let both = announces("route 10.9.0.0/16 blackhole; route 10.8.0.0/16 blackhole;");
-    let mut there = bird(&line, &line.h2, "there", &both);
+    let mut there = bird(&line, &line.h2, "there", &announces(BOTH));
     let mut here = bird(&line, &line.r, "here", learns);
     for prefix in ["10.9.0.0/16", "10.8.0.0/16"] {
         eventually("BGP learned it", PATIENCE, || has(&router, prefix).then_some(()));
@@ -212,13 +250,12 @@ fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     here.end_by(Signal::SIGKILL);
     // Meanwhile one of the two routes is gone at the neighbour.
     there.end_by(Signal::SIGTERM);
-    let _there = bird(&line, &line.h2, "there", &announces("route 10.9.0.0/16 blackhole;"));
+    let _there = bird(&line, &line.h2, "there", &announces(ONE));
     flow.go_on(Duration::from_secs(2));
     assert!(has(&router, "10.8.0.0/16"), "the kernel keeps the routes of a daemon that died");
     let _here = bird_with(&line, &line.r, "here", learns, &["-R"]);
     eventually("the stale route is swept", PATIENCE, || (!has(&router, "10.8.0.0/16")).then_some(()));
     assert!(has(&router, "10.9.0.0/16"), "{:#}", router.json(&["show", "routes"]));
-    let report = flow.finish();
-    assert_eq!(report.lost(), 0, "{report:?}");
+    assert_undisturbed(&flow.finish(), "bird was killed");
     router.assert_conservation();
 }
