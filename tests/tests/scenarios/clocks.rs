@@ -13,6 +13,8 @@ use crate::support::{iperf3_server, rate_to_h2, to};
 
 pub const DAY: i64 = 86_400;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Measurements of which one must be within 1 %.
+const TRIES: usize = 4;
 
 /// A clock that the test sets, of one router.
 pub struct Clock {
@@ -104,20 +106,27 @@ fn a_rate_is_kept_while_the_clock_is_set() {
     let _server = iperf3_server(&line, &line.h2);
     let log = line.file("iperf3-client.log");
     let _client =
-        Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-u", "-b", "16M", "-t", "10"], log);
+        Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-u", "-b", "16M", "-t", "60"], log);
     std::thread::sleep(Duration::from_secs(1));
-    // A clock that the rate went by would show in each of these. A busy machine makes single ones slower, not most.
-    let steps = [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0];
-    let rates = steps.map(|ahead| {
-        rate_to_h2(&line, || {
-            std::thread::sleep(Duration::from_millis(300));
-            clock.set(ahead);
-            std::thread::sleep(Duration::from_millis(400));
-        })
-    });
-    assert!(rates.iter().all(|rate| *rate < 8.08e6), "{rates:?}");
-    let kept = rates.iter().filter(|rate| **rate > 7.92e6).count();
-    assert!(kept >= 5, "{kept} of 8 within 1 %: {rates:?}");
+    let mut shown = 0;
+    for ahead in [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0] {
+        // A busy machine makes single measurements slower; a clock that the rate went by would show in each of them.
+        let mut rates = Vec::new();
+        let is_kept = (0..TRIES).any(|_| {
+            clock.set(shown);
+            let rate = rate_to_h2(&line, || {
+                std::thread::sleep(Duration::from_millis(300));
+                clock.set(ahead);
+                std::thread::sleep(Duration::from_millis(400));
+            });
+            rates.push(rate);
+            rate > 7.92e6
+        });
+        println!("{shown} s, then {ahead} s ahead: {rates:?}");
+        assert!(rates.iter().all(|rate| *rate < 8.08e6), "{shown} s, then {ahead} s ahead: {rates:?}");
+        assert!(is_kept, "{shown} s, then {ahead} s ahead: {rates:?}");
+        shown = ahead;
+    }
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::support::{routes, to};
 
 /// How long each attack goes on.
 const TIME: Duration = Duration::from_secs(4);
-/// What 99 of 100 answers may take here, where others use the machine as well; `bench api` has the figure that is promised.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What 99 of 100 answers at the router's own socket may take.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Bytes of memory that the router may take in addition.
 const MEMORY: u64 = 64 << 20;
 
@@ -65,7 +65,7 @@ fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
     let report = flow.finish();
     let reserved = reserved.finish();
     assert_eq!((reserved.lost(), reserved.reordered), (0, 0), "{what}: the reserved flow: {reserved:?}");
-    assert!(report.lost() * 100 <= report.sent, "{what}: {report:?}");
+    assert_eq!((report.lost(), report.reordered), (0, 0), "{what}: the plain flow: {report:?}");
     let late = percentile(&times, 99);
     assert!(late < PATIENCE, "{what}: 99 of 100 answers took up to {late:?}");
     assert!(grown < MEMORY, "{what}: {grown} bytes more");

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, eventually, skip, wait_until};
+use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, skip, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::support::{assert_hosts_talk, assert_router_forwards, iperf3, iperf3_server, to};
+use crate::support::{
+    assert_hosts_talk, assert_router_forwards, assert_undisturbed, iperf3, iperf3_server, to,
+};
 
 fn workers(line: &Line, count: usize) -> Millrace {
     Millrace::start(&line.r, &format!("--port r1 --port r2 --workers {count}"))
@@ -60,9 +62,7 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
     let counted = read();
     assert!(counted > 0, "nothing was counted since the bind {:?} ago", bound.elapsed());
     for flow in flows {
-        let report = flow.finish();
-        let told = || format!("{report:?}\n{:#}", router.json(&["show", "summary"]));
-        assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{}", told());
+        assert_undisturbed(&flow.finish(), "2 workers");
     }
     router.assert_conservation();
     assert_eq!(router.drops("handover_full"), 0);
@@ -73,7 +73,7 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
         let flow = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 64);
         flow.go_on(Duration::from_millis(50));
         let report = flow.finish();
-        assert_eq!(report.reordered, 0, "{report:?}");
+        assert_undisturbed(&report, "a short flow");
         (sent, received) = (sent + report.sent, received + report.received);
     }
     let counted = eventually("every packet is counted", Duration::from_secs(1), || {
@@ -93,7 +93,7 @@ fn counters_cleared_while_packets_flow_still_add_up() {
         flow.go_on(Duration::from_millis(100));
         router.ask(&["clear"]);
     }
-    flow.finish();
+    assert_undisturbed(&flow.finish(), "counters are cleared");
     router.assert_conservation();
     assert_eq!(router.summary("held"), 0);
 }
@@ -115,8 +115,7 @@ fn the_queues_of_a_device_are_read_by_several_workers() {
             .collect();
         flows[0].go_on(Duration::from_millis(500));
         for flow in flows {
-            let report = flow.finish();
-            assert_eq!((report.lost(), report.duplicated), (0, 0), "{driver}: {report:?}");
+            assert_undisturbed(&flow.finish(), driver);
         }
         router.assert_conservation();
     }
@@ -153,8 +152,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
     router.ask(&["scheduler", "remove", "r2", "all"]);
     all_are_down();
     for flow in flows {
-        let report = flow.finish();
-        assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{case}: {report:?}");
+        assert_undisturbed(&flow.finish(), case);
     }
     router.ask(&["instance", "remove", "stats"]);
     router.assert_conservation();
@@ -223,8 +221,7 @@ fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
     let told = wait_until(Duration::from_secs(3), || read() == sent);
     assert!(told.is_some(), "{} of {sent} were counted", read());
-    let disturbed = |report: &&FlowReport| (report.lost(), report.reordered, report.duplicated) != (0, 0, 0);
-    assert_eq!(reports.iter().find(disturbed), None);
+    reports.iter().for_each(|report| assert_undisturbed(report, "forms of 2 workers"));
     router.assert_conservation();
 }
 
