@@ -32,7 +32,7 @@ check: lint ## lint, and run unit and conformance tests: a few minutes
 test: setup lint build ## set up, lint, build, and run every test
 	@tools/test
 
-soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS): no leak, no loss
+soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS), and repeat faults for minutes
 	@cargo test --locked --package millrace-tests --test scenarios -- --ignored --show-output soak::
 
 bench: build ## measure everything beside its peers: out/bench.html, out/bench.json

@@ -220,8 +220,8 @@ fn bird(line: &Line, host: &Namespace, name: &str, own: (&str, u32), other: (&st
     Background::start(host, "bird", &arguments, log)
 }
 
-#[test]
-fn a_session_of_bgp_stays_up_through_ten_seconds_of_floods() {
+/// Floods the router with each class for a time, beside a session of BGP that stays up.
+pub fn assert_session_stays_up(time: Duration) {
     let Some(_ground) = Ground::enter_alone(&["ping", "bird", "birdc"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
@@ -241,10 +241,15 @@ fn a_session_of_bgp_stays_up_through_ten_seconds_of_floods() {
     let host = (&line.h2, "eth0");
     for class in ["bgp", "ospf", "icmp", "options"] {
         let frame = flood_of(&line, class, host, ("r2", [10, 2, 0, 1]));
-        let sent = flood(host, &frame, Duration::from_millis(2500));
+        let sent = flood(host, &frame, time);
         assert_eq!(session(), since, "after {sent} of {class}");
         assert!(of(&router, class).1 > sent / 2, "{class}: {:?} of {sent}", of(&router, class));
     }
     assert_eq!(of(&router, "established").1, 0, "{:?}", classes(&router));
     router.assert_conservation();
+}
+
+#[test]
+fn a_session_of_bgp_stays_up_through_ten_seconds_of_floods() {
+    assert_session_stays_up(Duration::from_millis(2500));
 }

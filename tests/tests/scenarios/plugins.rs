@@ -149,6 +149,56 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
 }
 
 #[test]
+fn fault_31_no_flipped_bit_other_file_or_revoked_key_gets_a_signed_plugin_loaded() {
+    const FLIPS: usize = 100;
+    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let line = Line::new();
+    let module = build(&line, "signed", |source| source);
+    let [key, other] = ["test.key", "other.key"].map(|name| line.file(name).display().to_string());
+    let made = [&key, &other].map(|key| {
+        let made = run_to_end(&line.r, &["plugin", "keygen", "--out", key, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&made.stdout).unwrap()["key"].clone()
+    });
+    let path = module.display().to_string();
+    assert_eq!(run_to_end(&line.r, &["plugin", "sign", &path, "--key", &key]).code, Some(0));
+    let config = |key: &serde_json::Value| {
+        let text = format!(
+            "[plugins]\nstate = \"{}\"\nkeys = [{key}]\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n",
+            line.file("state").display()
+        );
+        format!("--config {}", line.write("router.toml", &text).display())
+    };
+    let mut router = Millrace::start(&line.r, &config(&made[0]));
+    let before = router.json(&["plugin", "list"]);
+    let whole = std::fs::read(&module).unwrap();
+    let flipped = module.with_file_name("flipped.wasm");
+    for flip in 0..FLIPS {
+        // Spread over the file, its signature and its ends included.
+        let bit = flip * (whole.len() * 8 - 1) / (FLIPS - 1);
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&flipped, bytes).unwrap();
+        let ended = router.try_ask(&["plugin", "load", flipped.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(1), "bit {bit}: {ended:?}");
+    }
+    assert_eq!(router.json(&["plugin", "list"]), before, "a file with a flipped bit was loaded");
+    let audit = router.ask(&["audit"]);
+    assert!(audit.lines().filter(|line| line.contains("plugin")).count() >= FLIPS, "{audit}");
+    router.ask(&["plugin", "load", &path]);
+    // What runs is a copy: another file in its place changes nothing until somebody loads that, and then it is refused.
+    std::fs::write(&module, "no module").unwrap();
+    router.ask(&["instance", "create", "signed", "i1"]);
+    router.try_ask(&["plugin", "upgrade", "signed", &path]).assert_refused(1, &["signed"]);
+    assert_eq!(router.row("instances", "name", "i1")["health"], "well");
+    // A key is revoked by taking it out of the configuration.
+    std::fs::write(&module, &whole).unwrap();
+    router.kill();
+    let router = Millrace::start(&line.r, &config(&made[1]));
+    let ended = router.try_ask(&["plugin", "load", &path]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("key"), "{ended:?}");
+}
+
+#[test]
 fn packets_are_delayed_as_long_as_they_are_told_to() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();

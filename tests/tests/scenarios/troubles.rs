@@ -2,18 +2,26 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use millrace_testkit::{Flow, Ground, Line, Millrace, RawSocket, eventually};
+use millrace_testkit::{Ground, Line, Millrace, RawSocket, eventually};
 use serde_json::json;
 
-use crate::support::{SmallDisk, router, to};
+use crate::reference::Reference;
+use crate::support::{SmallDisk, router};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-#[test]
-fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
-    let Some(_ground) = Ground::enter_alone(&["mount", "curl", "ping"]) else { return };
+/// Has a router's disk refuse to be written, and then take it again: changes are refused for this `reason` meanwhile, and no packet is
+/// lost.
+fn assert_survives_disk(
+    reason: &str,
+    breaks: impl Fn(&SmallDisk, &Millrace),
+    mends: impl Fn(&SmallDisk, &Millrace),
+) {
+    let Some(_ground) = Ground::enter_alone(&["mount", "nsenter", "curl", "ping"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "4m");
     let text = format!(
@@ -25,16 +33,9 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
     let more_text = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
     let more = line.write("more.toml", &more_text).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
-    // While a neighbour is looked for, few packets are held.
-    line.h1.run("ping -c 1 10.2.0.2");
-    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
-    flow.wait_for_arrival();
-    let full = disk.0.join("full");
-    // As much as there is room for.
-    fs::write(&full, vec![0; 8 << 20]).unwrap_err();
-    router
-        .try_ask(&["apply", &more])
-        .assert_refused(1, &["remember the revision", "No space left", "changed back"]);
+    let flows = Reference::start(&line);
+    breaks(&disk, &router);
+    router.try_ask(&["apply", &more]).assert_refused(1, &["remember the revision", reason, "changed back"]);
     assert!(router.ask(&["diff", &config]).contains("is what runs"));
     let apply = json!({"text": more_text, "origin": "more.toml"}).to_string();
     let token = json!({"name": "t", "role": "viewer"}).to_string();
@@ -42,16 +43,92 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
     for (path, body) in [("/configuration", &*apply), ("/tokens", &token)] {
         let answer = post(path, body);
         assert!(answer.starts_with("507 application/problem+json"), "{path}: {answer}");
-        assert!(answer.contains("No space left on device"), "{path}: {answer}");
+        assert!(answer.contains(reason), "{path}: {answer}");
     }
     assert!(router.json(&["events", "--last", "50"]).to_string().contains("audit-failed"));
-    fs::remove_file(&full).unwrap();
+    mends(&disk, &router);
     assert!(post("/tokens", &token).starts_with("201 "));
     router.ask(&["apply", &more]);
     assert_eq!(router.json(&["history"])[0]["changes"], 1);
-    let report = flow.finish();
-    assert_eq!(report.lost(), 0, "{report:?}");
+    flows.assert_undisturbed(reason);
+    router.assert_conservation();
     drop(router);
+}
+
+#[test]
+fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet() {
+    let full = |disk: &SmallDisk| disk.0.join("full");
+    assert_survives_disk(
+        "No space left on device",
+        // As much as there is room for.
+        |disk, _| drop(fs::write(full(disk), vec![0; 8 << 20]).unwrap_err()),
+        |disk, _| fs::remove_file(full(disk)).unwrap(),
+    );
+}
+
+/// Runs a shell command in the mount namespace of a router, with a directory as `$0`.
+fn among_mounts(router: &Millrace, directory: &Path, script: &str) {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &router.pid().to_string(), "-m", "sh", "-ec", script]).arg(directory);
+    let output = command.output().expect("nsenter");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn fault_27_a_disk_that_turns_read_only_refuses_changes_until_it_is_writable_and_costs_no_packet() {
+    // A file system with files that are open to be written can't be remounted: a read-only mount comes over it.
+    let read_only = "mount --bind \"$0\" \"$0\"; mount -o remount,bind,ro \"$0\"";
+    assert_survives_disk(
+        "Read-only file system",
+        |disk, router| among_mounts(router, &disk.0, read_only),
+        |disk, router| among_mounts(router, &disk.0, "umount \"$0\""),
+    );
+}
+
+#[test]
+fn fault_27_a_slow_disk_delays_what_writes_to_it_and_nothing_else() {
+    let Some(_ground) = Ground::enter_alone(&["strace", "ping"]) else { return };
+    let line = Line::new();
+    let text = format!(
+        "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n\
+         [[port]]\nname = \"lan\"\ndevice = \"r1\"\n[[port]]\nname = \"wan\"\ndevice = \"r2\"\n",
+        line.file("state").display()
+    );
+    let config = line.write("router.toml", &text).display().to_string();
+    let more = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
+    let more = line.write("more.toml", &more).display().to_string();
+    // Calls that bring something to the disk take a second; others are not even stopped.
+    let inject = "inject=fsync,fdatasync:delay_enter=1000000";
+    let by = [
+        "strace",
+        "-D",
+        "-f",
+        "-qq",
+        "--seccomp-bpf",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fsync,fdatasync",
+        "-e",
+        inject,
+    ];
+    let router = Millrace::try_start_by(&line.r, &by, &format!("--config {config}")).unwrap();
+    let flows = Reference::start(&line);
+    let begin = Instant::now();
+    let mut apply = router.client().args(["apply", &more]).spawn().expect("a client");
+    let (mut answers, mut longest) = (0, Duration::ZERO);
+    while apply.try_wait().expect("a client").is_none() {
+        let asked = Instant::now();
+        router.ask(&["show", "summary"]);
+        (answers, longest) = (answers + 1, longest.max(asked.elapsed()));
+    }
+    let took = begin.elapsed();
+    println!("applied in {took:?}; {answers} answers meanwhile, in {longest:?} at most");
+    assert!(apply.wait().expect("a client").success());
+    assert!(took > Duration::from_secs(1), "the disk was not slow: {took:?}");
+    assert!(longest < Duration::from_millis(500), "others waited {longest:?} for the disk");
+    flows.assert_undisturbed("a slow disk");
+    router.assert_conservation();
 }
 
 /// Sends a body to the interface; returns the status, the kind of the answer, and the answer.
@@ -74,7 +151,7 @@ fn a_flood_of_packets_that_are_dropped_fills_no_log() {
     let socket = RawSocket::open(&line.h1, "eth0");
     let (source, target) = (line.h1.mac_of("eth0"), line.r.mac_of("r1"));
     let before = router.log().lines().count();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let mut sent = 0_u32;
     while begun.elapsed() < Duration::from_secs(3) {
         // From nowhere, and to nowhere.
