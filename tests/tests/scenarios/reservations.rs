@@ -18,7 +18,11 @@ const LINK: u64 = 10_000_000;
 fn promised(router: &Millrace) -> u64 {
     let shown = router.json(&["scheduler", "show", "r2"]);
     let nodes = shown["nodes"].as_array().expect("nodes");
-    let of = |node: &Value| node["settings"]["real-time"]["rate"].as_u64().unwrap_or(0);
+    let of = |node: &Value| {
+        let curve = node["settings"]["real_time"].as_str().and_then(|text| text.strip_suffix("mbit"));
+        let rate = curve.and_then(|rate| rate.parse::<u64>().ok());
+        rate.unwrap_or_else(|| panic!("no rate: {node:#}")) * 1_000_000
+    };
     nodes.iter().filter(|node| node["name"] != "all").map(of).sum()
 }
 
