@@ -20,7 +20,7 @@ use millrace_pipeline::{
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_plugin_abi::Plugin;
-use millrace_port::MemoryHandle;
+use millrace_port::{MemoryHandle, Port};
 use millrace_repository::Memory;
 use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
@@ -45,6 +45,9 @@ const CAPTURE_ROOM: usize = 1 << 20;
 /// How often neighbours in use are looked after, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// Makes the device of a port, by name, out of the memory port that it would be: with wrappers, or something else.
+pub type MakeDevice<'a> = dyn FnMut(&str, millrace_port::Memory) -> Box<dyn Port> + 'a;
+
 /// A router under a virtual clock.
 pub struct OfflineRouter {
     model: Model,
@@ -68,7 +71,7 @@ impl OfflineRouter {
     /// # Errors
     /// What is wrong with the configuration.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
-        Self::of(config, Model::new(config)?)
+        Self::of(config, Model::new(config)?, &mut |_, memory| Box::new(memory))
     }
 
     /// A router of the configuration in `text`, with these plugins beside those that are part of every router.
@@ -76,13 +79,26 @@ impl OfflineRouter {
     /// # Errors
     /// What is wrong with the configuration, and where.
     pub fn with_plugins(text: &str, plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, ControlError> {
+        Self::with_devices(text, plugins, &mut |_, memory| Box::new(memory))
+    }
+
+    /// The same, with the devices that `device` makes. A device that passes nothing on to the memory port given to it takes no part in
+    /// [`inject`](Self::inject) and [`take`](Self::take).
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, and where.
+    pub fn with_devices(
+        text: &str,
+        plugins: Vec<Arc<dyn Plugin>>,
+        device: &mut MakeDevice<'_>,
+    ) -> Result<Self, ControlError> {
         let config = Config::parse(text, "configuration")?;
         let built_in = built_in_plugins().into_iter().chain(plugins).collect();
         let model = Model::with_plugins(&config, Memory::open(None), &Loader::new(&config), built_in)?;
-        Self::of(&config, model)
+        Self::of(&config, model, device)
     }
 
-    fn of(config: &Config, model: Model) -> Result<Self, ControlError> {
+    fn of(config: &Config, model: Model, device: &mut MakeDevice<'_>) -> Result<Self, ControlError> {
         let route_table = RouteTable::new()?;
         let mut router = Self {
             workers: OfflineWorkers::new(config, &route_table)?,
@@ -93,7 +109,7 @@ impl OfflineRouter {
             route_table,
         };
         for plan in model.ports.iter().filter(|plan| plan.config.vlan.is_none()) {
-            router.add_device(plan);
+            router.add_device(plan, device);
         }
         for plan in &model.ports {
             router.workers.note_port(plan.id, plan.settings.device);
@@ -121,10 +137,10 @@ impl OfflineRouter {
         Self::new(&Config::parse(text, "configuration")?)
     }
 
-    fn add_device(&mut self, plan: &PortPlan) {
+    fn add_device(&mut self, plan: &PortPlan, device: &mut MakeDevice<'_>) {
         // Tagged frames are longer than what the port's own MTU says.
         let (memory, handle) = millrace_port::Memory::new(plan.settings.mac, u16::MAX);
-        self.workers.add_device(plan.settings.device, Box::new(memory));
+        self.workers.add_device(plan.settings.device, device(&plan.settings.name, memory));
         self.ports.push((plan.clone(), handle));
     }
 
@@ -503,5 +519,26 @@ impl OfflineRouter {
             .map(|(port, queue)| self.workers.ask(|reply| Command::FindLeaf(port, queue, reply)));
         let leaf = leaf.into_iter().flatten().flatten().next();
         Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_port::{Impair, Impairment};
+
+    use super::*;
+
+    #[test]
+    fn devices_that_a_caller_makes_take_the_place_of_memory_ports() {
+        let text = "[[port]]\nname = \"a\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n";
+        let loses = Impairment { loss: 1.0, ..Impairment::default() };
+        let device = &mut |_: &str, memory| -> Box<dyn Port> {
+            Box::new(Impair::new(Box::new(memory), &loses).unwrap())
+        };
+        let mut router = OfflineRouter::with_devices(text, Vec::new(), device).unwrap();
+        router.inject("a", &[0; 60]);
+        router.run();
+        let summary = router.summary();
+        assert_eq!((summary.dropped_by.get("impaired"), summary.imbalance), (Some(&1), 0), "{summary:?}");
     }
 }

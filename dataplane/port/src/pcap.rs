@@ -107,16 +107,21 @@ impl Pcap {
         let writer =
             |(path, file)| PcapngWriter::new(file, origin).map_err(|source| PortError::File { path, source });
         let output = output.map(writer).transpose()?;
+        Ok(Self { output, pace, ..Self::playing(recording, mac, mtu) })
+    }
+
+    /// A port that plays a recording at its pace, and counts what it transmits.
+    pub fn playing(recording: Recording, mac: MacAddr, mtu: u16) -> Self {
         let (driver, mode, why) = ("pcap", Mode::InProcess, String::new());
-        Ok(Self {
+        Self {
             recording,
             position: 0,
-            pace,
+            pace: Pace::Recorded,
             start: None,
-            output,
+            output: None,
             counters: PortCounters::default(),
             capabilities: Capabilities { driver, mode, why, mac, mtu, ifindex: None },
-        })
+        }
     }
 
     /// How many packets of the input were left out because the recording holds only their beginning.
