@@ -264,7 +264,7 @@ pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
 }
 
 /// The same; returns the frame as the program left it as well.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; data.len()];
     let (verdict, length) = run_dry_to(program, data, &mut out)?;
@@ -286,4 +286,15 @@ fn run_dry_to(program: BorrowedFd<'_>, data: &[u8], out: &mut [u8]) -> io::Resul
     // SAFETY: `data` is read only, `out` has room for what is said; both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
     Ok((attributes.retval, attributes.data_size_out as usize))
+}
+
+/// Opens an AF_XDP socket that is bound to nothing: enough to stand in a map.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn xdp_socket() -> OwnedFd {
+    // SAFETY: socket(2) takes no address; the descriptor it returns is ours.
+    unsafe {
+        let fd = libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
 }

@@ -131,3 +131,13 @@ pub(crate) fn counted_verdict(counted: &Level0Counters) -> Verdict {
     assert!(matches!(found[..], [(1, _)]), "{counted:?}");
     found[0].1
 }
+
+/// The sum of RFC 1071.
+pub(crate) fn ones_complement(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

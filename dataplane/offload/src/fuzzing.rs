@@ -1,11 +1,16 @@
 //! Entrance of the fuzz targets: the programs run dry in the kernel, against their twin.
 
-use crate::classifier_twin::classify;
+use crate::classifier_twin::{Knowledge, Verdict, classify};
 use crate::dry_runs::Programs;
-use crate::object;
+use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
+use crate::flow_cache::forward_twin::{forwarded, read};
+use crate::{CachedFlow, FormObject, KEY_BYTES, LoadedForm, object};
 
-/// The programs of a port, loaded into the kernel and attached to nothing.
-pub struct DryRuns(Programs);
+/// The programs of a port, loaded into the kernel and attached to nothing: without a flow cache, and with one.
+pub struct DryRuns {
+    classifying: Programs,
+    forwarding: Bench,
+}
 
 impl std::fmt::Debug for DryRuns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -26,7 +31,7 @@ impl DryRuns {
             return Err("not root".to_owned());
         }
         object::level0().map_err(|error| error.to_string())?;
-        Ok(Self(Programs::load()))
+        Ok(Self { classifying: Programs::load(), forwarding: Bench::new(16) })
     }
 
     /// Classifies a frame of 15 bytes or more by all programs and by the twin.
@@ -34,6 +39,71 @@ impl DryRuns {
     /// # Panics
     /// When two of them disagree.
     pub fn check(&self, frame: &[u8]) {
-        assert_eq!(self.0.verdict(frame), classify(frame, &self.0.knowledge), "program, twin: {frame:02x?}");
+        let programs = &self.classifying;
+        let (found, expected) = (programs.verdict(frame), classify(frame, &programs.knowledge));
+        assert_eq!(found, expected, "program, twin: {frame:02x?}");
+    }
+
+    /// Loads the eBPF variant of a plugin.
+    ///
+    /// # Panics
+    /// When the kernel refuses it.
+    pub fn load_form(&mut self, object: FormObject<'_>) -> LoadedForm {
+        self.forwarding.cache.load_form(object).expect("the kernel verifies it")
+    }
+
+    /// Sends a frame of 15 bytes or more to the port, whose flow cache has an entry of the frame's flow, where it can have one, with the
+    /// eBPF variant of a plugin. Each program forwards what the twin forwards, to the byte, unless `drops` says that the plugin drops the
+    /// packet; without the entry it forwards nothing.
+    ///
+    /// # Panics
+    /// When the two disagree.
+    pub fn check_cache(
+        &mut self,
+        frame: &[u8],
+        form: Option<&LoadedForm>,
+        mut drops: impl FnMut(&CachedPacket<'_>) -> bool,
+    ) {
+        let frame = [&OWN[..], &frame[OWN.len()..]].concat();
+        let bench = &mut self.forwarding;
+        // What is the kernel's never comes to the cache.
+        let is_ours = classify(&frame, &Knowledge { mac: OWN, ..Knowledge::default() }) == Verdict::UserSpace;
+        let read = read(&frame, PORT).filter(|read| is_ours && read.network_length <= usize::from(WAY.mtu));
+        let Some(read) = read else {
+            for program in 0..bench.programs.len() {
+                assert_eq!(
+                    bench.run(program, &frame),
+                    None,
+                    "program {program}, not to be cached: {frame:02x?}"
+                );
+            }
+            return;
+        };
+        assert_eq!(bench.run(0, &frame), None, "without an entry: {frame:02x?}");
+        let flow = CachedFlow { form: form.map(LoadedForm::place), ..FLOW };
+        let slot = bench.writer.insert(&read.key, &flow).expect("room for one flow");
+        bench.take_up(slot);
+        let packet = CachedPacket { key: read.key, frame: &frame[..14 + read.network_length] };
+        for program in 0..bench.programs.len() {
+            let expected = (!drops(&packet)).then(|| forwarded(&frame, &WAY));
+            assert_eq!(bench.run(program, &frame), expected, "program {program}, twin: {frame:02x?}");
+        }
+        bench.writer.remove(&read.key, slot);
+    }
+}
+
+/// A packet of a flow that the cache may have.
+#[derive(Debug)]
+pub struct CachedPacket<'a> {
+    key: [u8; KEY_BYTES],
+    /// The frame, without padding.
+    pub frame: &'a [u8],
+}
+
+impl CachedPacket<'_> {
+    /// Family, protocol, source port and destination port.
+    pub fn flow(&self) -> (u8, u8, u16, u16) {
+        let word = |at: usize| u16::from_ne_bytes([self.key[at], self.key[at + 1]]);
+        (self.key[37], self.key[36], word(32), word(34))
     }
 }

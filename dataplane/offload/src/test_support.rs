@@ -12,6 +12,7 @@ use nix::sys::socket::{
     socket,
 };
 
+use crate::dry_runs::ones_complement;
 use crate::object;
 
 /// Whether programs can be loaded; says so when not, and fails where CI must be able to.
@@ -25,16 +26,6 @@ pub(crate) fn can_load() -> bool {
     false
 }
 
-/// An AF_XDP socket that is bound to nothing: enough to stand in a map.
-pub(crate) fn xdp_socket() -> OwnedFd {
-    // SAFETY: socket(2) takes no address; the descriptor it returns is ours.
-    unsafe {
-        let fd = libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
-        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        std::os::fd::FromRawFd::from_raw_fd(fd)
-    }
-}
-
 /// A frame from 02:00:00:00:00:99.
 pub(crate) fn frame_to(mac: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&mac[..], &[2, 0, 0, 0, 0, 0x99], &ethertype.to_be_bytes(), payload].concat()
@@ -45,15 +36,6 @@ pub(crate) fn with_tags(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let tags: Vec<u8> =
         tags.iter().flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat()).collect();
     [&frame[..12], &tags, &frame[12..]].concat()
-}
-
-pub(crate) fn ones_complement(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 /// A UDP packet, ports 4000 to 9, with right checksums.

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::tests::{Bench, FLOW, OUT, PORT, V4, V6, v4_frame, v6_frame};
+use super::dry_runs::{Bench, FLOW, OUT, PORT};
+use super::tests::{V4, V6, v4_frame, v6_frame};
 use super::{CachedFlow, FormObject, LoadedForm};
 use crate::OffloadError;
 use crate::test_support::can_load;

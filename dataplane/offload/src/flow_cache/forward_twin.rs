@@ -1,9 +1,10 @@
 //! The forwarding of bpf/flow_cache.h once more, slow and plain, to hold the programs against.
 
+#[cfg(test)]
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{CachedWay, KEY_BYTES};
-use crate::test_support::ones_complement;
+use crate::dry_runs::ones_complement;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -11,7 +12,7 @@ const ICMP: [u8; 2] = [1, 58];
 
 /// What a frame is to the flow cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Read {
+pub(crate) struct Read {
     pub key: [u8; KEY_BYTES],
     pub network_length: usize,
     /// Where a checksum stands that the sender left to its card.
@@ -20,7 +21,7 @@ pub(super) struct Read {
 
 /// The flow of a frame that came in by `port`, if the cache may forward it: a whole packet without options, of a
 /// protocol that it knows, that has time to live.
-pub(super) fn read(frame: &[u8], port: u16) -> Option<Read> {
+pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     let network = frame.get(14..).filter(|_| is_station(&frame[6..12]))?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
         [0x08, 0x00] => ipv4(network)?,
@@ -87,7 +88,7 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
 }
 
 /// The frame as it leaves.
-pub(super) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
+pub(crate) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };
@@ -110,7 +111,8 @@ pub(super) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
 }
 
 /// The key of a UDP flow by ports 4000 and 9, as the test packets have them.
-pub(super) fn udp_key(from: &str, to: &str, port: u16) -> [u8; KEY_BYTES] {
+#[cfg(test)]
+pub(crate) fn udp_key(from: &str, to: &str, port: u16) -> [u8; KEY_BYTES] {
     let addresses = match (from.parse::<Ipv4Addr>(), to.parse::<Ipv4Addr>()) {
         (Ok(from), Ok(to)) => [from.octets(), to.octets()].concat(),
         _ => [from, to].map(|text| text.parse::<Ipv6Addr>().unwrap().octets()).concat(),

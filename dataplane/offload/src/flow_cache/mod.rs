@@ -7,11 +7,13 @@
 #[cfg(test)]
 mod chains_test;
 mod directory;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod dry_runs;
 mod forms;
 #[cfg(test)]
 mod forms_test;
-#[cfg(test)]
-mod forward_twin;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod forward_twin;
 mod layout;
 mod policers;
 mod table;

@@ -1,63 +1,19 @@
 //! The programs with a flow cache, run dry in the kernel, against their twin; and through a veth.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use aya::Ebpf;
-use aya::maps::{Array, XskMap};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use super::dry_runs::{Bench, FLOW, LOOPBACK, OUT, OWN, PORT, REDIRECT, WAY};
 use super::forward_twin::{forwarded, read, udp_key};
-use super::{
-    CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES, Place,
-};
-use crate::port_programs::{read_counters, write_config};
-use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, xdp_socket};
-use crate::{Level0Counters, bpf_syscall, object};
-
-pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
-pub(super) const PORT: u16 = 3;
-pub(super) const OUT: u16 = 7;
-const LOOPBACK: u32 = 1;
-const REDIRECT: u32 = 4;
-const WAY: CachedWay =
-    CachedWay { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
-pub(super) const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None, form: None };
-
-/// A port's program with sockets, so that it forwards, and a cache.
-pub(super) struct Bench {
-    pub(super) cache: FlowCache,
-    pub(super) writer: FlowCacheWriter,
-    object: Ebpf,
-    programs: [OwnedFd; 2],
-    _socket: OwnedFd,
-}
+use super::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+use crate::bpf_syscall;
+use crate::dry_runs::ones_complement;
+use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now};
 
 impl Bench {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self::of_workers(capacity, 1)
-    }
-
-    /// For so many workers; `writer` is that of the first.
-    fn of_workers(capacity: u32, workers: usize) -> Self {
-        let mut cache = FlowCache::new(capacity, workers).unwrap();
-        cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
-        let mut writer = cache.writer(0).unwrap();
-        writer.publish(1);
-        let mut object = object::level0_in(cache.directory(), cache.sizes()).unwrap();
-        let programs =
-            ["millrace_xdp", "millrace_xdp_sg"].map(|name| object::load(&mut object, name).unwrap());
-        write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();
-        let socket = xdp_socket();
-        for map in ["sockets", "witness"] {
-            let mut sockets = XskMap::try_from(object.map_mut(map).unwrap()).unwrap();
-            sockets.set(0, socket.as_raw_fd(), 0).unwrap();
-        }
-        let mut place = Array::<_, Place>::try_from(object.map_mut("place").unwrap()).unwrap();
-        place.set(0, FlowCache::place(cache.table(), PORT, true), 0).unwrap();
-        Self { cache, writer, object, programs, _socket: socket }
-    }
-
+    /// A new entry of a UDP flow.
     fn insert(&mut self, from: &str, to: &str) -> FlowSlot {
         self.writer.insert(&udp_key(from, to, PORT), &FLOW).unwrap()
     }
@@ -65,25 +21,8 @@ impl Bench {
     /// An entry that is used, nothing being under way.
     pub(super) fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
         let slot = self.insert(from, to);
-        self.writer.set_done(PORT, self.writer.up(PORT));
-        self.writer.begin(slot, PORT, 1);
+        self.take_up(slot);
         slot
-    }
-
-    pub(super) fn counters(&self) -> Level0Counters {
-        read_counters(&self.object).unwrap()
-    }
-
-    /// What leaves, if the frame is forwarded here.
-    pub(super) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
-        let before = self.counters();
-        let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
-        let after = self.counters();
-        assert_eq!(after.seen - before.seen, 1);
-        let here = after.forwarded - before.forwarded;
-        assert_eq!(after.undeliverable, before.undeliverable);
-        assert!(here == 0 || verdict == REDIRECT, "verdict {verdict}");
-        (here == 1).then_some(out)
     }
 
     pub(super) fn forwards(&self, frame: &[u8]) -> bool {

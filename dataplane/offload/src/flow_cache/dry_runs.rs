@@ -1,0 +1,86 @@
+//! The programs with a flow cache, run dry in the kernel, one frame at a time.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use aya::Ebpf;
+use aya::maps::{Array, XskMap};
+
+use super::{CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, Place};
+use crate::bpf_syscall::xdp_socket;
+use crate::port_programs::{read_counters, write_config};
+use crate::{Level0Counters, bpf_syscall, object};
+
+/// MAC address of the port.
+pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// Number of the port.
+pub(crate) const PORT: u16 = 3;
+/// Number of the port that frames leave by.
+pub(crate) const OUT: u16 = 7;
+/// Device of that port.
+pub(crate) const LOOPBACK: u32 = 1;
+/// Verdict that sends a frame to a device (`XDP_REDIRECT`).
+pub(crate) const REDIRECT: u32 = 4;
+/// Way of the frames that leave.
+pub(crate) const WAY: CachedWay =
+    CachedWay { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
+/// Entry of a flow that goes that way.
+pub(crate) const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None, form: None };
+
+/// A port's program with sockets, so that it forwards, and a cache.
+pub(crate) struct Bench {
+    pub(crate) cache: FlowCache,
+    pub(crate) writer: FlowCacheWriter,
+    object: Ebpf,
+    pub(crate) programs: [OwnedFd; 2],
+    _socket: OwnedFd,
+}
+
+impl Bench {
+    /// For one worker.
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self::of_workers(capacity, 1)
+    }
+
+    /// For so many workers; `writer` is that of the first.
+    pub(crate) fn of_workers(capacity: u32, workers: usize) -> Self {
+        let mut cache = FlowCache::new(capacity, workers).unwrap();
+        cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
+        let mut writer = cache.writer(0).unwrap();
+        writer.publish(1);
+        let mut object = object::level0_in(cache.directory(), cache.sizes()).unwrap();
+        let programs =
+            ["millrace_xdp", "millrace_xdp_sg"].map(|name| object::load(&mut object, name).unwrap());
+        write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();
+        let socket = xdp_socket();
+        for map in ["sockets", "witness"] {
+            let mut sockets = XskMap::try_from(object.map_mut(map).unwrap()).unwrap();
+            sockets.set(0, socket.as_raw_fd(), 0).unwrap();
+        }
+        let mut place = Array::<_, Place>::try_from(object.map_mut("place").unwrap()).unwrap();
+        place.set(0, FlowCache::place(cache.table(), PORT, true), 0).unwrap();
+        Self { cache, writer, object, programs, _socket: socket }
+    }
+
+    /// Has an entry used from now on, nothing being under way.
+    pub(crate) fn take_up(&mut self, slot: FlowSlot) {
+        self.writer.set_done(PORT, self.writer.up(PORT));
+        self.writer.begin(slot, PORT, 1);
+    }
+
+    /// Counters of the programs.
+    pub(crate) fn counters(&self) -> Level0Counters {
+        read_counters(&self.object).unwrap()
+    }
+
+    /// What leaves, if the frame is forwarded here.
+    pub(crate) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
+        let before = self.counters();
+        let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
+        let after = self.counters();
+        assert_eq!(after.seen - before.seen, 1);
+        let here = after.forwarded - before.forwarded;
+        assert_eq!(after.undeliverable, before.undeliverable);
+        assert!(here == 0 || verdict == REDIRECT, "verdict {verdict}");
+        (here == 1).then_some(out)
+    }
+}
