@@ -29,7 +29,8 @@ demo: setup build ## carry real traffic between two hosts and show what happened
 check: lint ## lint, and run unit and conformance tests: a few minutes
 	@tools/test --quick
 
-test: setup lint build ## set up, lint, build, and run every test
+test: setup lint build ## set up, lint, build, run every test, and fuzz for minutes
+	@tools/setup fuzz
 	@tools/test
 
 soak: build ## churn for an hour (MILLRACE_SOAK_SECONDS), and repeat faults for minutes

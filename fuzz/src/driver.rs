@@ -1,9 +1,11 @@
-//! The XDP program, the tcx program and the socket filter, run dry in the kernel: on any frame they decide as their twin does.
+//! The XDP program, the tcx program and the socket filter, run dry in the kernel: on any frame they decide as their twin does, and the
+//! flow cache forwards what its twin forwards.
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 
 use millrace_offload::fuzzing::DryRuns;
 
+use crate::driver_forms::Forms;
 use crate::input::Input;
 use crate::router::frames::next_frames;
 
@@ -11,25 +13,31 @@ use crate::router::frames::next_frames;
 const LONGEST: usize = 1514;
 
 thread_local! {
-    static PROGRAMS: OnceCell<DryRuns> = const { OnceCell::new() };
+    static PROGRAMS: RefCell<Option<(DryRuns, Forms)>> = const { RefCell::new(None) };
 }
 
-/// Classifies the frames of an input; ends the process where programs can't be loaded.
+/// Loads the programs; ends the process where that can't be done.
+fn load() -> (DryRuns, Forms) {
+    let mut programs = DryRuns::load().unwrap_or_else(|why| {
+        println!("skipped: {why}");
+        // libFuzzer takes an ordinary exit for a failure.
+        // SAFETY: _exit ends the process and touches no memory of it.
+        unsafe { libc::_exit(0) }
+    });
+    let forms = Forms::load(&mut programs);
+    (programs, forms)
+}
+
+/// Sends the frames of an input through the programs.
 pub fn run(data: &[u8]) {
-    PROGRAMS.with(|programs| {
-        let programs = programs.get_or_init(|| {
-            DryRuns::load().unwrap_or_else(|why| {
-                println!("skipped: {why}");
-                // libFuzzer takes an ordinary exit for a failure.
-                // SAFETY: _exit ends the process and touches no memory of it.
-                unsafe { libc::_exit(0) }
-            })
-        });
+    PROGRAMS.with_borrow_mut(|programs| {
+        let (programs, forms) = programs.get_or_insert_with(load);
         let mut input = Input::new(data);
-        let raw = input.byte() & 3 == 0;
+        let first = input.byte();
+        let raw = first & 3 == 0;
         let frames = match raw {
             true => vec![input.rest().to_vec()],
-            false => next_frames(&mut input, "a", 0, &mut true),
+            false => next_frames(&mut input, "a", 0, true),
         };
         for mut frame in frames {
             if !raw {
@@ -38,6 +46,7 @@ pub fn run(data: &[u8]) {
             frame.truncate(LONGEST);
             if frame.len() > 14 {
                 programs.check(&frame);
+                forms.check(usize::from(first >> 2), programs, &frame);
             }
         }
     });

@@ -1,9 +1,7 @@
 //! Operations of the interface, by callers of each role, at a router with ports in memory. No request may make a handler panic; a
-//! caller without the role is refused; what is refused changes nothing.
+//! caller without the role is refused, and one with it isn't; what is refused changes nothing.
 
-use std::cell::RefCell;
-
-use millrace_api::in_process::InProcess;
+use millrace_api::in_process::{Asking, InProcess};
 use millrace_config::{Config, Role};
 use millrace_controller::{Router, StartOptions};
 use serde_json::Value;
@@ -77,49 +75,55 @@ const VALUES: [&str; 22] = [
     "[null]",
 ];
 const ROLES: [Option<Role>; 4] = [Some(Role::Admin), Some(Role::Operator), Some(Role::Viewer), None];
+/// Users of any system, and one that there is nowhere; the groups of the first ones have roles.
+const USERS: [u32; 5] = [1, 2, 8, 13, 4_000_000_000];
+/// Groups with roles.
+const GROUPS: [(&str, Role); 3] = [("daemon", Role::Viewer), ("bin", Role::Operator), ("mail", Role::Admin)];
 /// Requests of a run, at most.
 const MOST: usize = 12;
+/// What a refused request may not change, beside the configuration.
+const STATE: [&str; 5] = ["/tokens", "/plugins", "/instances", "/quarantine", "/gates"];
 
 thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    static RUNTIME: Runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
 }
 
-/// A router and its interface, which last as long as the process.
+/// A router and its interface.
 struct World {
-    runtime: Runtime,
     router: Router,
     interface: InProcess<Router>,
     operations: Vec<(&'static str, &'static str, Role)>,
 }
 
 impl World {
-    fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    async fn start() -> Self {
         let config = Config::parse(CONFIG, "fuzz").unwrap_or_else(|errors| panic!("{errors}"));
-        let started = runtime.block_on(millrace_controller::start(config, StartOptions::default()));
+        let started = millrace_controller::start(config, StartOptions::default()).await;
         let router = started.unwrap_or_else(|error| panic!("{error}"));
-        let interface = InProcess::new(router.clone());
-        Self { runtime, router, interface, operations: InProcess::<Router>::operations() }
+        let groups = GROUPS.map(|(group, role)| (group.to_owned(), role));
+        let interface = InProcess::new(router.clone(), groups.into());
+        Self { router, interface, operations: InProcess::<Router>::operations() }
     }
 
-    fn ask(&mut self, role: Option<Role>, method: &str, path: &str, body: Vec<u8>) -> Option<(u16, Vec<u8>)> {
-        self.runtime.block_on(self.interface.ask(role, method, path, body))
-    }
-
-    fn configuration(&self) -> String {
-        self.router.configuration().expect("the configuration can be told").text
-    }
-
-    /// Brings the configuration back to what each input begins with.
-    fn reset(&mut self) {
-        let body = serde_json::json!({ "text": CONFIG }).to_string().into_bytes();
-        let answer = self.ask(Some(Role::Admin), "POST", "/configuration", body);
-        let (status, body) = answer.expect("a request");
-        assert!(status < 300, "{status}: {}", String::from_utf8_lossy(&body));
+    /// The configuration, tokens, plugins and instances, without what changes by itself.
+    async fn state(&mut self) -> Vec<String> {
+        let mut state = vec![self.router.configuration().expect("the configuration can be told").text];
+        for path in STATE {
+            let answer = self.interface.ask(Asking::Role(Some(Role::Admin)), "GET", path, Vec::new()).await;
+            let (status, body) = answer.expect("a request");
+            let told = String::from_utf8_lossy(&body).into_owned();
+            assert_eq!(status, 200, "{path}: {told}");
+            let mut value: Value =
+                serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+            without_rates(&mut value);
+            state.push(format!("{path}: {value}"));
+        }
+        state
     }
 
     /// The role that a request needs; the least for one that there isn't.
-    fn needed(&self, method: &str, path: &str) -> Option<Role> {
+    fn needed(&self, method: &str, path: &str) -> Role {
         let path = path.split('?').next().unwrap_or(path);
         let matches = |pattern: &str| {
             let (mut own, mut given) = (pattern.split('/'), path.split('/'));
@@ -131,33 +135,70 @@ impl World {
                 }
             }
         };
-        let found = self.operations.iter().find(|(own, pattern, _)| *own == method && matches(pattern));
-        found.map(|(_, _, role)| *role)
+        let exact = |pattern: &str| !pattern.contains('{') && matches(pattern);
+        let operations = || self.operations.iter().filter(|(own, ..)| *own == method);
+        let path_is_exact = self.operations.iter().any(|(_, pattern, _)| exact(pattern));
+        let found = match path_is_exact {
+            true => operations().find(|(_, pattern, _)| exact(pattern)),
+            false => operations().find(|(_, pattern, _)| matches(pattern)),
+        };
+        found.map_or(Role::Viewer, |(_, _, role)| *role)
     }
 }
 
-/// Sends the requests of an input.
+/// Takes out what is measured anew with each question.
+fn without_rates(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(without_rates),
+        Value::Object(all) => {
+            all.retain(|name, _| !name.ends_with("_rate"));
+            all.values_mut().for_each(without_rates);
+        }
+        _ => {}
+    }
+}
+
+/// The role of a user, by the system's own files: these users are members of their first group alone.
+fn role_of(uid: u32) -> Option<Role> {
+    let field = |file: &str, key: (usize, &str), field: usize| {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().find(|line| line.split(':').nth(key.0) == Some(key.1))?;
+        line.split(':').nth(field).map(str::to_owned)
+    };
+    let group = field("/etc/passwd", (2, &uid.to_string()), 3)?;
+    let name = field("/etc/group", (2, &group), 0)?;
+    GROUPS.iter().find(|(own, _)| *own == name).map(|(_, role)| *role)
+}
+
+/// Sends the requests of an input to a router of its own.
 pub fn run(data: &[u8]) {
-    WORLD.with_borrow_mut(|world| {
-        let world = world.get_or_insert_with(World::new);
-        let mut input = Input::new(data);
-        let mut changed = false;
-        for _ in 0..MOST {
-            if input.is_empty() {
-                break;
+    RUNTIME.with(|runtime| {
+        runtime.block_on(async {
+            let mut world = World::start().await;
+            let mut input = Input::new(data);
+            let mut state = world.state().await;
+            for _ in 0..MOST {
+                if input.is_empty() {
+                    break;
+                }
+                request(&mut world, &mut input, &mut state).await;
             }
-            changed |= request(world, &mut input);
-        }
-        if changed {
-            world.reset();
-        }
+            world.router.shutdown().await.unwrap_or_else(|error| panic!("{error}"));
+        });
     });
 }
 
-/// Sends a request; whether it may have changed something.
-fn request(world: &mut World, input: &mut Input<'_>) -> bool {
+/// Sends a request; `state` is that of the router, before and after.
+async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<String>) {
     let lines: Vec<&str> = REQUESTS.lines().collect();
-    let role = input.pick(&ROLES);
+    let asks = input.byte();
+    let (asking, role) = if asks & 0x80 == 0 {
+        let role = ROLES[usize::from(asks) % ROLES.len()];
+        (Asking::Role(role), role)
+    } else {
+        let uid = USERS[usize::from(asks) % USERS.len()];
+        (Asking::User(uid), role_of(uid))
+    };
     let line = lines[usize::from(input.word()) % lines.len()];
     let mut parts = line.splitn(3, ' ');
     let (method, path, body) =
@@ -170,20 +211,26 @@ fn request(world: &mut World, input: &mut Input<'_>) -> bool {
     path += input.pick(&ARGUMENTS);
     let body = body.replace("THE CONFIGURATION", &CONFIG.escape_default().to_string());
     let body = changed_body(input, body);
-    let before = world.configuration();
-    let told = || format!("{method} {path} as {role:?}: {}", String::from_utf8_lossy(&body));
-    let Some((status, answer)) = world.ask(role, method, &path, body.clone()) else { return false };
-    assert_ne!(status, 500, "{}: {}", told(), String::from_utf8_lossy(&answer));
-    let lacks = world.needed(method, &path).is_some_and(|needed| role.is_none_or(|role| role < needed));
-    if lacks {
-        assert!(matches!(status, 403 | 429), "{}: {status}, without the role", told());
+    let Some((status, answer)) = world.interface.ask(asking, method, &path, body.clone()).await else {
+        return;
+    };
+    let told = || {
+        let (body, answer) = (String::from_utf8_lossy(&body), String::from_utf8_lossy(&answer));
+        format!("{method} {path} as {asking:?}: {body}: {status}, {answer}")
+    };
+    assert_ne!(status, 500, "{}", told());
+    let needed = world.needed(method, &path);
+    if role.is_none_or(|role| role < needed) {
+        assert!(matches!(status, 403 | 429), "without the role: {}", told());
+    } else if role == Some(Role::Admin) || !path.starts_with("/configuration") {
+        // A submitted configuration may need more than the operation.
+        assert_ne!(status, 403, "with the role: {}", told());
     }
     if status >= 400 {
-        let after = world.configuration();
-        assert_eq!(after, before, "{}: {status}, and half applied", told());
-        return false;
+        assert_eq!(world.state().await, *state, "refused, and half applied: {}", told());
+    } else if method != "GET" {
+        *state = world.state().await;
     }
-    method != "GET"
 }
 
 /// A body with some of its values replaced, or with bytes in the middle of it.

@@ -1,11 +1,11 @@
 //! Messages of the kernel: any bytes are applied or left out; the changes that are told lead to the state that is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use millrace_host::fuzzing::{apply, begin_list, end_list};
-use millrace_host::{HostChange, HostNeighbour, HostRoute, HostState};
+use millrace_host::{HostChange, HostLink, HostNeighbour, HostRoute, HostState};
 
 use crate::input::Input;
 
@@ -17,6 +17,8 @@ const MOST: usize = 48;
 /// What the changes that were told lead to.
 #[derive(Default)]
 struct Told {
+    links: BTreeMap<u32, HostLink>,
+    addresses: BTreeSet<(u32, IpNet)>,
     routes: BTreeMap<IpNet, HostRoute>,
     neighbours: BTreeMap<(u32, IpAddr), HostNeighbour>,
 }
@@ -25,6 +27,14 @@ impl Told {
     fn hear(&mut self, changes: Vec<HostChange>) {
         for change in changes {
             match change {
+                HostChange::Link(link) => drop(self.links.insert(link.ifindex, link)),
+                HostChange::LinkGone(ifindex) => drop(self.links.remove(&ifindex)),
+                HostChange::Address { ifindex, net, present: true } => {
+                    self.addresses.insert((ifindex, net));
+                }
+                HostChange::Address { ifindex, net, present: false } => {
+                    self.addresses.remove(&(ifindex, net));
+                }
                 HostChange::Route { prefix, route: Some(route) } => drop(self.routes.insert(prefix, route)),
                 HostChange::Route { prefix, route: None } => drop(self.routes.remove(&prefix)),
                 HostChange::Neighbour { ifindex, ip, neighbour: Some(neighbour) } => {
@@ -39,6 +49,11 @@ impl Told {
     }
 
     fn compare(&self, state: &HostState) {
+        let links: BTreeMap<_, _> = state.links().map(|link| (link.ifindex, link.clone())).collect();
+        assert_eq!(self.links, links, "devices that were told, devices that are there");
+        let addresses: BTreeSet<_> =
+            state.addresses().map(|address| (address.ifindex, address.net())).collect();
+        assert_eq!(self.addresses, addresses, "addresses that were told, addresses that are there");
         let routes: BTreeMap<IpNet, HostRoute> = state.routes().map(|route| (route.prefix, route)).collect();
         assert_eq!(self.routes, routes, "routes that were told, routes that are there");
         let neighbours: BTreeMap<_, _> =
@@ -75,7 +90,9 @@ pub fn run(data: &[u8]) {
         told.hear(apply(&mut state, &buffer, listed));
         told.compare(&state);
     }
-    let _ = state.snapshot();
+    let mut anew = Told::default();
+    anew.hear(state.snapshot());
+    anew.compare(&state);
     let _ = millrace_host::local_addresses(&state);
     let _ = millrace_host::forwarding_advice(&state, &[1, 2, 3], Default::default());
 }

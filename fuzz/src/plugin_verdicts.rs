@@ -17,7 +17,7 @@ use crate::router::frames::next_frames;
 use crate::router::side::Side;
 
 /// Gates of each position.
-const GATES: [&str; 8] =
+pub const GATES: [&str; 8] =
     ["options", "security-in", "firewall", "route", "process", "monitor", "schedule", "tap"];
 /// Bytes of windows and of the state of flows.
 const WINDOWS: [u16; 6] = [128, 14, 34, 64, 1536, 1];
@@ -162,16 +162,14 @@ pub fn run(data: &[u8]) {
     let gate = input.pick(&GATES);
     let copies =
         if input.one_in(4) { "[[filter]]\nmatch = \"*\"\naction = \"copy-to c via 10.3.0.2\"\n" } else { "" };
-    let bound = match gate {
-        "tap" => "[[filter]]\nmatch = \"*\"\naction = \"copy sandboxed\"\n".to_owned(),
-        gate => format!("[[bind]]\ninstance = \"sandboxed\"\ngate = \"{gate}\"\nfilter = \"*\"\n"),
-    };
+    let bound = bound_at(gate, "sandboxed");
     let text = format!(
         "[router]\nframes = 1024\nflows-max = 1024\n[plugins]\nstate = \"none\"\ncache = \"none\"\nfaults = 1000\n\
          fault-window = \"1s\"\n{STANDARD}\n[[instance]]\nplugin = \"sandboxed\"\nname = \"sandboxed\"\n{bound}{copies}"
     );
     let answers = Answers::default();
-    let mut side = Side::new(&text, Arc::new(Sandboxed { manifest, answers: answers.clone() }));
+    let sandboxed = Arc::new(Sandboxed { manifest, answers: answers.clone() });
+    let mut side = Side::new(&text, true, sandboxed, &mut |_, memory| Box::new(memory));
     for number in 0..MOST {
         if input.is_empty() {
             break;
@@ -182,14 +180,26 @@ pub fn run(data: &[u8]) {
     side.outcome();
 }
 
-/// Lets frames arrive together, with answers to the calls that they bring; a fault's pause goes by then.
-fn step(side: &mut Side, answers: &Answers, input: &mut Input<'_>, number: u32) {
+/// Configuration that binds an instance to all packets at a gate, or to copies of them.
+pub fn bound_at(gate: &str, instance: &str) -> String {
+    match gate {
+        "tap" => format!("[[filter]]\nmatch = \"*\"\naction = \"copy {instance}\"\n"),
+        gate => format!("[[bind]]\ninstance = \"{instance}\"\ngate = \"{gate}\"\nfilter = \"*\"\n"),
+    }
+}
+
+/// Lets frames arrive together at port `a`.
+pub fn arrive(side: &mut Side, input: &mut Input<'_>, number: u32) {
     for frame in 0..=input.byte() % 4 {
-        let sound = &mut true;
-        for bytes in next_frames(input, "a", number * 8 + u32::from(frame), sound) {
+        for bytes in next_frames(input, "a", number * 8 + u32::from(frame), true) {
             side.router.inject("a", &bytes);
         }
     }
+}
+
+/// Lets frames arrive together, with answers to the calls that they bring; a fault's pause goes by then.
+fn step(side: &mut Side, answers: &Answers, input: &mut Input<'_>, number: u32) {
+    arrive(side, input, number);
     let length = input.below(64);
     *answers.lock().unwrap_or_else(PoisonError::into_inner) = input.take(length).to_vec();
     side.router.run();

@@ -207,10 +207,6 @@ fn is_test_module(path: &Path) -> bool {
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
-fn in_fuzz_targets(path: &Path) -> bool {
-    path.starts_with(root().join("fuzz/fuzz_targets"))
-}
-
 /// The code of a file without its tests at the end and without comment lines.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -308,14 +304,11 @@ fn a_glossary_line_yields_its_path() {
 
 #[test]
 fn every_source_file_begins_with_its_description() {
-    // The file beside a `tests.rs` says what is tested, and a fuzz target is one line that calls what is described;
-    // a crate's attributes may come before its description.
+    // The file beside a `tests.rs` says what is tested; a crate's attributes may come before its description.
     let described = |path: &Path| {
         let text = read(path);
         let mut lines = text.lines().skip_while(|line| line.starts_with("#![") || line.is_empty());
-        is_test_module(path)
-            || in_fuzz_targets(path)
-            || lines.next().is_some_and(|line| line.starts_with("//!"))
+        is_test_module(path) || lines.next().is_some_and(|line| line.starts_with("//!"))
     };
     let bare: Vec<String> =
         sources().iter().filter(|path| !described(path)).map(|path| relative(path)).collect();

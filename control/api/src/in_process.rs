@@ -1,5 +1,6 @@
 //! Entrance of the fuzz targets: requests of callers with any role, without sockets and threads.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody as _};
@@ -23,6 +24,15 @@ use crate::users::Users;
 /// Callers that requests are spread over, so that none asks too often.
 const CALLERS: u32 = 1000;
 
+/// Caller of a request at the Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// A caller whose role is known.
+    Role(Option<Role>),
+    /// A user of this machine, whose role follows from its groups.
+    User(u32),
+}
+
 /// The interface of a router, in this process.
 #[derive(Debug)]
 pub struct InProcess<C> {
@@ -37,8 +47,8 @@ pub struct InProcess<C> {
 }
 
 impl<C: Control> InProcess<C> {
-    /// The interface of what `control` stands for.
-    pub fn new(control: C) -> Self {
+    /// The interface of what `control` stands for. Members of `groups` have these roles.
+    pub fn new(control: C, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (hop, asked) = Hop::new();
         let limits = Limits::default();
@@ -51,7 +61,7 @@ impl<C: Control> InProcess<C> {
             resources: TowerToHyperService::new(catalogue::router(served)),
             asked,
             control,
-            users: Users::default(),
+            users: Users::new(groups),
             caller: 0,
             _end: end,
         }
@@ -66,24 +76,25 @@ impl<C: Control> InProcess<C> {
         catalogue::<C>().into_iter().flat_map(of).collect()
     }
 
-    /// Asks as a caller with a role, or as one without; returns the status, and the body where it has an end. `None` where this is
-    /// no request.
+    /// Sends a request; returns the status, and the body where it has an end. `None` where this is no request.
     pub async fn ask(
         &mut self,
-        role: Option<Role>,
+        asking: Asking,
         method: &str,
         path: &str,
         body: Vec<u8>,
     ) -> Option<(u16, Vec<u8>)> {
         let mut request = Request::builder().method(method).uri(path).body(Body::from(body)).ok()?;
         self.caller = (self.caller + 1) % CALLERS;
-        let principal = Principal { role, ..Principal::user(Some(self.caller), None) };
-        request.extensions_mut().insert(Arc::new(Caller::Local {
-            uid: Some(self.caller),
-            pid: None,
-            known: OnceLock::from(principal),
-            place: Standing::reserved(),
-        }));
+        let (uid, known) = match asking {
+            Asking::Role(role) => {
+                let principal = Principal { role, ..Principal::user(Some(self.caller), None) };
+                (self.caller, OnceLock::from(principal))
+            }
+            Asking::User(uid) => (uid, OnceLock::new()),
+        };
+        let caller = Caller::Local { uid: Some(uid), pid: None, known, place: Standing::reserved() };
+        request.extensions_mut().insert(Arc::new(caller));
         let answer = self.door.call(request);
         let mut answer = std::pin::pin!(answer);
         let response = loop {

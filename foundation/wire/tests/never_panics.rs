@@ -51,12 +51,3 @@ fn no_decoder_panics_on_octets_that_are_all_the_same() {
         }
     }
 }
-
-#[test]
-fn each_decoder_has_a_fuzz_target() {
-    let targets = "../../fuzz/fuzz_targets";
-    for (name, _) in DECODERS {
-        let path = format!("{targets}/{name}.rs");
-        assert!(std::path::Path::new(&path).exists(), "{path} is missing");
-    }
-}

@@ -15,7 +15,7 @@ const SOURCES: [(&str, &str); 6] = [
     ("10.1.0.1", "fe80::2"),
     ("0.0.0.0", "::"),
 ];
-const DESTINATIONS: [(&str, &str); 10] = [
+const DESTINATIONS: [(&str, &str); 13] = [
     ("10.9.0.1", "fd00:9::1"),
     ("10.9.1.1", "fd00:9:0:1::1"),
     ("10.3.0.2", "fd00:3::2"),
@@ -26,6 +26,9 @@ const DESTINATIONS: [(&str, &str); 10] = [
     ("224.0.0.5", "ff02::1"),
     ("255.255.255.255", "ff02::1:ff00:1"),
     ("10.1.0.255", "::1"),
+    ("10.10.0.2", "fd00:11::1"),
+    ("10.11.0.2", "fd00:11::2"),
+    ("10.4.0.2", "fd00:4::1"),
 ];
 const PORTS: [u16; 6] = [0, 53, 80, 1000, 2000, 65535];
 /// Lengths of packets; no headers are longer than the first.
@@ -33,27 +36,27 @@ const LENGTHS: [usize; 6] = [200, 576, 1480, 1500, 1600, 6000];
 /// Values that lengths, versions and offsets lie with.
 const WRONG: [u8; 14] = [0, 1, 2, 4, 5, 6, 8, 0x40, 0x45, 0x4f, 0x60, 0x80, 0xfe, 0xff];
 
-/// Frames of one packet at a port; `sound` while nothing is wrong with any of them.
-pub fn next_frames(input: &mut Input<'_>, port: &str, number: u32, sound: &mut bool) -> Vec<Vec<u8>> {
+/// Frames of one packet at a port. Their checksums are right, unless the input overwrites them and they may lie.
+pub fn next_frames(input: &mut Input<'_>, port: &str, number: u32, lies: bool) -> Vec<Vec<u8>> {
     let kind = input.byte();
     let mut frames = match kind % 8 {
         0..=2 => ipv4(input, port, number),
         3..=5 => ipv6(input, port, number),
         6 => vec![link_local(input)],
+        _ if kind & 16 != 0 => vec![captured(input, port)],
         _ => {
-            *sound = false;
             let ether_type = input.pick(&[0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x88cc]);
             let length = input.below(200);
             vec![RawFrame::new(ether_type, input.take(length)).bytes()]
         }
     };
+    tag(port, &mut frames);
     for _ in 0..kind >> 6 {
-        *sound = false;
         for frame in &mut frames {
             mutate(input, frame);
         }
     }
-    if kind & 32 != 0 {
+    if kind & 32 != 0 || !lies {
         frames.iter_mut().for_each(|frame| repair(frame));
     }
     frames
@@ -63,8 +66,54 @@ fn own_station(port: &str) -> millrace_wire::MacAddr {
     station(match port {
         "a" => 0x0a,
         "b" => 0x0b,
+        "v" => 0x1a,
+        "q" => 0x1b,
+        "p" => 0x0f,
         _ => 0x0c,
     })
+}
+
+/// Gives frames the tags of the sub-interface that they arrive at.
+fn tag(port: &str, frames: &mut [Vec<u8>]) {
+    let tags: &[u8] = match port {
+        "v" => &[0x81, 0, 0, 10],
+        "q" => &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 10],
+        _ => return,
+    };
+    for frame in frames.iter_mut().filter(|frame| frame.len() >= 12) {
+        frame.splice(12..12, tags.iter().copied());
+    }
+}
+
+/// A whole frame as it stands in the input, from a capture at first; sent to the port, and between addresses that there are here.
+fn captured(input: &mut Input<'_>, port: &str) -> Vec<u8> {
+    let (length, moves) = (usize::from(input.word() % 2048), input.byte());
+    let (source, destination) = (input.pick(&SOURCES), input.pick(&DESTINATIONS));
+    let mut frame = input.take(length).to_vec();
+    if moves & 1 != 0
+        && let Some(to) = frame.get_mut(..6)
+    {
+        to.copy_from_slice(&own_station(port).0);
+    }
+    let (from4, from6, to4, to6) = match frame.get(12..14) {
+        Some([8, 0]) => (Some(26..30), None, Some(30..34), None),
+        Some([0x86, 0xdd]) => (None, Some(22..38), None, Some(38..54)),
+        _ => return frame,
+    };
+    for (moves, range4, range6, (v4, v6)) in
+        [(moves & 2, from4, from6, source), (moves & 4, to4, to6, destination)]
+    {
+        let v4 = v4.parse::<std::net::Ipv4Addr>().expect("an address").octets();
+        let v6 = v6.parse::<std::net::Ipv6Addr>().expect("an address").octets();
+        for (range, octets) in [(range4, &v4[..]), (range6, &v6[..])] {
+            if moves != 0
+                && let Some(place) = range.and_then(|range| frame.get_mut(range))
+            {
+                place.copy_from_slice(octets);
+            }
+        }
+    }
+    frame
 }
 
 fn ipv4(input: &mut Input<'_>, port: &str, number: u32) -> Vec<Vec<u8>> {
@@ -233,16 +282,53 @@ fn repair6(packet: &mut [u8]) {
     set_checksum(transport, protocol, |bytes| transport_checksum6(source, destination, protocol, bytes));
 }
 
-fn set_checksum(transport: &mut [u8], protocol: u8, sum: impl Fn(&[u8]) -> u16) {
-    let at = match protocol {
-        6 => 16,
-        17 => 6,
-        1 | 58 => 2,
-        _ => return,
-    };
-    if transport.len() < at + 2 {
-        return;
+/// Whether the transport checksum of a network packet is right, as far as it has one: a fragment has none, and neither has a packet
+/// with IPv6 extension headers here.
+pub fn transport_is_right(ether_type: u16, packet: &[u8]) -> bool {
+    match (ether_type, packet) {
+        (0x0800, [first, _, _, _, _, _, high, low, ..]) => {
+            let fragment = u16::from_be_bytes([*high, *low]) & 0x3fff;
+            let header = usize::from(first & 15) * 4;
+            let (Some(transport), true) = (packet.get(header..), fragment == 0) else { return true };
+            let (source, destination, protocol) = (octets(packet, 12), octets(packet, 16), packet[9]);
+            let unset = protocol == 17 && transport.get(6..8) == Some(&[0, 0]);
+            !has_checksum(transport, protocol)
+                || unset
+                || match protocol {
+                    1 => checksum(transport) == 0,
+                    _ => transport_checksum4(source.into(), destination.into(), protocol, transport) == 0,
+                }
+        }
+        (0x86dd, _) => {
+            let Some(transport) = packet.get(40..) else { return true };
+            let (source, destination) = (octets::<16>(packet, 8), octets::<16>(packet, 24));
+            !has_checksum(transport, packet[6])
+                || transport_checksum6(source.into(), destination.into(), packet[6], transport) == 0
+        }
+        _ => true,
     }
+}
+
+fn octets<const N: usize>(packet: &[u8], at: usize) -> [u8; N] {
+    packet[at..at + N].try_into().expect("a checked header")
+}
+
+fn has_checksum(transport: &[u8], protocol: u8) -> bool {
+    checksum_place(protocol).is_some_and(|at| transport.len() >= at + 2)
+}
+
+/// Where the checksum stands in a transport header.
+fn checksum_place(protocol: u8) -> Option<usize> {
+    match protocol {
+        6 => Some(16),
+        17 => Some(6),
+        1 | 58 => Some(2),
+        _ => None,
+    }
+}
+
+fn set_checksum(transport: &mut [u8], protocol: u8, sum: impl Fn(&[u8]) -> u16) {
+    let Some(at) = checksum_place(protocol).filter(|at| transport.len() >= at + 2) else { return };
     transport[at..at + 2].fill(0);
     let sum = sum(transport).to_be_bytes();
     transport[at..at + 2].copy_from_slice(&sum);

@@ -2,6 +2,7 @@
 
 use millrace_tests::STANDARD;
 
+use super::devices::Devices;
 use crate::input::Input;
 
 /// What every router has: room for few packets and flows, instances, neighbours, a sub-interface.
@@ -14,8 +15,41 @@ mac = "02:00:00:00:00:1a"
 address = ["10.10.0.1/24"]
 
 [[port]]
+name = "q"
+device = "trunk"
+vlan = [7, 10]
+mac = "02:00:00:00:00:1b"
+address = ["10.11.0.1/24", "fd00:11::1/64"]
+
+[[port]]
 name = "t"
 device = "trunk"
+
+[[port]]
+name = "p"
+kind = "memory"
+mac = "02:00:00:00:00:0f"
+address = ["10.4.0.1/24", "fd00:4::1/64"]
+
+[[neighbour]]
+port = "v"
+address = "10.10.0.2"
+mac = "02:00:00:00:00:a4"
+
+[[neighbour]]
+port = "q"
+address = "10.11.0.2"
+mac = "02:00:00:00:00:a5"
+
+[[neighbour]]
+port = "q"
+address = "fd00:11::2"
+mac = "02:00:00:00:00:a5"
+
+[[neighbour]]
+port = "p"
+address = "10.4.0.2"
+mac = "02:00:00:00:00:a6"
 
 [[neighbour]]
 port = "a"
@@ -70,8 +104,12 @@ const GATES: [&str; 7] = ["options", "security-in", "firewall", "route", "proces
 pub struct Settings {
     /// The configuration.
     pub text: String,
-    /// Whether a port has a scheduler: then the order of packets decides which are dropped.
-    pub schedules: bool,
+    /// The devices of ports.
+    pub devices: Devices,
+    /// Whether the order of packets decides what becomes of them: a port has a scheduler, or its link is impaired.
+    pub ordered: bool,
+    /// Whether frames may keep wrong transport checksums.
+    pub lies: bool,
     /// Whether the writer is bound to all packets.
     pub writes: bool,
 }
@@ -88,6 +126,8 @@ impl Settings {
         if schedules {
             more.push(input.pick(&SCHEDULERS));
         }
+        let lies = kinds & 0xc0 == 0x80;
+        let devices = Devices::next(input, kinds, lies);
         if kinds & 12 == 4 {
             more.push("mtu = 1280");
         }
@@ -111,6 +151,7 @@ impl Settings {
         if kinds & 0xc0 == 0x40 {
             text += "[[filter]]\nmatch = \"*\"\naction = \"copy-to c via 10.3.0.2\"\n";
         }
-        Self { text, schedules, writes }
+        let ordered = schedules || devices.impairs();
+        Self { text, devices, ordered, lies, writes }
     }
 }

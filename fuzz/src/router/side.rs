@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_controller::offline::OfflineRouter;
+use millrace_controller::offline::{MakeDevice, OfflineRouter};
 use millrace_controller::view::SummaryView;
 use millrace_plugin_abi::Plugin;
 use millrace_tests::Output;
+
+use super::frames::transport_is_right;
 
 /// What came of some packets.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,17 +26,19 @@ pub struct Outcome {
 pub struct Side {
     /// The router.
     pub router: OfflineRouter,
+    /// Whether frames that arrived may have had wrong transport checksums, or a plugin wrote to packets: those that leave then may.
+    pub lies: bool,
     last: SummaryView,
     ports: Vec<String>,
 }
 
 impl Side {
     /// A router of a configuration, with a plugin beside those that every router has.
-    pub fn new(text: &str, plugin: Arc<dyn Plugin>) -> Self {
-        let router = OfflineRouter::with_plugins(text, vec![plugin]);
+    pub fn new(text: &str, lies: bool, plugin: Arc<dyn Plugin>, device: &mut MakeDevice<'_>) -> Self {
+        let router = OfflineRouter::with_devices(text, vec![plugin], device);
         let mut router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
         let (last, ports) = (router.summary(), router.ports());
-        let mut side = Self { router, last, ports };
+        let mut side = Self { router, lies, last, ports };
         side.outcome();
         side
     }
@@ -87,7 +91,13 @@ impl Side {
                 continue;
             }
             let mut outputs: Vec<Output> = frames.into_iter().map(Output::new).collect();
-            outputs.iter().for_each(check_output);
+            for output in &outputs {
+                check_output(output);
+                assert!(
+                    self.lies || transport_is_right(output.ether_type(), output.network()),
+                    "wrong transport checksum: {output:?}"
+                );
+            }
             outputs = outputs.into_iter().map(without_identification).collect();
             outputs.sort_by(|one, other| one.bytes.cmp(&other.bytes));
             all.insert(port.clone(), outputs);

@@ -126,9 +126,9 @@ fn carry_out(packet: &mut Packet, edit: &Edit) {
         Edit::Resize(bytes) => {
             let count = usize::from(bytes.unsigned_abs());
             if *bytes >= 0 && count <= packet.headroom() {
-                packet.prepend(count)[..count].fill(0);
+                packet.prepend(count).expect("headroom")[..count].fill(0);
             } else if *bytes < 0 && count <= packet.data().len() {
-                packet.trim_front(count);
+                let _ = packet.trim_front(count);
             }
         }
         Edit::Write(at, bytes) => {

@@ -1,5 +1,5 @@
 //! Calls every getter of every decoder on arbitrary octets, one function per decoder. The property tests beside
-//! this and the fuzz targets share it: whatever the octets are, none of these functions may panic.
+//! this and the fuzz target share it: whatever the octets are, none of these functions may panic.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use millrace_wire::{
 /// A decoder by name.
 pub type Decoder = (&'static str, fn(&[u8]));
 
-/// All decoders; each has a fuzz target of that name.
+/// All decoders, by name. An input of the fuzz target `decoders` chooses one by its number here.
 pub const DECODERS: [Decoder; 13] = [
     ("arp", arp),
     ("checksum", checksum),

@@ -1,0 +1,107 @@
+//! Devices of ports: memory, a recording that is played, and wrappers that impair and record.
+
+use std::io;
+use std::time::Duration;
+
+use millrace_port::pcap::{PcapngWriter, Recording};
+use millrace_port::{Impair, Impairment, ImpairmentDirection, Memory, Pcap, Port, Record, RecordLimit};
+use millrace_wire::MacAddr;
+
+use super::frames;
+use crate::input::Input;
+
+/// Frames of the recording, at most.
+const MOST: usize = 6;
+/// Milliseconds between two of them.
+const TIMES: [u32; 4] = [1, 7, 900, 4000];
+/// MAC address of the port that plays the recording.
+const PLAYER: [u8; 6] = [2, 0, 0, 0, 0, 0x0f];
+
+/// Devices of one router.
+#[derive(Debug)]
+pub struct Devices {
+    impairment: Option<Impairment>,
+    records: Option<RecordLimit>,
+    recording: Vec<u8>,
+}
+
+impl Devices {
+    /// Reads devices: `kinds` has two bits for wrappers and two for the recording. The recording's frames have right checksums unless
+    /// `lies`.
+    pub fn next(input: &mut Input<'_>, kinds: u8, lies: bool) -> Self {
+        let impairment = (kinds & 3 == 2).then(|| next_impairment(input));
+        let records = (kinds & 3 == 3).then(|| RecordLimit {
+            packets: u64::from(input.byte()),
+            bytes: input.pick(&[0, 60, 1000, u64::MAX]),
+        });
+        let recording = if kinds & 8 != 0 { next_recording(input, lies) } else { Vec::new() };
+        Self { impairment, records, recording }
+    }
+
+    /// Whether a link is impaired: what happens to a packet depends on the number of those before it.
+    pub fn impairs(&self) -> bool {
+        self.impairment.is_some()
+    }
+
+    /// Makes the device of a port.
+    pub fn make(&self, port: &str, memory: Memory) -> Box<dyn Port> {
+        let device: Box<dyn Port> = match port {
+            "p" => {
+                // A recording that an input cut short plays nothing.
+                let recording = Recording::parse(self.recording.clone()).unwrap_or_default();
+                Box::new(Pcap::playing(recording, MacAddr(PLAYER), u16::MAX))
+            }
+            _ => Box::new(memory),
+        };
+        if port != "a" && port != "b" {
+            return device;
+        }
+        if let Some(impairment) = &self.impairment {
+            let inwards = impairment.direction == ImpairmentDirection::In;
+            return match inwards == (port == "a") {
+                true => Box::new(Impair::new(device, impairment).expect("settings in range")),
+                false => device,
+            };
+        }
+        match self.records {
+            Some(limit) => {
+                let writer = PcapngWriter::new(io::sink(), Duration::ZERO).expect("a sink takes all");
+                Box::new(Record::new(device, writer, limit))
+            }
+            None => device,
+        }
+    }
+}
+
+/// An impairment of what port `a` receives, or of what port `b` sends. No bit is flipped: corrupted frames come of the input itself.
+fn next_impairment(input: &mut Input<'_>) -> Impairment {
+    let delay = input.pick(&[0u64, 1, 50, 3000]);
+    let parts = [0.0, 0.1, 0.5, 1.0];
+    Impairment {
+        direction: input.pick(&[ImpairmentDirection::In, ImpairmentDirection::Out]),
+        delay: Duration::from_millis(delay),
+        jitter: Duration::from_millis(delay / 2),
+        loss: input.pick(&[0.0, 0.0, 0.3, 1.0]),
+        duplicate: input.pick(&parts),
+        reorder: input.pick(&parts),
+        seed: u64::from(input.byte()),
+        queue: input.pick(&[1000, 1, 4, 1000]),
+        ..Impairment::default()
+    }
+}
+
+/// A recording in pcap's format of a few frames, their times ascending.
+fn next_recording(input: &mut Input<'_>, lies: bool) -> Vec<u8> {
+    let mut file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    let mut time = 0;
+    for number in 0..1 + input.below(MOST) {
+        time += input.pick(&TIMES);
+        for frame in frames::next_frames(input, "p", 1000 + number as u32, lies) {
+            let length = frame.len() as u32;
+            let head = [time / 1000, time % 1000 * 1000, length, length];
+            file.extend(head.map(u32::to_le_bytes).concat());
+            file.extend(frame);
+        }
+    }
+    file
+}
