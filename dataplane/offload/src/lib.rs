@@ -6,7 +6,10 @@
 //! socket reaches, [`FrameSink`] takes it, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
 #![deny(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    any(test, feature = "fuzzing"),
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 mod attach;
 mod bpf_syscall;
