@@ -16,10 +16,10 @@ use millrace_pipeline::{
     ClassLimits, Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
-use millrace_port::pcap::{Pace, PcapngWriter, create_recording};
+use millrace_port::pcap::{Pace, PcapngWriter};
 use millrace_port::{
     AfPacket, AfXdp, Capabilities, Impair, Impairment, Memory, Pcap, PcapFiles, PcapOptions, Port, PortError,
-    Record, RecordLimit, Tap, af_packet,
+    Record, RecordLimit, Tap, af_packet, create_recording,
 };
 use millrace_wire::MacAddr;
 

@@ -10,7 +10,7 @@ use millrace_packet::{Batch, DropReason, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-use crate::{Capabilities, Mode, Port, PortCounters, PortError};
+use crate::{Capabilities, Mode, Port, PortCounters, PortError, create_recording};
 
 mod reader;
 mod writer;

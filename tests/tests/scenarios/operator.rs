@@ -1,5 +1,6 @@
 //! What an operator meets in the first hour: warnings, short forms of commands, and commands before a router runs.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -131,7 +132,8 @@ fn unprivileged(line: &Line, arguments: &[&str]) -> Ended {
     let output = command.arg(&copy).args(arguments).output().unwrap();
     std::fs::remove_file(&copy).unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    let (code, signal) = (output.status.code(), output.status.signal());
+    Ended { code, signal, stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 #[test]

@@ -36,6 +36,10 @@ pub(super) fn runtime(
 
 /// Confines the calling thread, which takes no work before. What worked at the start fails for want of memory at most, so it tries
 /// again; in the end the process ends, for work would wait for the thread.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread of the runtime can't return an exit code, and must not take work"
+)]
 fn confine_or_end(confine: &impl Fn() -> Result<(), ConfineError>) {
     for _ in 0..TRIES {
         match confine() {

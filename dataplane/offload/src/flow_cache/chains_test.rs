@@ -1,6 +1,7 @@
 //! IPv6 packets of a cached flow whose extension headers hide the transport header: a worker judges them, whatever the entry says.
 
-use super::tests::{Bench, PORT, V6, v6_frame};
+use super::dry_runs::{Bench, PORT};
+use super::tests::{V6, v6_frame};
 use crate::test_support::can_load;
 
 /// Octets of the link header and of the IPv6 header.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{Flows, FrameSink, FrameSource};
+use crate::dry_runs::ones_complement;
 use crate::test_support::{
-    Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, ones_complement, packet_socket, receive_all,
+    Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
 };
 use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
