@@ -330,7 +330,7 @@ fn a_page_is_made_of_results_that_were_kept() {
     let results = TestFile::new(
         "results.json",
         r#"{"results": [{"bench": "memory", "case": "IPv4", "ours": 9.5, "spread": [9.0, 10.0], "unit": "ns/packet",
-            "peer": null, "peer_name": null, "ratio": null, "limit": 9.0, "holds": false}]}"#,
+            "peer": null, "peer_name": null, "ratio": null, "limit": 10.0, "holds": true}]}"#,
     );
     let page = TestFile::new("page.html", "");
     let made = millrace(&["bench", "--from", results.path(), "--html", page.path()]);
