@@ -203,7 +203,7 @@ impl Router {
         if !is_told_apart || is_cut {
             return Ok(());
         }
-        if headers_end > HEADERS_END && self.gates.judges() {
+        if headers_end > HEADERS_END && self.gates.refuses() {
             return Err(DropReason::Ip6HeaderChain);
         }
         let hash = self.classifier.flows.hash(&fragment_key(&parsed.key));
@@ -214,7 +214,7 @@ impl Router {
             let end = self.classifier.fragments.follow(&mut candidate, hash, identification, now);
             let end = end.unwrap_or(match parsed.key.family() {
                 Family::V4 => 0,
-                Family::V6 if self.gates.judges() => HEADERS_END,
+                Family::V6 if self.gates.refuses() => HEADERS_END,
                 Family::V6 => UNSEEN_HEADERS_END,
             });
             if offset < end && self.gates.is_bound() {

@@ -26,6 +26,8 @@ pub struct Gates {
     bound: bool,
     /// Whether some binding may end packets, or asks for what their transport header says.
     judges: bool,
+    /// Whether some binding may end packets.
+    refuses: bool,
     /// Whether some binding sends copies by ports.
     copying: bool,
     routes: FilterRoutes,
@@ -44,6 +46,7 @@ impl Default for Gates {
             plugins: WorkerPlugins::new(),
             bound: false,
             judges: false,
+            refuses: false,
             copying: false,
             routes: FilterRoutes::default(),
             groups: Groups::default(),
@@ -75,12 +78,19 @@ impl Gates {
         drop(self.plugins.apply(change));
         self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
         self.judges = self.plugins.judges();
+        self.refuses = self.plugins.refuses();
     }
 
     /// Whether a filter or an instance at any gate may end packets, or a filter asks for protocol, ports or flags.
     #[inline]
     pub fn judges(&self) -> bool {
         self.judges
+    }
+
+    /// Whether a filter or an instance at any gate may end packets.
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.refuses
     }
 
     /// Whether any filter stands at any gate.

@@ -97,6 +97,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.judging > 0
     }
 
+    /// Whether any binding may end packets: it drops, rejects or polices, or is an instance that does not only get copies.
+    pub fn refuses(&self) -> bool {
+        self.refusing > 0
+    }
+
     /// Whether any instance of a path wants to be told of the ends of flows.
     #[inline]
     pub fn hears_flow_ends(&self, path: PathId) -> bool {

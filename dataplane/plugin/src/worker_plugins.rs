@@ -55,6 +55,17 @@ impl<T> WorkerGate<T> {
     }
 }
 
+/// Decisions of a binding that a packet could evade by hiding its transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// None.
+    None,
+    /// Its filter names protocol, ports or flags: a packet could choose another queue, port or copy.
+    Steers,
+    /// It may end a packet: it drops, rejects or polices, or is an instance that does not only get copies.
+    Refuses,
+}
+
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub gate: GateId,
@@ -64,8 +75,8 @@ pub(crate) struct Binding {
     pub step: Option<Step>,
     /// Whether it is an instance that is told of the ends of flows.
     pub hears: bool,
-    /// Whether it may end a packet, or asks for protocol, ports or flags.
-    pub judges: bool,
+    /// Which of its decisions a packet could evade by what it hides.
+    pub judgement: Judgement,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
     pub terms: Terms,
@@ -166,8 +177,10 @@ pub struct WorkerPlugins<T> {
     pub(crate) gates: Vec<WorkerGate<T>>,
     pub(crate) instances: Instances,
     pub(crate) bindings: Slab<Binding>,
-    /// How many bindings judge packets by what they may hide.
+    /// Number of bindings that refuse or steer packets.
     pub(crate) judging: usize,
+    /// Number of bindings that refuse packets.
+    pub(crate) refusing: usize,
     pub(crate) paths: Paths,
     /// Kept for its memory.
     pub(crate) found: Vec<Stage>,
@@ -219,6 +232,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             instances: Instances::default(),
             bindings: Slab::with_room(BINDINGS),
             judging: 0,
+            refusing: 0,
             paths: Paths::default(),
             found: Vec::new(),
             winners: Vec::new(),
@@ -317,16 +331,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Action::Instance(_) => position != Position::Copy,
             _ => false,
         };
-        // Who hides the transport header would choose another queue, way or copy.
-        let judges = refuses || names_transport;
-        self.judging += usize::from(judges);
+        let judgement = match (refuses, names_transport) {
+            (true, _) => Judgement::Refuses,
+            (false, true) => Judgement::Steers,
+            (false, false) => Judgement::None,
+        };
+        self.judging += usize::from(judgement != Judgement::None);
+        self.refusing += usize::from(judgement == Judgement::Refuses);
         self.bindings
-            .put(id.0, Binding { gate, action, priority, step, hears, judges, state, terms, counts });
+            .put(id.0, Binding { gate, action, priority, step, hears, judgement, state, terms, counts });
     }
 
     fn take_binding(&mut self, slot: u32) -> Option<Binding> {
         let binding = self.bindings.take(slot)?;
-        self.judging -= usize::from(binding.judges);
+        self.judging -= usize::from(binding.judgement != Judgement::None);
+        self.refusing -= usize::from(binding.judgement == Judgement::Refuses);
         Some(binding)
     }
 

@@ -7,6 +7,7 @@ use millrace_packet::{FlowKey, Pool};
 use millrace_plugin::wasm::{InstanceSettings, Sandbox, SandboxSettings, WasmInstance};
 use millrace_plugin_abi::{Instance, Instant, Packets, Progress, SharedMap, Verdict};
 use millrace_units::PortId;
+use nix::sys::resource::{UsageWho, getrusage};
 
 struct Counting;
 
@@ -62,6 +63,11 @@ const PLUGIN: &str = r#"(module
       (local.set $at (i32.add (local.get $at) (i32.const 64)))
       (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
 
+/// Number of times that the kernel took the processor from this thread.
+fn interruptions() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).unwrap().involuntary_context_switches()
+}
+
 #[test]
 fn short_calls_allocate_nothing() {
     let sandbox = Sandbox::new(SandboxSettings { short_calls: 16, ..SandboxSettings::default() }).unwrap();
@@ -90,12 +96,15 @@ fn short_calls_allocate_nothing() {
     };
     // A call has a stack at first: the engine notes it in memory of its own.
     assert_eq!(allocated_by(7), 7);
-    // A function that is short needs none. The machine may make a call late; then the next ones have a stack each until the
-    // function has shown again that it is short.
-    let allocated: Vec<_> = (0..50).map(|_| allocated_by(20)).collect();
-    assert!(allocated.iter().all(|count| *count <= 20), "more than one in a call: {allocated:?}");
-    let without = allocated.iter().filter(|count| **count == 0).count();
-    assert!(without >= 40, "{without} of 50 rounds without an allocation: {allocated:?}");
+    // A function that is short needs none. A call that the machine makes late needs one, and so do those behind it until the
+    // function has shown again that it is short: within the next round.
+    let rounds: Vec<_> = (0..200).map(|_| (interruptions(), allocated_by(20))).collect();
+    assert!(rounds.iter().all(|(_, count)| *count <= 20), "more than one in a call: {rounds:?}");
+    let undisturbed: Vec<_> =
+        rounds.windows(3).filter(|three| three[0].0 == three[2].0).map(|three| three[1].1).collect();
+    let without = undisturbed.iter().filter(|count| **count == 0).count();
+    assert!(undisturbed.len() >= 20, "the machine disturbed all but {} of 200 rounds", undisturbed.len());
+    assert!(without * 20 >= undisturbed.len() * 19, "{without} of {}: {rounds:?}", undisturbed.len());
     assert_eq!(instance.fault(), None);
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Drop(0)).count(), 1);
 }

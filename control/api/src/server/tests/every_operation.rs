@@ -244,11 +244,11 @@ async fn the_audit_log_tells_the_revision_that_is_confirmed_or_gone_back_to() {
     let text = CONFIG.replace("dport 25", "dport 26");
     let order = |confirm| json!({"text": text, "confirm": confirm}).to_string();
     let last = async || lines(&server).await.pop().unwrap();
-    assert_eq!(server.ask("POST", "/configuration", order(Some(3600))).await.0, StatusCode::OK);
+    assert_eq!(server.ask("POST", "/configuration", order(Some("1h"))).await.0, StatusCode::OK);
     let waiting = last().await["revision"].clone();
     assert_eq!(server.ask("POST", "/configuration/rollback", "{}").await.0, StatusCode::OK);
     assert_ne!(last().await["revision"], waiting, "what ran before runs");
-    assert_eq!(server.ask("POST", "/configuration", order(Some(3600))).await.0, StatusCode::OK);
+    assert_eq!(server.ask("POST", "/configuration", order(Some("1h"))).await.0, StatusCode::OK);
     let waiting = last().await["revision"].clone();
     assert_eq!(server.ask("POST", "/configuration/confirm", "").await.0, StatusCode::OK);
     assert_eq!(last().await["revision"], waiting);
