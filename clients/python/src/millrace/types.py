@@ -1420,7 +1420,7 @@ class Return(TypedDict):
 class Revision(TypedDict):
     """A revision without its text."""
     changes: int
-    """How many changes it was."""
+    """Number of changes, counted in commands."""
     comment: str | None
     """Why, as that said."""
     number: int
@@ -1440,7 +1440,7 @@ class Revision(TypedDict):
 class RevisionTextView(TypedDict):
     """A revision and its text."""
     changes: int
-    """How many changes it was."""
+    """Number of changes, counted in commands."""
     comment: str | None
     """Why, as that said."""
     number: int
@@ -1462,7 +1462,7 @@ class RevisionTextView(TypedDict):
 class RevisionView(TypedDict):
     """A revision in a list of them."""
     changes: int
-    """How many changes it was."""
+    """Number of changes, counted in commands."""
     comment: str | None
     """Why, as that said."""
     number: int
