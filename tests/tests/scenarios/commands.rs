@@ -47,7 +47,7 @@ fn the_first_commands_work_as_they_stand() {
     std::os::unix::fs::symlink(binary(), line.file("out/millrace")).unwrap();
     // No waiting in between: clients wait for a router that is starting.
     let script = "set -e
-        ip netns exec ROUTER out/millrace run --port r1 --port r2 --socket r.sock 2>log &
+        ip netns exec ROUTER out/millrace run --port r1 --port r2 --on-death kernel --socket r.sock 2>log &
         router=$!
         trap 'kill $router' EXIT
         out/millrace --socket r.sock show ports --json
