@@ -342,3 +342,54 @@ fn library_rooms_neither_print_nor_exit() {
     }
     assert!(found.is_empty(), "rooms below the command line that print or exit: {found:#?}");
 }
+
+/// The last commit before the rule on subjects.
+const BEFORE_SUBJECTS: &str = "73fc260a";
+
+/// Why a commit's subject is not `room: imperative summary` in 72 characters; `None` when it is.
+fn wrong_subject(subject: &str) -> Option<&'static str> {
+    let is_room = |name: &str| {
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '/' | '_' | ',' | '-' | ' '))
+    };
+    match subject.split_once(": ") {
+        _ if subject.chars().count() > 72 => Some("it has more than 72 characters"),
+        Some((room, summary)) if is_room(room) && !summary.is_empty() => {
+            summary.ends_with('.').then_some("it ends with a full stop")
+        }
+        _ => Some("it is not `room: summary`"),
+    }
+}
+
+#[test]
+fn subjects_of_commits_name_a_room_in_72_characters() {
+    let range = format!("{BEFORE_SUBJECTS}..HEAD");
+    let log =
+        std::process::Command::new("git").args(["log", "--no-merges", "--format=%h %s", &range]).output();
+    let Ok(log) = log.map(|output| output.stdout) else { return println!("skipped: there is no git") };
+    let log = String::from_utf8(log).expect("git writes UTF-8");
+    if log.is_empty() {
+        return println!("skipped: this checkout has no history since {BEFORE_SUBJECTS}");
+    }
+    let subjects = log.lines().filter_map(|line| line.split_once(' '));
+    let wrong: Vec<_> = subjects
+        .filter_map(|(commit, subject)| Some(format!("{commit} {subject:?}: {}", wrong_subject(subject)?)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn subjects_that_break_the_rule_are_found() {
+    assert_eq!(wrong_subject("pipeline: clear counters of workers that took over packets"), None);
+    for subject in [
+        "Rounds look at the queues there are",
+        "router:",
+        "A room: says",
+        "router: ends.",
+        &"a: b".repeat(20),
+    ] {
+        assert!(wrong_subject(subject).is_some(), "{subject}");
+    }
+}
