@@ -352,7 +352,7 @@ fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
     }
     let ignored = "; the router does, so packets stop when it ends or dies, also with on-death = \"kernel\"";
     let doctor = doctor(&line, &router);
-    assert!(doctor.contains(ignored) && !doctor.contains("unless"), "{doctor}");
+    assert!(doctor.contains(ignored) && !doctor.contains("unless [router]"), "{doctor}");
     router.assert_conservation();
     assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
     let doctor = run_to_end(&line.r, &["doctor", "r1"]).stdout;

@@ -86,7 +86,7 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
                  [[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
     let base = line.write("base.toml", &format!("{ports}{WIDE}")).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {base}"));
-    let never = "never wins: filter 1 (drop for proto udp, priority 5) comes before it";
+    let never = "never wins: filter 0 (drop for proto udp, priority 5) comes before it";
     let added = warned(&router, &["filter", "add", "proto udp dport 9", "--action", "reject"]);
     assert!(added.starts_with("warning: it ") && added.contains(never), "{added}");
     let bind = |name: &str, more: &[&str]| {

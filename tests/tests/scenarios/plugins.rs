@@ -302,7 +302,8 @@ fn a_rollback_tells_of_quarantine_or_ends_it() {
         eventually("the instance is put into quarantine", PATIENCE, || {
             (health() == "quarantined").then_some(())
         });
-        drop(flow);
+        // Its address is free again then.
+        flow.finish();
     };
     let load = |file: &str| {
         router.ask(&["plugin", "load", file]);

@@ -6,8 +6,9 @@ use millrace_testkit::{Flow, FlowReport, Line};
 
 use crate::support::{assert_undisturbed, to};
 
-/// Longest gap when another forwards from now on: the kernel, or the next router.
-pub const GAP: Duration = Duration::from_millis(50);
+/// Longest gap when another forwards from now on: the kernel, or the next router. 50 ms are promised of the median
+/// (`bench takeover`); a single takeover on a busy machine may take half as long again.
+pub const GAP: Duration = Duration::from_millis(75);
 
 /// Flows both ways between the hosts of a line.
 pub struct Reference([Flow; 2]);

@@ -9,6 +9,8 @@ use crate::support::{assert_undisturbed, to};
 
 /// How long two daemons may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// How long zebra may take to sweep stale routes of a bgpd that has come back.
+const STALE: Duration = Duration::from_secs(90);
 
 /// BIRD in the foreground, with a configuration and a control socket of its own.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
@@ -154,9 +156,13 @@ fn learned(text: &str) -> Vec<&'static str> {
 
 /// Waits until router and kernel have these of the learned routes, and no others.
 fn wait_for_learned(line: &Line, router: &Millrace, wanted: &[&str]) {
+    wait_for_learned_within(PATIENCE, line, router, wanted);
+}
+
+fn wait_for_learned_within(patience: Duration, line: &Line, router: &Millrace, wanted: &[&str]) {
     let kernel = || learned(&line.r.run("ip route show"));
     let ours = || learned(&router.ask(&["show", "routes"]));
-    let equal = millrace_testkit::wait_until(PATIENCE, || kernel() == wanted && ours() == wanted);
+    let equal = millrace_testkit::wait_until(patience, || kernel() == wanted && ours() == wanted);
     assert!(equal.is_some(), "{wanted:?}: the kernel has {:?}, the router {:?}", kernel(), ours());
 }
 
@@ -223,7 +229,7 @@ fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stal
     through.go_on(Duration::from_secs(2));
     wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
     let _bgpd = bgp.start(&line, "bgpd", &[]);
-    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    wait_for_learned_within(STALE, &line, &router, &["10.9.0.0/16"]);
     assert_undisturbed(&through.finish(), "bgpd was killed beside zebra");
     drop(zebra);
     router.assert_conservation();
