@@ -57,7 +57,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// What a link carried.
+/// Bits that a link carried, over time.
 #[derive(Default)]
 struct Carried {
     /// Bits a second.
@@ -79,7 +79,7 @@ impl Carried {
     }
 }
 
-/// What goes over the link while more is wanted.
+/// Rate over a link that is offered more than it carries.
 fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, BenchError> {
     if udp {
         return while_one_floods(network, megabits, || carried(network));
@@ -91,7 +91,7 @@ fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, Benc
     rate
 }
 
-/// What goes over the link, after a while.
+/// Rate over a link once it is steady.
 fn carried(network: &Network) -> Result<Carried, BenchError> {
     pause(BEFORE)?;
     let mut counts = vec![counted(network)?];

@@ -126,7 +126,7 @@ pub enum Noun {
     Events,
     /// The latest lines of the audit log, or those of one caller.
     Audit,
-    /// What the counters of ports grow by in a second.
+    /// Packets and bits per second of each port.
     #[value(alias = "rate")]
     Rates,
     /// Labs that are up on this machine.

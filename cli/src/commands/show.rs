@@ -28,7 +28,7 @@ pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure
     value.map(|value| show_value(value, asked.noun, json))
 }
 
-/// Leaves of the rows those of a name.
+/// Keeps the rows with a name.
 fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     let (one, several) = noun.names();
     let Some((place, key)) = noun.key() else {

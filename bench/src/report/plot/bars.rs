@@ -38,7 +38,7 @@ pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> Stri
     )
 }
 
-/// What bounds our own figure: what is promised of it, or of its ratio to the peer's.
+/// Limit of our own figure: the promised figure itself, or the promised ratio times the peer's figure.
 fn limit(measurement: &Measurement) -> Option<f64> {
     let limit = measurement.limit?;
     match (measurement.limits_ratio(), measurement.peer) {

@@ -360,7 +360,7 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
     )))
 }
 
-/// Changes in the words of the commands. Their number is the number of changes, wherever one is told.
+/// Changes as commands. Their number is the number of changes in every report.
 pub(super) fn commands(changes: &[Change]) -> Vec<String> {
     changes.iter().flat_map(Change::commands).collect()
 }

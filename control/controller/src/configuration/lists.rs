@@ -26,7 +26,7 @@ use crate::{ControlError, Refused, Wrong};
 pub struct AddedFilters {
     /// Their ids, in the order of the list.
     pub ids: Vec<u64>,
-    /// Those of them that never win, each with what comes before it.
+    /// Filters that never win, each with the filters before it.
     pub shadowed: Vec<ShadowedView>,
 }
 
