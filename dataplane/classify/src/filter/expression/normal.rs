@@ -1,5 +1,6 @@
 //! From an expression to its alternatives: the disjunctive normal form.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -14,13 +15,33 @@ use crate::candidate::PORTS_UNKNOWN;
 /// Alternatives between two steps, at most: those that others cover are taken away at the end of each step.
 const MOST_BETWEEN: usize = 1 << 17;
 
+/// Filters that are combined or compared for one expression, at most: some tenths of a second.
+const MOST_STEPS: u64 = 1 << 24;
+
+/// Steps that are left for an expression.
+struct Budget(Cell<u64>);
+
+impl Budget {
+    /// Takes steps for each pair of so many filters with so many others.
+    fn take(&self, filters: usize, others: usize) -> Result<(), Refusal> {
+        let steps = (filters as u64).saturating_mul(others as u64);
+        let left = self.0.get().checked_sub(steps).ok_or_else(|| {
+            let remedy = "write several filters, or one of lower priority for the rest";
+            Refusal::new("the expression combines too many conditions", remedy)
+        })?;
+        self.0.set(left);
+        Ok(())
+    }
+}
+
 /// Returns the filters of which one matches where the expression does.
 pub(super) fn alternatives(
     expression: &Expression<'_>,
     whole: Token<'_>,
 ) -> Result<Vec<Filter>, FilterError> {
-    let made = of(expression, false).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
-    let made = without_covered(made).map_err(|refusal| refusal.at(whole))?;
+    let budget = Budget(Cell::new(MOST_STEPS));
+    let made = of(expression, false, &budget).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
+    let made = without_covered(made, &budget).map_err(|refusal| refusal.at(whole))?;
     if made.is_empty() {
         return Err(Refusal::new("no packet meets all conditions", "leave one out").at(whole));
     }
@@ -39,15 +60,19 @@ fn too_many() -> Refusal {
 }
 
 /// Returns the alternatives of an expression, or of its complement.
-fn of<'a>(expression: &Expression<'a>, complement: bool) -> Result<Vec<Filter>, Refused<'a>> {
+fn of<'a>(
+    expression: &Expression<'a>,
+    complement: bool,
+    budget: &Budget,
+) -> Result<Vec<Filter>, Refused<'a>> {
     match expression {
         Expression::Is(filter, _) if !complement => Ok(vec![with_protocol(filter.clone())]),
         Expression::Is(filter, at) => outside(filter).map_err(|refusal| (refusal, Some(*at))),
-        Expression::Not(inner) => of(inner, !complement),
-        Expression::All(parts) if !complement => all(parts, complement),
-        Expression::Either(parts) if complement => all(parts, complement),
+        Expression::Not(inner) => of(inner, !complement, budget),
+        Expression::All(parts) if !complement => all(parts, complement, budget),
+        Expression::Either(parts) if complement => all(parts, complement, budget),
         Expression::All(parts) | Expression::Either(parts) => {
-            let made: Result<Vec<_>, _> = parts.iter().map(|part| of(part, complement)).collect();
+            let made: Result<Vec<_>, _> = parts.iter().map(|part| of(part, complement, budget)).collect();
             let made: Vec<Filter> = made?.into_iter().flatten().collect();
             if made.len() > MOST_BETWEEN { Err((too_many(), None)) } else { Ok(made) }
         }
@@ -55,15 +80,16 @@ fn of<'a>(expression: &Expression<'a>, complement: bool) -> Result<Vec<Filter>, 
 }
 
 /// Returns the alternatives that meet one alternative of every part.
-fn all<'a>(parts: &[Expression<'a>], complement: bool) -> Result<Vec<Filter>, Refused<'a>> {
+fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Filter>, Refused<'a>> {
     let mut made = vec![Filter::any()];
     for part in parts {
-        let further = of(part, complement)?;
+        let further = of(part, complement, budget)?;
         if made.len().saturating_mul(further.len()) > MOST_BETWEEN {
             return Err((too_many(), None));
         }
+        budget.take(made.len(), further.len()).map_err(|refusal| (refusal, None))?;
         let both = made.iter().flat_map(|one| further.iter().filter_map(|other| meet(one, other)));
-        made = without_covered(both.collect()).map_err(|refusal| (refusal, None))?;
+        made = without_covered(both.collect(), budget).map_err(|refusal| (refusal, None))?;
     }
     Ok(made)
 }
@@ -77,13 +103,14 @@ fn with_protocol(mut filter: Filter) -> Filter {
 }
 
 /// Removes filters that another one covers. The order of the others stays.
-fn without_covered(filters: Vec<Filter>) -> Result<Vec<Filter>, Refusal> {
+fn without_covered(filters: Vec<Filter>, budget: &Budget) -> Result<Vec<Filter>, Refusal> {
     let mut seen = HashSet::new();
     let filters: Vec<Filter> = filters.into_iter().filter(|filter| seen.insert(filter.clone())).collect();
     // All are compared with each other.
     if filters.len() > 4 * MOST_ALTERNATIVES {
         return Err(too_many());
     }
+    budget.take(filters.len(), filters.len())?;
     let is_covered = |narrow: &Filter| filters.iter().any(|wide| wide != narrow && covers(wide, narrow));
     Ok(filters.iter().filter(|narrow| !is_covered(narrow)).cloned().collect())
 }

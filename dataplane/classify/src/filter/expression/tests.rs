@@ -199,6 +199,16 @@ fn wrong_expressions_say_what_would_be_right() {
 }
 
 #[test]
+fn long_expressions_that_combine_many_filters_are_refused_before_they_are_combined() {
+    let ports = |first: u16| (0..60).map(|port| (first + 2 * port).to_string()).collect::<Vec<_>>().join(",");
+    let many = format!("udp sport {} dport {}", ports(100), ports(1000));
+    let text = format!("({many}){}", " and udp".repeat(1500));
+    assert!(refused(&text).contains("combines too many conditions"), "{}", refused(&text));
+    // A long one of few filters is read.
+    assert!(format!("udp dport 53{}", " and udp".repeat(1500)).parse::<FilterExpression>().is_ok());
+}
+
+#[test]
 fn a_filter_of_several_alternatives_is_refused_where_one_is_needed() {
     let error = "tcp port 80".parse::<Filter>().unwrap_err().to_string();
     assert!(error.contains("stands for 2 filters"), "{error}");
