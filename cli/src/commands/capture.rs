@@ -67,15 +67,26 @@ fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
     })
 }
 
-/// Writes what a resource says as pcapng to a file, or to standard output for `-`, until it ends or is interrupted.
+/// Writes the pcapng of a resource to a file, or to standard output for `-`, until it ends or is interrupted. The file is made,
+/// or an older one emptied, when the first bytes arrive: a refused request leaves it as it is.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
-    let mut output = destination(file).map_err(|error| failed(&error))?;
-    client.stream(path, PCAPNG, |bytes| match output.write_all(bytes).and_then(|()| output.flush()) {
+    let mut output = None;
+    client.stream(path, PCAPNG, |bytes| match append(&mut output, file, bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(failed(&error)),
     })
+}
+
+/// Writes bytes to the file, which is opened for the first ones.
+fn append(output: &mut Option<Box<dyn Write>>, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let output = match output {
+        Some(open) => open,
+        None => output.insert(destination(file)?),
+    };
+    output.write_all(bytes)?;
+    output.flush()
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ fn configuration(state: &HostState, devices: &[String]) -> String {
     routes(&mut text, state);
     text.push_str(
         "\n# A route beside the kernel's:\n# [[route]]\n# to = \"10.9.0.0/16\"\n# via = \"10.2.0.254\"\n\
-         \n# A filter:\n# [[filter]]\n# match = \"in eth1 tcp port 25\"\n# action = \"drop\"\n",
+         \n# A filter:\n# [[filter]]\n# match = \"tcp port 25\"\n# action = \"drop\"\n",
     );
     text
 }

@@ -57,6 +57,22 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
 }
 
 #[test]
+fn a_refused_request_for_packets_leaves_the_file_as_it_is() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let router = crate::support::router(&line);
+    let kept = line.write("kept", "precious").display().to_string();
+    let new = line.file("new").display().to_string();
+    for file in [&kept, &new] {
+        router.try_ask(&["capture", "r1", "--filter", "prt 80", "-w", file]).assert_refused(1, &["prt"]);
+        router.try_ask(&["trace", "--filter", "prt 80", "-w", file]).assert_refused(1, &["prt"]);
+        router.try_ask(&["drops", "--reason", "prt", "-w", file]).assert_refused(1, &["prt"]);
+    }
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "precious");
+    assert!(!std::path::Path::new(&new).exists());
+}
+
+#[test]
 fn a_capture_takes_an_expression_in_the_words_of_tcpdump() {
     let Some(_ground) = Ground::enter(&["ping", "tshark", "bash"]) else { return };
     let line = Line::new();
