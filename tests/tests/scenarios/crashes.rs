@@ -136,7 +136,7 @@ fn callers_hear_at_once_that_a_worker_has_panicked() {
     let mut client = router.client();
     let mut asking = client.args(["show", "summary"]).stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(router.wait_for_end().code(), Some(1), "{}", router.log());
-    let told = wait_until(Duration::from_millis(500), || asking.try_wait().unwrap().is_some());
+    let told = wait_until(Duration::from_secs(3), || asking.try_wait().unwrap().is_some());
     assert!(told.is_some(), "a caller still waits for a router that has ended");
     assert_eq!(asking.wait().unwrap().code(), Some(1), "a question to a router without its worker succeeds");
 }
@@ -152,8 +152,12 @@ fn with_on_death_drop_a_panic_opens_nothing() {
     flow.wait_for_arrival();
     provoke(&line);
     eventually("the panic is logged", END, || router.log().contains("a worker panicked at ").then_some(()));
-    // What the receiver had not read yet.
-    flow.go_on(Duration::from_millis(20));
+    // Until the receiver has read what had arrived before.
+    eventually("nothing passes", Duration::from_secs(1), || {
+        let received = flow.received();
+        flow.go_on(Duration::from_millis(100));
+        (flow.received() == received).then_some(())
+    });
     let (received, sent) = (flow.received(), flow.sent());
     router.wait_for_end();
     flow.go_on(Duration::from_millis(500));

@@ -42,7 +42,7 @@ fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
     let flow = down(&line, &router);
     flap(&third, "eth0", Duration::from_secs(5));
     third.ip("route replace default via 10.3.0.1");
-    let again = wait_until(Duration::from_secs(1), || line.h1.succeeds("ping -c 1 -W 0.2 10.3.0.2"));
+    let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.2 10.3.0.2"));
     assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
     assert_untouched(&flow.finish());
     assert!(router.is_running());

@@ -99,6 +99,7 @@ fn fault_36_programs_that_take_the_processors_end_no_worker_and_lose_no_packet_a
         println!("{threads} programs beside: {report:?}");
         // A shared processor delays; a packet is lost only where a ring is full, and counted there.
         assert!(report.lost() <= router.drops("receive_ring_full") && report.reordered == 0, "{report:?}");
+        assert!(report.lost() * 10 <= report.sent, "{report:?}");
     }
     assert!(router.is_running(), "{}", router.log());
     router.assert_conservation();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, run_to_end, transfer};
 use serde_json::Value;
 
-use crate::reference::GAP;
+use crate::reference::LONGEST_GAP;
 use crate::support::{iperf3_server, rate_to_h2, router, to};
 
 /// What the scheduler of the second port says of the kernel's packets.
@@ -196,7 +196,7 @@ fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_b
     first.kill();
     flow.go_on(Duration::from_millis(500));
     let report = flow.finish();
-    assert!(report.total_loss <= GAP && report.longest_delay <= GAP, "{report:?}");
+    assert!(report.total_loss <= LONGEST_GAP && report.longest_delay <= LONGEST_GAP, "{report:?}");
     eventually("the device is gone", Duration::from_secs(2), || (devices(&line) == before).then_some(()));
     let second = three_to_one(&line);
     line.r.run("ping -c 1 10.2.0.2");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use millrace_testkit::{Flow, Ground, Line, Millrace, Namespace, eventually, run_to_end, wait_until};
 use serde_json::Value;
 
-use crate::reference::GAP;
+use crate::reference::LONGEST_GAP;
 use crate::seeing::traced;
 use crate::support::{router, to};
 
@@ -115,7 +115,7 @@ fn traffic_moves_to_the_other_route_when_a_link_goes_down_and_back_when_it_is_up
     assert_eq!(by["next_hops"][0]["port"], "r3", "{by:#}");
     let report = flow.finish();
     println!("a reroute: {report:?}");
-    assert!(report.total_loss <= GAP && report.longest_delay <= GAP, "{report:?}");
+    assert!(report.total_loss <= LONGEST_GAP && report.longest_delay <= LONGEST_GAP, "{report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
 
     line.r.ip("link set r2 up\nroute add 10.9.0.0/24 via 10.2.0.2 metric 10");

@@ -9,7 +9,7 @@ use crate::reference::Reference;
 use crate::support::{router, to};
 
 /// How soon packets flow after a link is up again.
-const UP: Duration = Duration::from_secs(1);
+const UP: Duration = Duration::from_secs(3);
 
 /// Takes a device down and up ten times a second for a time.
 pub fn flap(host: &Namespace, device: &str, time: Duration) {

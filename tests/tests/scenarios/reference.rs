@@ -6,9 +6,10 @@ use millrace_testkit::{Flow, FlowReport, Line};
 
 use crate::support::{assert_undisturbed, to};
 
-/// Longest gap when another forwards from now on: the kernel, or the next router. 50 ms are promised of the median
-/// (`bench takeover`); a single takeover on a busy machine may take half as long again.
-pub const GAP: Duration = Duration::from_millis(75);
+/// Mean of the gaps when another forwards from now on: the kernel, or the next router. `bench takeover` measures their median.
+pub const GAP: Duration = Duration::from_millis(50);
+/// Longest single gap: a busy machine may hold one takeover up.
+pub const LONGEST_GAP: Duration = Duration::from_millis(150);
 
 /// Flows both ways between the hosts of a line.
 pub struct Reference([Flow; 2]);
@@ -37,7 +38,9 @@ impl Reference {
     pub fn assert_gaps(self, changes: u32, what: &str) {
         for (report, way) in self.finish().iter().zip(["h1 to h2", "h2 to h1"]) {
             println!("{what}, {way}: {report:?}");
-            assert!(report.longest_loss <= GAP && report.longest_delay <= GAP, "{what}, {way}: {report:?}");
+            let longest = report.longest_loss.max(report.longest_delay);
+            assert!(report.received > 0 && longest <= LONGEST_GAP, "{what}, {way}: {report:?}");
+            let changes = changes.max(2);
             assert!(report.total_loss <= GAP * changes, "{what}, {way}, {changes} changes: {report:?}");
             assert_eq!((report.reordered, report.duplicated), (0, 0), "{what}, {way}: {report:?}");
         }

@@ -77,8 +77,11 @@ fn fault_16_clients_that_reserve_at_once_are_never_promised_more_than_the_link()
                 scope.spawn(move || granted.fetch_add(reserve_and_release(router, client), Ordering::Relaxed))
             })
             .collect();
-        clients.into_iter().for_each(|client| drop(client.join()));
+        let ended: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
         done.store(true, Ordering::Relaxed);
+        for client in ended {
+            client.expect("a client that does not panic");
+        }
     });
     let (most, granted) = (most.into_inner(), granted.into_inner());
     println!("{granted} of {} granted, {most} bits per second at most", CLIENTS * ROUNDS);

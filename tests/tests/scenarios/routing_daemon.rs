@@ -10,7 +10,7 @@ use crate::support::{assert_undisturbed, to};
 /// How long two daemons may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How long zebra may take to sweep stale routes of a bgpd that has come back.
-const STALE: Duration = Duration::from_secs(90);
+const STALE: Duration = Duration::from_secs(120);
 
 /// BIRD in the foreground, with a configuration and a control socket of its own.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
@@ -103,7 +103,7 @@ impl Bgp {
         std::fs::write(
             bgp.file("bgpd.conf"),
             "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n bgp graceful-restart\n \
-             bgp graceful-restart rib-stale-time 15\n neighbor 10.2.0.2 remote-as 65002\n \
+             bgp graceful-restart rib-stale-time 30\n neighbor 10.2.0.2 remote-as 65002\n \
              neighbor 10.2.0.2 timers connect 1\n",
         )
         .unwrap();

@@ -8,7 +8,7 @@ use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, run
 use nix::sys::signal::Signal;
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_source_for, read};
-use crate::reference::GAP;
+use crate::reference::LONGEST_GAP;
 use crate::support::{router, to};
 
 /// Starts a router on both devices of the line that loads shared objects, with `more` under `[plugins]`.
@@ -180,8 +180,8 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         let report = bystander.finish();
         println!("a call that hangs: {report:?}");
         // The time that the call may take, two looks of the watchdog, and the kernel forwards; then the next router does.
-        let hung = Duration::from_millis(400 + 2 * 50) + GAP;
-        assert!(report.longest_loss <= hung && report.total_loss <= hung + GAP, "{report:?}");
+        let hung = Duration::from_millis(400 + 2 * 50) + LONGEST_GAP;
+        assert!(report.longest_loss <= hung && report.total_loss <= hung + LONGEST_GAP, "{report:?}");
         // Another name does not let it out, nor does another version.
         second.ask(&["instance", "rename", "h1", "h2"]);
         assert_eq!(second.row("quarantine", "instance", "h2")["is_here"], true);
