@@ -103,7 +103,7 @@ impl Bgp {
         std::fs::write(
             bgp.file("bgpd.conf"),
             "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n bgp graceful-restart\n \
-             bgp graceful-restart rib-stale-time 30\n neighbor 10.2.0.2 remote-as 65002\n \
+             bgp graceful-restart rib-stale-time 15\n neighbor 10.2.0.2 remote-as 65002\n \
              neighbor 10.2.0.2 timers connect 1\n",
         )
         .unwrap();
