@@ -2,27 +2,88 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nix::unistd::Uid;
 
 use crate::repository::repository;
 
-/// The machine: shared by scenarios that only use it, held alone by those that measure. A waiting writer goes first.
-static MACHINE: RwLock<()> = RwLock::new(());
+/// How many scenarios share the machine: on two processors, since most of them wait for timers and packets.
+const SHARED_AT_ONCE: usize = 3;
+
+static MACHINE: Machine = Machine::new();
+
+/// The machine: shared by scenarios that only use it, held alone by those that measure. Whoever measures waits until nobody who shares
+/// runs or waits, so that all that share run first, side by side.
+#[derive(Debug)]
+struct Machine {
+    turns: Mutex<Turns>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    sharing: usize,
+    waiting_to_share: usize,
+    is_held_alone: bool,
+}
+
+impl Machine {
+    const fn new() -> Self {
+        let turns = Turns { sharing: 0, waiting_to_share: 0, is_held_alone: false };
+        Self { turns: Mutex::new(turns), changed: Condvar::new() }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, turns: MutexGuard<'a, Turns>, must_wait: fn(&mut Turns) -> bool) -> MutexGuard<'a, Turns> {
+        self.changed.wait_while(turns, must_wait).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn share(&'static self) -> Turn {
+        let mut turns = self.turns();
+        turns.waiting_to_share += 1;
+        let mut turns = self.wait(turns, |turns| turns.is_held_alone || turns.sharing >= SHARED_AT_ONCE);
+        turns.waiting_to_share -= 1;
+        turns.sharing += 1;
+        Turn { machine: self, is_alone: false }
+    }
+
+    fn hold_alone(&'static self) -> Turn {
+        let turns = self.turns();
+        let must_wait = |turns: &mut Turns| turns.is_held_alone || turns.sharing + turns.waiting_to_share > 0;
+        self.wait(turns, must_wait).is_held_alone = true;
+        Turn { machine: self, is_alone: true }
+    }
+}
+
+/// A turn on the machine; its drop gives it back.
+#[derive(Debug)]
+struct Turn {
+    machine: &'static Machine,
+    is_alone: bool,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut turns = self.machine.turns();
+        if self.is_alone {
+            turns.is_held_alone = false;
+        } else {
+            turns.sharing -= 1;
+        }
+        self.machine.changed.notify_all();
+    }
+}
 
 /// A scenario's turn on this machine. Its end prints how long the scenario took, without the wait.
 #[derive(Debug)]
 pub struct Ground {
     _turn: Turn,
     start: Instant,
-}
-
-#[derive(Debug)]
-enum Turn {
-    Shared { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
 impl Ground {
@@ -32,20 +93,16 @@ impl Ground {
     /// # Panics
     /// Instead of `None`, where the environment variable `CI` is `true`.
     pub fn enter(programs: &[&str]) -> Option<Self> {
-        is_ready(programs).then(|| {
-            Self::of(Turn::Shared { _guard: MACHINE.read().unwrap_or_else(PoisonError::into_inner) })
-        })
+        is_ready(programs).then(|| Self::of(MACHINE.share()))
     }
 
     /// Like [`enter`](Self::enter), for a scenario that measures a rate, a delay, a gap or a loss: no other scenario runs
-    /// meanwhile.
+    /// meanwhile, and those that share the machine run before.
     ///
     /// # Panics
     /// As [`enter`](Self::enter).
     pub fn enter_alone(programs: &[&str]) -> Option<Self> {
-        is_ready(programs).then(|| {
-            Self::of(Turn::Alone { _guard: MACHINE.write().unwrap_or_else(PoisonError::into_inner) })
-        })
+        is_ready(programs).then(|| Self::of(MACHINE.hold_alone()))
     }
 
     fn of(turn: Turn) -> Self {
@@ -119,4 +176,41 @@ fn find_binary() -> Option<PathBuf> {
     let target = test.ancestors().nth(3)?;
     let places = [root.join("out/millrace"), target.join("release/millrace"), target.join("debug/millrace")];
     places.into_iter().find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Eight scenarios of each kind arrive in turns: those that measure begin after the last that shares, one at a time.
+    #[test]
+    fn scenarios_that_measure_run_alone_behind_all_that_share() {
+        let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
+        let began: Mutex<Vec<bool>> = Mutex::default();
+        // Held until everybody waits, so that the order is the machine's, not that of the threads' starts.
+        let first = machine.hold_alone();
+        thread::scope(|scope| {
+            for number in 0..16 {
+                let began = &began;
+                scope.spawn(move || {
+                    let turn = if number % 2 == 0 { machine.hold_alone() } else { machine.share() };
+                    began.lock().unwrap().push(turn.is_alone);
+                    let turns = machine.turns();
+                    let (alone, sharing) = (turns.is_held_alone, turns.sharing);
+                    drop(turns);
+                    assert!(if alone { sharing == 0 } else { (1..=SHARED_AT_ONCE).contains(&sharing) });
+                    thread::sleep(Duration::from_millis(2));
+                });
+            }
+            while machine.turns().waiting_to_share < 8 {
+                thread::yield_now();
+            }
+            drop(first);
+        });
+        assert_eq!(began.into_inner().unwrap(), [[false; 8], [true; 8]].concat());
+    }
 }
