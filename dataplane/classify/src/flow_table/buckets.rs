@@ -200,6 +200,7 @@ impl Buckets {
         self.place(self.home(hash), entry) || self.overflow.push(entry)
     }
 
+    #[inline]
     fn place(&mut self, home: u32, entry: u32) -> bool {
         for number in Self::group(home) {
             if let Some(free) = self.buckets[number].0.iter_mut().find(|entry| **entry == 0) {

@@ -36,6 +36,7 @@ impl FlowTable {
     ///
     /// # Errors
     /// [`Full`], counted.
+    #[inline]
     pub fn insert(
         &mut self,
         key: &FlowKey,

@@ -59,6 +59,7 @@ impl List {
     }
 
     /// Takes out the first slot.
+    #[inline]
     pub fn pop_front(&mut self, upkeep: &mut [Upkeep]) -> Option<u32> {
         let first = self.first;
         (first != 0).then(|| {

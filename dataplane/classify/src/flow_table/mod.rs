@@ -312,6 +312,7 @@ impl FlowTable {
     }
 
     /// Takes a live record off the list of those on probation, if it is there.
+    #[inline]
     fn end_probation(&mut self, slot: u32) {
         let record = &mut self.records[slot];
         if record.has(LIVE) && record.has(PROBATION) {

@@ -233,6 +233,7 @@ impl NearKey {
     }
 
     /// The whole key; `far` counts only for IPv6.
+    #[inline]
     pub(super) fn whole(self, far: FarKey) -> FlowKey {
         let [addresses, last] = self.0;
         let (source, destination) = (addresses as u32, (addresses >> 32) as u32);

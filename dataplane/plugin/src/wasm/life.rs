@@ -267,7 +267,7 @@ impl Life {
     }
 
     /// Shows the plugin what is kept, where it has not seen that.
-    #[inline]
+    #[inline(always)]
     fn show_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 || !self.exchange(|exchange| exchange.service.is_news) {
             return Ok(());
@@ -279,7 +279,7 @@ impl Life {
     }
 
     /// Keeps what the plugin left there.
-    #[inline]
+    #[inline(always)]
     fn keep_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 {
             return Ok(());

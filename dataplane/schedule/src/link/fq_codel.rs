@@ -189,7 +189,7 @@ impl FqCodel {
     }
 
     /// Puts a packet into its flow, and the flow among the new ones if it was in no line. Returns the flow's number here.
-    #[inline]
+    #[inline(always)]
     fn insert<T: Item>(&mut self, queues: &mut QueueManager<T>, held: Held<T>) -> u32 {
         let (index, length) = (self.bucket(held.flow), held.length);
         let flow = &mut self.flows[index as usize];
@@ -240,7 +240,7 @@ impl FqCodel {
     }
 
     /// The flow whose turn it is, from the new ones first, with credit left and packets in it.
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self) -> Option<(Place, u32)> {
         loop {
             let (place, index) = match (self.new.first, self.old.first) {
