@@ -116,7 +116,7 @@ impl Inner {
         for device in self.kernel.values_mut() {
             device.programs.set_control_plane(&rates).map_err(ControlError::refused)?;
         }
-        self.workers.tell(|| Command::SetOptions(self.model.options.clone()))?;
+        self.workers.tell(|| Command::Options(self.model.options.clone()))?;
         self.barrier()
     }
 }

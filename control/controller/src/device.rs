@@ -13,7 +13,7 @@ use millrace_offload::{
 };
 use millrace_packet::Pool;
 use millrace_pipeline::{
-    ClassLimits, Command, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
+    ClassLimits, DeviceCommand, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::{Pace, PcapngWriter};
@@ -348,7 +348,7 @@ fn open_queues(
             let sockets = port.sockets().collect();
             Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets })
         });
-        match worker.ask(|reply| Command::AddDevice(plan.settings.device, open, reply))? {
+        match worker.ask(|reply| DeviceCommand::Add(plan.settings.device, open, reply))? {
             Err(PortError::Queue { .. }) if settings.queues.len() > 1 => settings.queues.pop(),
             opened => return Ok(opened),
         };
@@ -425,7 +425,7 @@ fn open_on_worker(
     workers: &mut Workers,
 ) -> Result<millrace_pipeline::DeviceReport, ControlError> {
     let device = plan.settings.device;
-    let opened = workers.owner(device).ask(|reply| Command::AddDevice(device, open, reply))?;
+    let opened = workers.owner(device).ask(|reply| DeviceCommand::Add(device, open, reply))?;
     opened.map_err(|error| open_error(plan, &error))
 }
 

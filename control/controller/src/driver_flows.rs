@@ -8,7 +8,7 @@ use millrace_offload::{
 };
 use millrace_packet::{Family, FlowKey};
 use millrace_pipeline::{
-    Command, DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay,
+    DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay, OffloadCommand,
 };
 use millrace_plugin::{Policer, Price, SharedBucket};
 use millrace_units::{Amount, PortId};
@@ -182,7 +182,7 @@ impl Inner {
         let part = |worker| {
             let writer = cache.writer(worker);
             let writer = writer.map_err(|error| ControlError::system("map the flow cache", error))?;
-            Ok(Command::SetDriverCache(Box::new(WorkerCache { writer, slots: Vec::new() })))
+            Ok(OffloadCommand::SetCache(Box::new(WorkerCache { writer, slots: Vec::new() })))
         };
         let parts = (0..self.workers.len()).map(part).collect::<Result<_, ControlError>>()?;
         self.workers.tell_each(parts)?;
@@ -215,7 +215,7 @@ impl Inner {
                     DriverPort { sends: false, ..can }
                 }
             };
-            self.workers.tell(|| Command::SetDriverPort(*port, can))?;
+            self.workers.tell(|| OffloadCommand::SetPort(*port, can))?;
             // What could not be told is told the next time.
             device.driver = Some(can);
         }
@@ -230,7 +230,7 @@ impl Inner {
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
         can.queues = queues;
         let can = *can;
-        self.workers.tell(|| Command::SetDriverPort(port, can))?;
+        self.workers.tell(|| OffloadCommand::SetPort(port, can))?;
         self.barrier()
     }
 
@@ -239,7 +239,7 @@ impl Inner {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
-        self.workers.tell(|| Command::SetDriverPort(port, DriverPort::default()))
+        self.workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
     }
 }
 

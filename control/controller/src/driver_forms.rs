@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_offload::{FlowCache, FormMemory, FormObject, LoadedForm};
-use millrace_pipeline::{Command, Level, MOST_OF_FORM};
+use millrace_pipeline::{Level, MOST_OF_FORM, OffloadCommand};
 use millrace_plugin_abi::{DriverForm, DriverMemory, Plugin};
 use millrace_units::InstanceId;
 
@@ -25,7 +25,7 @@ pub(crate) struct InstanceForm {
 
 impl InstanceForm {
     /// What the workers are told, each its own.
-    fn told(&self, id: InstanceId, workers: usize) -> Vec<Command> {
+    fn told(&self, id: InstanceId, workers: usize) -> Vec<OffloadCommand> {
         let form = |loaded: &LoadedForm| millrace_plugin::LoadedForm {
             place: loaded.place(),
             instructions: loaded.instructions(),
@@ -33,7 +33,7 @@ impl InstanceForm {
             is_asked: self.is_asked,
         };
         let loaded = |worker| self.loaded.as_ref().ok().and_then(|loaded| loaded.get(worker));
-        (0..workers).map(|worker| Command::SetDriverForm(id, loaded(worker).map(form))).collect()
+        (0..workers).map(|worker| OffloadCommand::SetForm(id, loaded(worker).map(form))).collect()
     }
 }
 
@@ -106,7 +106,7 @@ impl Inner {
     /// Lets go of the form of an instance, or of one that was there. What it counted stays counted.
     pub fn end_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
         let Some(form) = self.forms.remove(&id) else { return Ok(()) };
-        self.workers.tell(|| Command::SetDriverForm(id, None))?;
+        self.workers.tell(|| OffloadCommand::SetForm(id, None))?;
         // When this is answered, no entry names it that is in use.
         self.barrier()?;
         if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.flow_cache) {

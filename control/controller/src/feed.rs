@@ -1,7 +1,7 @@
 //! What a worker is told at its start, and in which pieces.
 
 use millrace_classify::CompiledExpression;
-use millrace_pipeline::{Command, GateTables};
+use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
 use millrace_plugin::PluginChange;
 use millrace_units::GateId;
 
@@ -18,15 +18,19 @@ pub(crate) fn start_commands(
     for (gate, kind) in &model.gate_tables {
         tables.set_kind(*gate, *kind);
     }
-    let all = |command: &dyn Fn() -> Command| (0..workers).map(|_| command()).collect();
-    let options = all(&|| Command::SetOptions(model.options.clone()));
+    let options = all(workers, || model.options.clone());
     let plugins = plugin_commands(&model.plugins, tables, model.plugins.populate()?, workers)?;
     let neighbours: Vec<_> =
         model.neighbours.iter().map(|one| model.known_for_good(one)).collect::<Result<_, _>>()?;
-    let neighbours = all(&|| Command::SetNeighbours(neighbours.clone()));
+    let neighbours = all(workers, || NeighbourCommand::Set(neighbours.clone()));
     let reserved = model.reserved_flows();
-    let reserved = all(&|| Command::ReserveFlows(reserved.clone()));
+    let reserved = all(workers, || FlowCommand::Reserve(reserved.clone()));
     Ok(vec![options, plugins, neighbours, reserved])
+}
+
+/// Returns the same command for each of this number of workers.
+fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command> {
+    (0..workers).map(|_| command().into()).collect()
 }
 
 /// Changes of instances, gates and bindings as each of so many workers is told of them: each has instances of its own.
@@ -44,9 +48,9 @@ pub(crate) fn plugin_commands(
     for instances in further {
         let mut instances = instances.into_iter();
         let again = changes.iter().filter_map(|change| change.again(&mut instances));
-        commands.push(Command::Plugins(again.collect()));
+        commands.push(PluginCommand::Change(again.collect()).into());
     }
-    commands.push(Command::Plugins(changes));
+    commands.push(PluginCommand::Change(changes).into());
     Ok(commands)
 }
 
@@ -54,10 +58,10 @@ pub(crate) fn plugin_commands(
 pub(crate) fn links(
     plugins: &Plugins,
     tables: &mut GateTables,
-) -> impl Iterator<Item = impl Fn() -> Command> {
+) -> impl Iterator<Item = impl Fn() -> FilterCommand> {
     let order: Vec<GateId> = plugins.gates_in_order().iter().map(|gate| gate.id).collect();
     let linked = tables.link(&order).into_iter();
-    linked.map(|(gate, table)| move || Command::SetTable(gate, table.clone()))
+    linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
 }
 
 /// The router's own routes, as changes of a table that has none of them.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_classify::{CompiledExpression, Filter};
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Command, FlowPage, FlowReport, FlowScan, ReplyTo};
+use millrace_pipeline::{FlowCommand, FlowPage, FlowReport, FlowScan, ReplyTo};
 use millrace_units::PortId;
 use millrace_wire::Protocol;
 
@@ -58,7 +58,7 @@ impl Router {
             let note = |worker, flow: FlowReport| {
                 before.insert((worker, flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
             };
-            self.scan(Command::ScanFlows, &filter, note).await?;
+            self.scan(FlowCommand::Scan, &filter, note).await?;
             tokio::time::sleep(MEASURE).await;
         }
         let mut top = Top { order: query.order, limit, flows: Vec::new() };
@@ -69,7 +69,7 @@ impl Router {
             let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
             top.take(Measured { flow, worker, rate });
         };
-        self.scan(Command::ScanFlows, &filter, take).await?;
+        self.scan(FlowCommand::Scan, &filter, take).await?;
         let flows = top.finish();
         let inner = self.lock();
         Ok(FlowsView { found, flows: flows.into_iter().map(|flow| view(flow, &inner.model)).collect() })
@@ -82,7 +82,7 @@ impl Router {
     pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
         let filter = self.select(filter)?;
         let mut flushed = 0;
-        self.scan(Command::FlushFlows, &filter, |_, _| flushed += 1).await?;
+        self.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
         Ok(flushed)
     }
 
@@ -93,7 +93,7 @@ impl Router {
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.
     pub(crate) async fn scan(
         &self,
-        command: fn(FlowScan, ReplyTo<FlowPage>) -> Command,
+        command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
         filter: &CompiledExpression,
         mut take: impl FnMut(usize, FlowReport),
     ) -> Result<(), ControlError> {

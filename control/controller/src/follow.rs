@@ -10,7 +10,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_host::{HostChange, HostNeighbour, NeighbourState, local_addresses};
-use millrace_pipeline::{Command, DeviceId, Event, NeighbourChange, NeighbourKnowledge};
+use millrace_pipeline::{
+    DeviceCommand, DeviceId, Event, NeighbourChange, NeighbourCommand, NeighbourKnowledge, PluginCommand,
+    PortCommand,
+};
 use millrace_plugin::{Failure, Given};
 use millrace_plugin_abi::{LogLevel, Output, Request};
 use millrace_telemetry::EventKind;
@@ -267,7 +270,7 @@ impl Inner {
         }
         self.note_neighbours(&neighbours);
         let mut pieces = neighbours.chunks(NEIGHBOURS_TOGETHER);
-        pieces.try_for_each(|piece| self.workers.tell(|| Command::SetNeighbours(piece.to_vec())))
+        pieces.try_for_each(|piece| self.workers.tell(|| NeighbourCommand::Set(piece.to_vec())))
     }
 
     /// Tells the worker of ports whose settings changed; opens devices that came back.
@@ -295,7 +298,7 @@ impl Inner {
             if let Some(device) = self.kernel.get_mut(&plan.id) {
                 device.take_over(plan.settings.mac)?;
             }
-            self.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
+            self.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
         }
         Ok(())
     }
@@ -363,7 +366,7 @@ impl Inner {
                 }
                 let device = plan.settings.device;
                 // A worker that does not answer is noticed by the next command that matters.
-                let _ = self.workers.ask(|reply| Command::RemoveDevice(device, reply));
+                let _ = self.workers.ask(|reply| DeviceCommand::Remove(device, reply));
             }
             if let Some(link) = link.filter(|link| link.admin_up) {
                 match self.reopen(&plan, &link) {
@@ -479,7 +482,7 @@ impl Inner {
                     }
                     Output::Request(request) => self.note_request(instance, request),
                     Output::Message(bytes) => {
-                        self.workers.tell(|| Command::Message(instance, bytes.clone()))?;
+                        self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()))?;
                     }
                     // A slow half is not given the capability.
                     Output::Packet { .. } => {}
@@ -512,7 +515,7 @@ impl Inner {
     fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
         if let Some(device) = self.own_device(port) {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
-            return self.workers.owner(device).tell(Command::SetNeighbours(vec![change]));
+            return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
         }
         let (Some(device), Some(mirror)) = (self.kernel.get(&port), &self.mirror) else { return Ok(()) };
         let ifindex = device.ifindex;
@@ -520,7 +523,7 @@ impl Inner {
         if let Some(change) = knowledge(port, address, known.as_ref())
             && matches!(change.state, NeighbourKnowledge::Known(_))
         {
-            return self.workers.tell(|| Command::SetNeighbours(vec![change]));
+            return self.workers.tell(|| NeighbourCommand::Set(vec![change]));
         }
         if let Some(actions) = &mut self.actions
             && let Err(error) = actions.resolve(ifindex, address)
@@ -528,7 +531,7 @@ impl Inner {
             tracing::debug!(%address, "the kernel does not resolve: {error}");
             let state = NeighbourKnowledge::Failed;
             let failed = NeighbourChange { port, address, state };
-            return self.workers.tell(|| Command::SetNeighbours(vec![failed]));
+            return self.workers.tell(|| NeighbourCommand::Set(vec![failed]));
         }
         Ok(())
     }
@@ -551,7 +554,7 @@ impl Inner {
     fn used_neighbours(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
         let mut used = HashSet::new();
         for _ in 0..MOST_PIECES {
-            let pieces = self.workers.ask(Command::TakeUsedNeighbours)?;
+            let pieces = self.workers.ask(NeighbourCommand::TakeUsed)?;
             let more = pieces.iter().any(|piece| piece.more);
             used.extend(pieces.into_iter().flat_map(|piece| piece.used));
             if !more {
@@ -568,7 +571,7 @@ impl Inner {
             if let Some(device) = self.own_device(*port) {
                 let state = NeighbourKnowledge::Used;
                 let change = NeighbourChange { port: *port, address: *address, state };
-                self.workers.owner(device).tell(Command::SetNeighbours(vec![change]))?;
+                self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]))?;
             }
         }
         let (Some(mirror), Some(actions)) = (&self.mirror, &mut self.actions) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! Gates: created, searched in another way, removed.
 
-use millrace_pipeline::Command;
+use millrace_pipeline::FilterCommand;
 use millrace_plugin_abi::Position;
 
 use crate::ControlError;
@@ -57,7 +57,7 @@ impl Inner {
         let kind = table.parse().map_err(ControlError::Invalid)?;
         let id = self.model.plugins.gate(name)?.id;
         if let Some(table) = self.tables.set_kind(id, kind) {
-            self.workers.tell(|| Command::SetTable(id, table.clone()))?;
+            self.workers.tell(|| FilterCommand::SetTable(id, table.clone()))?;
             self.barrier()?;
             self.say_moved(id, false);
         }

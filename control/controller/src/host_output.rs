@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use millrace_config::{HostOutput as Setting, InputWeight};
 use millrace_offload::HostCatch;
 use millrace_packet::Pool;
-use millrace_pipeline::{Command, HostFilters, HostSettings, OpenDevice, OpenedDevice, Snapshot};
+use millrace_pipeline::{HostFilters, HostSettings, OpenDevice, OpenedDevice, PortCommand, Snapshot};
 use millrace_port::{Port, Tap};
 use millrace_units::PortId;
 
@@ -39,7 +39,7 @@ impl Inner {
                 {
                     if *settings != other {
                         *settings = other;
-                        self.owner_of(port)?.tell(Command::SetHostOutput(port, other))?;
+                        self.owner_of(port)?.tell(PortCommand::SetHostOutput(port, other))?;
                     }
                     continue;
                 }
@@ -73,7 +73,7 @@ impl Inner {
     fn let_go(&mut self, port: PortId) -> Result<(), ControlError> {
         let Some(HostOutput { catch: Ok(catch), .. }) = self.hosts.remove(&port) else { return Ok(()) };
         drop(catch);
-        self.owner_of(port)?.ask(|reply| Command::RemoveHostOutput(port, reply))
+        self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
     }
 
     /// Has the output by a device caught; the inner error says why that can't be.
@@ -92,7 +92,8 @@ impl Inner {
             let descriptor = catcher.descriptor().map(|descriptor| (0, descriptor));
             Ok(OpenedDevice { port: Box::new(catcher), sockets: descriptor.into_iter().collect() })
         });
-        let opened = self.owner_of(port)?.ask(|reply| Command::AddHostOutput(port, settings, open, reply))?;
+        let opened =
+            self.owner_of(port)?.ask(|reply| PortCommand::AddHostOutput(port, settings, open, reply))?;
         let report = match opened {
             Ok(report) => report,
             Err(error) => return Ok(Err(error.to_string())),
@@ -102,7 +103,7 @@ impl Inner {
         let catcher = report.capabilities.ifindex.unwrap_or_default();
         let attached = HostCatch::attach(ifindex, catcher, &above).map_err(|error| error.to_string());
         if attached.is_err() {
-            self.owner_of(port)?.ask(|reply| Command::RemoveHostOutput(port, reply))?;
+            self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))?;
         }
         Ok(attached)
     }

@@ -1,6 +1,6 @@
 //! Instances of plugins: created, changed, freed, and spoken to.
 
-use millrace_pipeline::Command;
+use millrace_pipeline::PluginCommand;
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::{Instance, Message, Reply};
 use serde_json::{Map, Value};
@@ -92,7 +92,7 @@ impl Router {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let mut inner = self.lock();
         let id = inner.model.plugins.address(instance, &message)?;
-        let replies = inner.workers.ask(|reply| Command::Control(id, message.clone(), reply))?;
+        let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
         let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
         let replies: Vec<Value> = replies

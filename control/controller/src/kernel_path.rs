@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_offload::KernelHandback;
-use millrace_pipeline::{Command, Handover, HostPath};
+use millrace_pipeline::{DeviceCommand, Handover, HostPath};
 
 use crate::ControlError;
 use crate::router::Inner;
@@ -40,7 +40,7 @@ impl Inner {
                 .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
             paths[Handover::owner(device.device, workers)].insert(device.ifindex, path);
         }
-        let set = |paths| Command::SetHostPath(Box::new(KernelPath(paths)));
+        let set = |paths| DeviceCommand::SetHostPath(Box::new(KernelPath(paths)));
         self.workers.tell_each(paths.into_iter().map(set).collect())
     }
 }

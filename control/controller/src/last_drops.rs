@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_pipeline::{Command, DropQuery, DroppedPacket};
+use millrace_pipeline::{DropQuery, DroppedPacket, ObservationCommand};
 use millrace_telemetry::utc_milliseconds;
 use millrace_units::PortId;
 
@@ -37,7 +37,8 @@ impl Router {
         let mut inner = self.lock();
         cursor.0.resize(inner.workers.len(), 0);
         let unseen = |worker: usize| DropQuery { reason, after: cursor.0[worker] };
-        let answers = inner.workers.ask_each(|worker, reply| Command::LastDrops(unseen(worker), reply))?;
+        let answers =
+            inner.workers.ask_each(|worker, reply| ObservationCommand::LastDrops(unseen(worker), reply))?;
         let mut dropped: Vec<(usize, DroppedPacket)> = Vec::new();
         for (worker, (seen, packets)) in cursor.0.iter_mut().zip(answers).enumerate() {
             *seen = packets.iter().map(|packet| packet.number).max().unwrap_or(*seen);

@@ -14,9 +14,10 @@ use ipnet::IpNet;
 use millrace_classify::CompiledExpression;
 use millrace_config::Config;
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCounts, FlowReport,
-    FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourKnowledge, Piece, PortCount, ReversePath,
-    Snapshot, TraceOrder, TraceSource, capture, trace,
+    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts,
+    FlowReport, FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourCommand, NeighbourKnowledge,
+    ObservationCommand, OffloadCommand, Piece, PluginCommand, PortCommand, PortCount, ReversePath,
+    SchedulerCommand, Snapshot, TraceOrder, TraceSource, capture, trace,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_plugin_abi::Plugin;
@@ -113,14 +114,16 @@ impl OfflineRouter {
         }
         for plan in &model.ports {
             router.workers.note_port(plan.id, plan.settings.device);
-            router.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()));
+            router.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()));
         }
         for commands in start_commands(&model, &mut router.tables, router.workers.len())? {
             router.workers.tell_each(commands);
         }
         for (port, changes) in model.begin_schedulers()? {
             let (reply, answers) = sync_channel(router.workers.len());
-            router.workers.tell(|| Command::Schedule(port, changes.clone(), Piece::WHOLE, reply.clone()));
+            router
+                .workers
+                .tell(|| SchedulerCommand::Change(port, changes.clone(), Piece::WHOLE, reply.clone()));
             answers.try_iter().collect::<Result<(), _>>().map_err(|error| model.schedulers.refusal(error))?;
         }
         router.route_table.change(own_routes(&model), &mut router.workers)?;
@@ -147,14 +150,14 @@ impl OfflineRouter {
     /// Lets plain flows that come in by these ports go down into a driver; it can send by all of them. `cache`: what each worker fills,
     /// by its number.
     pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
-        let caches = (0..self.workers.len()).map(|worker| Command::SetDriverCache(cache(worker)));
+        let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
         for (plan, handle) in
             self.ports.iter().filter(|(plan, _)| ports.contains(&plan.settings.name.as_str()))
         {
             let receive_queues = (1 << handle.queues()) - 1;
             let can = DriverPort { receives: true, sends: true, receive_queues, queues: false };
-            self.workers.tell(|| Command::SetDriverPort(plan.id, can));
+            self.workers.tell(|| OffloadCommand::SetPort(plan.id, can));
         }
         self.run();
     }
@@ -319,7 +322,9 @@ impl OfflineRouter {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
             workers.map(|_| capture(0, CapturePlace::Ports, None, snap, CAPTURE_ROOM)).unzip();
-        self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartCapture(Box::new(sink))).collect());
+        self.workers.tell_each(
+            sinks.into_iter().map(|sink| ObservationCommand::StartCapture(Box::new(sink))).collect(),
+        );
         sources
     }
 
@@ -328,7 +333,9 @@ impl OfflineRouter {
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
         let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
-        self.workers.tell_each(sinks.into_iter().map(|sink| Command::StartTrace(Box::new(sink))).collect());
+        self.workers.tell_each(
+            sinks.into_iter().map(|sink| ObservationCommand::StartTrace(Box::new(sink))).collect(),
+        );
         sources
     }
 
@@ -350,11 +357,11 @@ impl OfflineRouter {
         let checked = self.model.schedulers.check(&after).map_err(ControlError::from);
         checked.inspect_err(|_| self.model.schedulers = old)?;
         let (reply, answers) = sync_channel(self.workers.len());
-        self.workers.tell(|| Command::Schedule(id, vec![change.clone()], Piece::WHOLE, reply.clone()));
+        self.workers.tell(|| SchedulerCommand::Change(id, vec![change.clone()], Piece::WHOLE, reply.clone()));
         let outcome: Result<(), _> = answers.try_iter().collect();
         outcome.map_err(|error| self.model.schedulers.refusal(error))?;
         let flows = self.model.reserved_flows();
-        self.workers.tell(|| Command::ReserveFlows(flows.clone()));
+        self.workers.tell(|| FlowCommand::Reserve(flows.clone()));
         self.run();
         Ok(())
     }
@@ -393,7 +400,7 @@ impl OfflineRouter {
             };
             let state = NeighbourKnowledge::Known(mac);
             let change = NeighbourChange { port, address: neighbour.address, state };
-            self.workers.tell(|| Command::SetNeighbours(vec![change]));
+            self.workers.tell(|| NeighbourCommand::Set(vec![change]));
         }
         self.run();
         Ok(())
@@ -403,7 +410,7 @@ impl OfflineRouter {
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.settings.name == port) else { return };
         change(plan);
         let (id, settings) = (plan.id, plan.settings.clone());
-        self.workers.tell(|| Command::SetPort(id, settings.clone()));
+        self.workers.tell(|| PortCommand::Set(id, settings.clone()));
         self.run();
     }
 
@@ -470,7 +477,7 @@ impl OfflineRouter {
     /// Lets every packet be classified by itself from now on, as if none of its flow had come before.
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
-        self.workers.tell(|| Command::SetOptions(options.clone()));
+        self.workers.tell(|| Command::Options(options.clone()));
     }
 
     /// The flow table at this moment.
@@ -481,7 +488,7 @@ impl OfflineRouter {
     /// Flows that are known, as they are listed: a bounded number of them.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
         let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledExpression::any() };
-        let pages = self.workers.ask(|reply| Command::ScanFlows(scan.clone(), reply));
+        let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));
         pages.into_iter().flat_map(|page| page.flows).collect()
     }
 
@@ -496,7 +503,7 @@ impl OfflineRouter {
     ) -> Result<Value, ControlError> {
         let id = self.model.plugins.address(instance, message)?;
         let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
-        let replies = self.workers.ask(|reply| Command::Control(id, message.clone(), reply));
+        let replies = self.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply));
         let replies: Vec<_> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
         let replies = replies
             .into_iter()
@@ -512,11 +519,11 @@ impl OfflineRouter {
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);
-        let explanation = self.workers.ask_one(worker, |reply| Command::Explain(question, reply));
+        let explanation = self.workers.ask_one(worker, |reply| ObservationCommand::Explain(question, reply));
         let explanation = explanation.unwrap_or_default();
         let leaf = explanation
             .queue
-            .map(|(port, queue)| self.workers.ask(|reply| Command::FindLeaf(port, queue, reply)));
+            .map(|(port, queue)| self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply)));
         let leaf = leaf.into_iter().flatten().flatten().next();
         Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
     }

@@ -12,7 +12,8 @@ use millrace_config::{
 };
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
-    ASK, BUDGET, Command, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
+    ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, OffloadCommand, POLICE, Placement,
+    StaysUp,
 };
 use millrace_plugin::DriverRefusal;
 use millrace_units::InstanceId;
@@ -108,7 +109,7 @@ impl Router {
     async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
         let mut flows = Vec::new();
         let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
-        self.scan(Command::ScanFlows, &CompiledExpression::any(), |_, flow| flows.push(flow)).await?;
+        self.scan(FlowCommand::Scan, &CompiledExpression::any(), |_, flow| flows.push(flow)).await?;
         let inner = self.lock();
         for flow in &flows {
             all.add(flow);
@@ -211,7 +212,7 @@ impl Inner {
         };
         let told: Vec<Placement> =
             model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
-        workers.tell(|| Command::PlaceFlows(told.clone()))?;
+        workers.tell(|| OffloadCommand::Place(told.clone()))?;
         self.tell_forms()?;
         self.barrier()
     }

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use millrace_classify::CompiledExpression;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Command, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange};
+use millrace_pipeline::{
+    FlowCommand, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange, SchedulerCommand,
+};
 use millrace_schedule::Rate;
 use millrace_units::{PortId, QueueId};
 use serde::Deserialize;
@@ -176,7 +178,7 @@ impl Router {
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
         };
-        self.scan(Command::ScanFlows, &CompiledExpression::any(), note).await?;
+        self.scan(FlowCommand::Scan, &CompiledExpression::any(), note).await?;
         let inner = self.lock();
         // Flows that something was said of are known also while no packet of theirs comes.
         let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
@@ -328,7 +330,7 @@ impl Inner {
     /// Tells the workers which flows something is reserved for.
     pub fn tell_reserved(&mut self) -> Result<(), ControlError> {
         let flows = self.model.reserved_flows();
-        self.workers.tell(|| Command::ReserveFlows(flows.clone()))
+        self.workers.tell(|| FlowCommand::Reserve(flows.clone()))
     }
 
     /// Remembers the flows of which nothing is said any more.
@@ -347,7 +349,8 @@ impl Inner {
         leaf: QueueId,
         first: usize,
     ) -> Result<Vec<FlowQueueReport>, ControlError> {
-        let reports = self.owner_of(port)?.ask(|reply| Command::ShowQueues(port, leaf, first, reply))?;
+        let reports =
+            self.owner_of(port)?.ask(|reply| SchedulerCommand::ShowQueues(port, leaf, first, reply))?;
         reports.map_err(|error| self.model.schedulers.refusal(error))
     }
 }

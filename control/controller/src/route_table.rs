@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 use millrace_forward::{FibReader, Route, SharedFib};
-use millrace_pipeline::{Command, NumberedRoutes, ROUTES, ReplyTo, RouteChange, WaitingRoutes};
+use millrace_pipeline::{NumberedRoutes, ROUTES, ReplyTo, RouteChange, RouteCommand, WaitingRoutes};
 use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
@@ -19,10 +19,16 @@ const WAITING: usize = 1024;
 /// Routes as workers are told of them.
 pub(crate) trait TellRoutes {
     /// Tells all workers.
-    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError>;
+    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError>;
 
     /// Gives all workers routes, and waits until each has given back what it had before.
-    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError>;
+    fn exchange(
+        &mut self,
+        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
+    ) -> Result<(), ControlError>;
+
+    /// Waits until all workers have taken up all earlier commands.
+    fn barrier(&mut self) -> Result<(), ControlError>;
 
     /// Asks all workers of which routes packets wait, of a bounded number from one on.
     fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError>;
@@ -100,7 +106,7 @@ impl RouteTable {
             }));
         }
         if !new.is_empty() {
-            workers.exchange(&|reply| Command::SetRoutes(new.clone(), reply))?;
+            workers.exchange(&|reply| RouteCommand::Set(new.clone(), reply))?;
         }
         let mut noted = Vec::with_capacity(changes.len());
         let mut outcome = Ok(());
@@ -120,7 +126,7 @@ impl RouteTable {
             let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
             noted.push(RouteChange { prefix: *prefix, own });
         }
-        workers.tell(&|| Command::RoutesChanged(noted.clone()))?;
+        workers.tell(&|| RouteCommand::Changed(noted.clone()))?;
         outcome
     }
 
@@ -130,12 +136,12 @@ impl RouteTable {
             return Ok(());
         }
         let epoch = self.0.close_epoch();
-        workers.exchange(&|reply| Command::SetRoutes(Vec::new(), reply))?;
+        workers.barrier()?;
         let waiting = waiting_routes(workers)?;
         let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
         for piece in freed.chunks(AT_ONCE) {
             let nothing = || piece.iter().map(|number| (*number, Route::Blackhole)).collect();
-            workers.exchange(&|reply| Command::ForgetRoutes(nothing(), reply))?;
+            workers.exchange(&|reply| RouteCommand::Forget(nothing(), reply))?;
         }
         Ok(())
     }

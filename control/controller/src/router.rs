@@ -13,7 +13,7 @@ use millrace_host::{Actions, Mirror, OwnRoute};
 use millrace_offload::{DriverSent, FlowCache};
 use millrace_packet::ClassCounts;
 use millrace_pipeline::thread::{self, Wake};
-use millrace_pipeline::{Command, DeviceId, GateTables, Question, Snapshot};
+use millrace_pipeline::{DeviceId, GateTables, ObservationCommand, Question, SchedulerCommand, Snapshot};
 use millrace_plugin::PluginChange;
 use millrace_plugin_abi::{Plugin, Request};
 use millrace_port::Capabilities;
@@ -225,7 +225,7 @@ impl Inner {
 
     /// Waits until the worker has taken up all that it was told.
     pub fn barrier(&mut self) -> Result<(), ControlError> {
-        self.workers.ask(|reply| Command::SetRoutes(Vec::new(), reply)).map(drop)
+        self.workers.barrier()
     }
 
     /// All counters, with what the driver dropped as workers do.
@@ -450,10 +450,14 @@ impl Router {
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
         let mut inner = self.lock();
         let question: Question = parse_packet(packet, &inner.model)?;
-        let explanation =
-            inner.workers.owner_of_flow(&question.key).ask(|reply| Command::Explain(question, reply))?;
+        let explanation = inner
+            .workers
+            .owner_of_flow(&question.key)
+            .ask(|reply| ObservationCommand::Explain(question, reply))?;
         let leaf = match explanation.queue {
-            Some((port, queue)) => inner.workers.ask(|reply| Command::FindLeaf(port, queue, reply))?,
+            Some((port, queue)) => {
+                inner.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply))?
+            }
             None => Vec::new(),
         };
         let leaf = leaf.into_iter().flatten().next();
@@ -485,7 +489,7 @@ impl Router {
         inner.captures += 1;
         let number = inner.captures;
         let (capture, sinks) = Capture::new(request, number, &inner.model, inner.workers.len())?;
-        let start = |sink| Command::StartCapture(Box::new(sink));
+        let start = |sink| ObservationCommand::StartCapture(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         Ok(capture)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, ScheduleReport, Snapshot, thread};
+use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot, thread};
 use millrace_schedule::{NodeView, in_tree};
 use millrace_units::{BitRate, Instant, PortId, QueueId};
 use serde_json::{Map, Value};
@@ -121,7 +121,7 @@ impl Inner {
     fn nodes_of(&mut self, port: PortId) -> Result<Vec<(NodeView, Instant)>, ControlError> {
         let (mut nodes, mut moments, mut first) = (Vec::new(), HashMap::new(), Some(0));
         while let Some(from) = first {
-            let page = self.owner_of(port)?.ask(|reply| Command::ShowNodes(port, from, reply))?;
+            let page = self.owner_of(port)?.ask(|reply| SchedulerCommand::ShowNodes(port, from, reply))?;
             moments.extend(page.nodes.iter().map(|view| (view.node, page.at)));
             nodes.extend(page.nodes);
             first = page.next;

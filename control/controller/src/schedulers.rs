@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_config::{Fate, Fates, FlowQueue, Scheduler, SchedulerNode};
-use millrace_pipeline::{Command, Piece, ScheduleChange};
+use millrace_pipeline::{Piece, ScheduleChange, SchedulerCommand};
 use millrace_plugin::Action;
 use millrace_schedule::ScheduleError;
 use millrace_units::{PortId, QueueId};
@@ -258,7 +258,7 @@ impl Inner {
         let worker = self.owner_of(port)?;
         // All pieces are told before the first is answered: a worker that is late makes all of them.
         let mut tell =
-            |(piece, changes)| worker.begin(|reply| Command::Schedule(port, changes, piece, reply));
+            |(piece, changes)| worker.begin(|reply| SchedulerCommand::Change(port, changes, piece, reply));
         let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
         for answer in asked {
             WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;

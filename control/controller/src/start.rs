@@ -17,7 +17,9 @@ use millrace_host::{
 use millrace_offload::own_program_ids;
 use millrace_packet::Pool;
 use millrace_pipeline::thread::{self, IoMode, Wake};
-use millrace_pipeline::{Command, GateTables, Handover, NoHost, PortSettings, Stack, Worker, WorkerLink};
+use millrace_pipeline::{
+    Command, GateTables, Handover, NoHost, PortCommand, PortSettings, Stack, Worker, WorkerLink,
+};
 use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_store::{Draft, State, Store, Who};
 use millrace_telemetry::Rate;
@@ -290,7 +292,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
     open_own_devices(inner)?;
     for plan in inner.model.ports.clone() {
-        inner.workers.tell(|| Command::SetPort(plan.id, plan.settings.clone()))?;
+        inner.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
     }
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;

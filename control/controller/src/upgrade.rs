@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use millrace_compiler::CompileError;
-use millrace_pipeline::Command;
+use millrace_pipeline::PluginCommand;
 use millrace_plugin::wasm::WasmPlugin;
 use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
 use millrace_plugin_abi::{Instance, Plugin};
@@ -157,7 +157,7 @@ impl Router {
             let workers = inner.workers.len();
             for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
                 for (worker, instance) in instances.into_iter().enumerate() {
-                    let begin = |reply| Command::Shadow(id, instance, packets, reply);
+                    let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
                     reports.push(inner.workers.get(worker).begin(begin)?);
                 }
             }
@@ -183,7 +183,7 @@ impl Router {
         }
         let mut inner = self.lock();
         for (id, _) in &tried.instances {
-            inner.workers.tell(|| Command::EndShadow(*id))?;
+            inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
         }
         inner.barrier()?;
         gather(&reports, &mut all);
@@ -363,7 +363,7 @@ impl Inner {
         id: InstanceId,
         successor: Successor,
     ) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
-        match self.workers.get(worker).ask(|reply| Command::Succeed(id, successor, reply))? {
+        match self.workers.get(worker).ask(|reply| PluginCommand::Replace(id, successor, reply))? {
             Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
             Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
             None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),

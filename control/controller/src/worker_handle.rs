@@ -37,8 +37,8 @@ impl WorkerHandle {
     }
 
     /// Tells the worker something. Waits while its ring of commands is full.
-    pub fn tell(&mut self, command: Command) -> Result<(), ControlError> {
-        let mut command = command;
+    pub fn tell(&mut self, command: impl Into<Command>) -> Result<(), ControlError> {
+        let mut command = command.into();
         if self.has_ended() {
             return Err(ended());
         }
@@ -62,15 +62,18 @@ impl WorkerHandle {
     }
 
     /// Asks the worker something.
-    pub fn ask<T>(&mut self, question: impl FnOnce(ReplyTo<T>) -> Command) -> Result<T, ControlError> {
+    pub fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<T, ControlError> {
         let answer = self.begin(question)?;
         Self::finish(answer).map_err(|error| if self.has_ended() { ended() } else { error })
     }
 
     /// Asks the worker something; [`finish`](Self::finish) waits for the answer.
-    pub fn begin<T>(
+    pub fn begin<T, C: Into<Command>>(
         &mut self,
-        question: impl FnOnce(ReplyTo<T>) -> Command,
+        question: impl FnOnce(ReplyTo<T>) -> C,
     ) -> Result<Receiver<T>, ControlError> {
         let (reply, answer) = sync_channel(1);
         self.tell(question(reply))?;

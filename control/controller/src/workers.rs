@@ -3,7 +3,8 @@
 
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
-    Command, DeviceId, Event, Handover, NeighbourChange, NumberedRoutes, ReplyTo, Snapshot, WaitingRoutes,
+    Barrier, Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
+    NeighbourCommand, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand, Snapshot, WaitingRoutes,
     flow_hash,
 };
 
@@ -75,7 +76,7 @@ impl Workers {
     }
 
     /// Tells all workers.
-    pub fn tell(&mut self, command: impl Fn() -> Command) -> Result<(), ControlError> {
+    pub fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) -> Result<(), ControlError> {
         self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
     }
 
@@ -94,25 +95,28 @@ impl Workers {
     }
 
     /// Tells each worker its own.
-    pub fn tell_each(&mut self, commands: Vec<Command>) -> Result<(), ControlError> {
+    pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) -> Result<(), ControlError> {
         self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
     }
 
     /// Tells all workers but one what became known of neighbours.
     pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
         let mut others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
-        others.try_for_each(|(_, worker)| worker.tell(Command::SetNeighbours(vec![change])))
+        others.try_for_each(|(_, worker)| worker.tell(NeighbourCommand::Set(vec![change])))
     }
 
     /// Asks all workers, at once, and waits for their answers.
-    pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Result<Vec<T>, ControlError> {
+    pub fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl Fn(ReplyTo<T>) -> C,
+    ) -> Result<Vec<T>, ControlError> {
         self.ask_each(|_, reply| question(reply))
     }
 
     /// Asks each worker, by its number, its own question, all at once, and waits for their answers.
-    pub fn ask_each<T>(
+    pub fn ask_each<T, C: Into<Command>>(
         &mut self,
-        question: impl Fn(usize, ReplyTo<T>) -> Command,
+        question: impl Fn(usize, ReplyTo<T>) -> C,
     ) -> Result<Vec<T>, ControlError> {
         let each = self.workers.iter_mut().enumerate();
         let asked: Vec<_> = each
@@ -122,14 +126,22 @@ impl Workers {
         answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
     }
 
+    /// Waits until all workers have reached a barrier: all earlier commands are in force then.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn barrier(&mut self) -> Result<(), ControlError> {
+        self.ask(Barrier::new).map(drop)
+    }
+
     /// All that workers count, of all of them together.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        self.ask(Command::Snapshot).map(sum)
+        self.ask(CounterCommand::Snapshot).map(sum)
     }
 
     /// The same without schedulers, EtherTypes and neighbours, which may be long.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
-        self.ask(Command::Counters).map(sum)
+        self.ask(CounterCommand::Summary).map(sum)
     }
 
     /// Sets all counters to zero: those of routes and bindings, of which there may be many, in pieces.
@@ -141,18 +153,18 @@ impl Workers {
             // What the driver did is told four times a second: what it did before this is not to be counted after it.
             let mut entry = Some(0);
             while let Some(from) = entry {
-                entry = worker.ask(|reply| Command::TellDriven(from, reply))?;
+                entry = worker.ask(|reply| OffloadCommand::Account(from, reply))?;
             }
             let mut route = Some(NextHopIndex(0));
             while let Some(from) = route {
-                route = worker.ask(|reply| Command::ClearRoutes(from, reply))?;
+                route = worker.ask(|reply| RouteCommand::Clear(from, reply))?;
             }
             let mut binding = Some(BindingId(0));
             while let Some(from) = binding {
-                binding = worker.ask(|reply| Command::ClearFilters(from, reply))?;
+                binding = worker.ask(|reply| FilterCommand::Clear(from, reply))?;
             }
         }
-        self.tell(|| Command::ClearCounters)
+        self.tell(|| CounterCommand::Clear)
     }
 
     /// What was counted at bindings, by all workers together.
@@ -161,7 +173,7 @@ impl Workers {
         for worker in &mut self.workers {
             let mut from = Some(BindingId(0));
             while let Some(start) = from {
-                let page = worker.ask(|reply| Command::CountFilters(start, reply))?;
+                let page = worker.ask(|reply| FilterCommand::Count(start, reply))?;
                 from = page.next;
                 sums.add(page);
             }
@@ -182,7 +194,7 @@ impl Workers {
             let mut asked = Some(BindingId(0));
             for id in &ids {
                 if asked.is_some_and(|next| id.0 >= next.0) {
-                    let page = worker.ask(|reply| Command::CountFilters(*id, reply))?;
+                    let page = worker.ask(|reply| FilterCommand::Count(*id, reply))?;
                     asked = page.next;
                     sums.add(page);
                 }
@@ -199,20 +211,27 @@ impl Workers {
 }
 
 impl TellRoutes for Workers {
-    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError> {
+    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError> {
         Self::tell(self, command)
     }
 
-    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError> {
+    fn exchange(
+        &mut self,
+        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
+    ) -> Result<(), ControlError> {
         self.ask(command).map(drop)
     }
 
+    fn barrier(&mut self) -> Result<(), ControlError> {
+        Self::barrier(self)
+    }
+
     fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
-        self.ask(|reply| Command::WaitingRoutes(from, reply))
+        self.ask(|reply| RouteCommand::Waiting(from, reply))
     }
 
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
-        Ok(sum_accounts(self.ask(|reply| Command::CountRoutes(routes.to_vec(), reply))?))
+        Ok(sum_accounts(self.ask(|reply| RouteCommand::Count(routes.to_vec(), reply))?))
     }
 }
 

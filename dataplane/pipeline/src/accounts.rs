@@ -10,7 +10,7 @@ use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_units::{Amount, NextHopIndex, QueueAccount};
 
-use crate::command::WaitingRoutes;
+use crate::commands::WaitingRoutes;
 use crate::drop_log::DropLog;
 use crate::gate_tables::WorkerTable;
 use crate::route::NO_ROUTE;

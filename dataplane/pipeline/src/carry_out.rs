@@ -1,96 +1,127 @@
-//! What control tells a worker's router, carried out.
+//! Commands carried out by a worker's router, one function for each receiver.
 
 use millrace_forward::{ErrorLimiter, NeighbourKey, RateLimit};
-use millrace_plugin::PluginChange;
 use millrace_units::{Instant, PortId, QueueId};
 
-use crate::command::{Command, NumberedRoutes, RouteChange};
+use crate::commands::{
+    FilterCommand, FlowCommand, NeighbourCommand, NumberedRoutes, ObservationCommand, OffloadCommand,
+    PluginCommand, RouteChange, RouteCommand, SchedulerCommand, answer,
+};
 use crate::driver_flows::DriverFlows;
 use crate::explain::Tables;
-use crate::gate_tables::Published;
 use crate::options::Options;
 use crate::ports::{PortSettings, Stack};
 use crate::router::Router;
 use crate::trace::{TraceSink, Tracer};
 
-/// Filters whose counters are read between two batches.
+/// Filters whose counters a worker reads or clears between two batches.
 const FILTERS_AT_ONCE: usize = 1024;
 
 impl Router {
-    /// Carries out a command that needs no device.
-    pub(crate) fn carry_out(&mut self, command: Command, now: Instant) {
-        // Who asked may have gone: an answer that nobody takes is lost, and that is all right.
+    /// Carries out a command to the routes.
+    pub(crate) fn change_routes(&mut self, command: RouteCommand) {
         match command {
-            Command::SetDriverCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
-            Command::SetDriverPort(id, can) => self.set_driver_port(id, can),
-            Command::PlaceFlows(placements) => self.place_flows(placements),
-            Command::SetDriverForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
-            Command::SetPort(id, settings) => self.set_port(id, settings, now),
-            Command::SetRoutes(routes, reply) => _ = reply.try_send(self.set_routes(routes)),
-            Command::ForgetRoutes(routes, reply) => _ = reply.try_send(self.forget_routes(routes)),
-            Command::WaitingRoutes(from, reply) => _ = reply.try_send(self.route_accounts.waiting(from)),
-            Command::CountRoutes(routes, reply) => {
+            RouteCommand::Set(routes, reply) => answer(&reply, self.set_routes(routes)),
+            RouteCommand::Forget(routes, reply) => answer(&reply, self.forget_routes(routes)),
+            RouteCommand::Changed(changes) => self.change_own_addresses(&changes),
+            RouteCommand::Waiting(from, reply) => answer(&reply, self.route_accounts.waiting(from)),
+            RouteCommand::Count(routes, reply) => {
                 let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
-                let _ = reply.try_send(accounts.collect());
+                answer(&reply, accounts.collect());
             }
-            Command::CountFilters(from, reply) => {
-                _ = reply.try_send(self.gates.plugins().counts_from(from, FILTERS_AT_ONCE));
+            RouteCommand::Clear(from, reply) => answer(&reply, self.route_accounts.clear(from)),
+        }
+    }
+
+    /// Carries out a command to the table of neighbours.
+    pub(crate) fn change_neighbours(&mut self, command: NeighbourCommand, now: Instant) {
+        match command {
+            NeighbourCommand::Set(changes) => self.set_neighbours(&changes, now),
+            NeighbourCommand::TakeUsed(reply) => answer(&reply, self.take_used_neighbours(now)),
+        }
+    }
+
+    /// Carries out a command to the tables and counters of filters.
+    pub(crate) fn change_filters(&mut self, command: FilterCommand) {
+        let plugins = self.gates.plugins_mut();
+        match command {
+            // Control keeps the old table until no worker reads it, and drops it.
+            FilterCommand::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
+            FilterCommand::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
+            FilterCommand::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
+        }
+    }
+
+    /// Carries out a command to gates, bindings and instances of plugins.
+    pub(crate) fn change_plugins(&mut self, command: PluginCommand, now: Instant) {
+        match command {
+            PluginCommand::Change(changes) => {
+                changes.into_iter().for_each(|change| drop(self.gates.apply(change)));
+                self.gates.plugins_mut().let_go_of_orphans();
             }
-            Command::TellDriven(from, reply) => _ = reply.try_send(self.tell_driven_from(from, now)),
-            Command::ClearRoutes(from, reply) => _ = reply.try_send(self.route_accounts.clear(from)),
-            Command::ClearFilters(from, reply) => {
-                let cleared = self.gates.plugins_mut().clear_counts(from, FILTERS_AT_ONCE);
-                let _ = reply.try_send(cleared);
+            PluginCommand::Control(instance, message, reply) => {
+                let replied = Box::new(move |replied| answer(&reply, replied));
+                self.gates.plugins_mut().control(instance, &message, now, replied);
             }
-            Command::RoutesChanged(changes) => self.routes_changed(&changes),
-            Command::SetNeighbours(changes) => self.set_neighbours(&changes, now),
-            Command::TakeUsedNeighbours(reply) => _ = reply.try_send(self.take_used_neighbours(now)),
-            Command::Plugins(changes) => self.change_plugins(changes),
-            // Control keeps the old one until it is no longer read, and drops it.
-            Command::SetTable(gate, table) => drop(self.gates.plugins_mut().set_table(gate, table)),
-            Command::Control(instance, message, reply) => {
-                let answer = Box::new(move |answer| drop(reply.try_send(answer)));
-                self.gates.plugins_mut().control(instance, &message, now, answer);
+            PluginCommand::Message(instance, bytes) => {
+                self.gates.plugins_mut().message(instance, bytes, now);
             }
-            Command::Message(instance, bytes) => self.gates.plugins_mut().message(instance, bytes, now),
-            Command::Succeed(instance, successor, reply) => {
-                let told = Box::new(move |end| drop(reply.try_send(end)));
-                self.gates.plugins_mut().succeed(instance, successor, now, told);
+            PluginCommand::Replace(instance, successor, reply) => {
+                let replaced = Box::new(move |end| answer(&reply, end));
+                self.gates.plugins_mut().succeed(instance, successor, now, replaced);
                 self.after_succession();
             }
-            Command::Shadow(id, instance, packets, reply) => {
-                let reported = Box::new(move |report| drop(reply.try_send(report)));
+            PluginCommand::Shadow(id, instance, packets, reply) => {
+                let reported = Box::new(move |report| answer(&reply, report));
                 self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
             }
-            Command::Schedule(port, changes, piece, reply) => {
-                _ = reply.try_send(self.schedule(port, &changes, piece, now));
+            PluginCommand::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
+        }
+    }
+
+    /// Carries out a command to the scheduler of a port.
+    pub(crate) fn change_scheduler(&mut self, command: SchedulerCommand, now: Instant) {
+        match command {
+            SchedulerCommand::Change(port, changes, piece, reply) => {
+                answer(&reply, self.schedule(port, &changes, piece, now));
             }
-            Command::ShowNodes(port, first, reply) => _ = reply.try_send(self.nodes(port, first, now)),
-            Command::ShowQueues(port, leaf, first, reply) => {
-                _ = reply.try_send(self.flow_queues(port, leaf, first));
+            SchedulerCommand::ShowNodes(port, first, reply) => answer(&reply, self.nodes(port, first, now)),
+            SchedulerCommand::ShowQueues(port, leaf, first, reply) => {
+                answer(&reply, self.flow_queues(port, leaf, first));
             }
-            Command::FindLeaf(port, queue, reply) => _ = reply.try_send(self.leaf(port, queue)),
-            Command::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
-            Command::StartCapture(sink) => self.captures.push(*sink),
-            Command::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
-            Command::StartTrace(sink) => self.start_trace(*sink, now),
-            Command::StopTrace(id) => self.stop_trace(id),
-            Command::LastDrops(query, reply) => _ = reply.try_send(self.last_drops(&query)),
-            Command::Explain(question, reply) => _ = reply.try_send(self.tables().explain(&question)),
-            Command::SetOptions(options) => self.set_options(options),
-            Command::ReserveFlows(flows) => self.classifier.reserved.set(&flows, self.seed),
-            Command::ScanFlows(scan, reply) => _ = reply.try_send(self.scan_flows(&scan, now)),
-            Command::FlushFlows(scan, reply) => _ = reply.try_send(self.flush_flows(&scan, now)),
-            Command::AddDevice(..)
-            | Command::RemoveDevice(..)
-            | Command::AddHostOutput(..)
-            | Command::SetHostOutput(..)
-            | Command::RemoveHostOutput(..)
-            | Command::Snapshot(_)
-            | Command::Counters(_)
-            | Command::ClearCounters
-            | Command::SetHostPath(_)
-            | Command::Stop => {}
+            SchedulerCommand::FindLeaf(port, queue, reply) => answer(&reply, self.leaf(port, queue)),
+        }
+    }
+
+    /// Carries out a command to the flow table.
+    pub(crate) fn change_flows(&mut self, command: FlowCommand, now: Instant) {
+        match command {
+            FlowCommand::Reserve(flows) => self.classifier.reserved.set(&flows, self.seed),
+            FlowCommand::Scan(scan, reply) => answer(&reply, self.scan_flows(&scan, now)),
+            FlowCommand::Flush(scan, reply) => answer(&reply, self.flush_flows(&scan, now)),
+        }
+    }
+
+    /// Carries out a command to the offload of flows.
+    pub(crate) fn change_offload(&mut self, command: OffloadCommand, now: Instant) {
+        match command {
+            OffloadCommand::SetCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
+            OffloadCommand::SetPort(id, can) => self.set_driver_port(id, can),
+            OffloadCommand::Place(placements) => self.place_flows(placements),
+            OffloadCommand::SetForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
+            OffloadCommand::Account(from, reply) => answer(&reply, self.tell_driven_from(from, now)),
+        }
+    }
+
+    /// Carries out a command to captures and traces, or answers a question about packets.
+    pub(crate) fn observe(&mut self, command: ObservationCommand, now: Instant) {
+        match command {
+            ObservationCommand::StartCapture(sink) => self.captures.push(*sink),
+            ObservationCommand::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
+            ObservationCommand::StartTrace(sink) => self.start_trace(*sink, now),
+            ObservationCommand::StopTrace(id) => self.stop_trace(id),
+            ObservationCommand::LastDrops(query, reply) => answer(&reply, self.last_drops(&query)),
+            ObservationCommand::Explain(question, reply) => answer(&reply, self.tables().explain(&question)),
         }
     }
 
@@ -149,7 +180,7 @@ impl Router {
     }
 
     /// Options of the whole router: what is said of it is for all workers together.
-    fn set_options(&mut self, options: Options) {
+    pub(crate) fn set_options(&mut self, options: Options) {
         let workers = self.handover.as_ref().map_or(1, |handover| handover.workers() as u32);
         let share = |all: u32| all.div_ceil(workers);
         let options = Options { flows_max: share(options.flows_max), ..options };
@@ -161,25 +192,8 @@ impl Router {
         self.options = options;
     }
 
-    fn change_plugins(&mut self, changes: Vec<PluginChange<Published>>) {
-        for change in changes {
-            match &change {
-                PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
-                    let changes = &mut self.classifier.changes;
-                    filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
-                }
-                PluginChange::Quarantine { .. } => self.instance_changed(),
-                PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
-                PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
-            }
-            self.gates.apply(change);
-        }
-        self.gates.plugins_mut().let_go_of_orphans();
-    }
-
-    fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
-        // Who answers for a port, and what may come in by it, stands in the answers for its flows.
-        self.classifier.changes.everything_changed();
+    /// Adds a port or changes its settings.
+    pub(crate) fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
         self.forget_adjacencies();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
         // Of a port without a kernel, the worker that has its device is the stack.
@@ -210,10 +224,9 @@ impl Router {
         self.follow_up(now);
     }
 
-    fn routes_changed(&mut self, changes: &[RouteChange]) {
-        self.classifier.changes.begin_routes();
+    /// Keeps the addresses that no packet may come from, as routes to them come and go.
+    fn change_own_addresses(&mut self, changes: &[RouteChange]) {
         for RouteChange { prefix, own } in changes {
-            self.classifier.changes.route_changed(*prefix);
             if *own {
                 self.own_addresses.insert(prefix.addr());
             } else if prefix.prefix_len() == prefix.max_prefix_len() {

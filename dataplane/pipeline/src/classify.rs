@@ -104,7 +104,6 @@ impl Classifier {
 
     /// Takes over what `options` say of flows. A table of another size begins empty.
     pub fn set_options(&mut self, options: &Options, seed: u64) {
-        self.changes.everything_changed();
         let config = config(options, seed);
         // Where there is no memory for another table, the one that there is goes on.
         if self.flows.is_empty()

@@ -18,7 +18,8 @@ use millrace_wire::{EtherType, MacAddr};
 
 use crate::accounts::{Departures, Ledger};
 use crate::capture::Direction;
-use crate::command::{Event, NeighbourKnowledge};
+use crate::commands::NeighbourKnowledge;
+use crate::event::Event;
 use crate::filter_route::{is_copy, is_filter};
 use crate::own_stack::{Context, Outcome, OwnStack};
 use crate::parse::ROUTER;

@@ -10,7 +10,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::{NextHopIndex, PortId, QueueId};
 
 use crate::classify::comes_from_there;
-use crate::command::Question;
+use crate::commands::Question;
 use crate::fib::Fib;
 use crate::filter_route::FilterRoute;
 use crate::gates::Gates;

@@ -11,7 +11,7 @@ use millrace_wire::EtherType;
 use proptest::prelude::*;
 
 use crate::capture::{CapturePlace, Direction, capture};
-use crate::command::FlowScan;
+use crate::commands::FlowScan;
 use crate::driver_flows::{Level, Placement, Placements};
 use crate::parse::parse;
 use crate::router::Router;

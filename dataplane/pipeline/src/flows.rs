@@ -4,7 +4,7 @@ use millrace_classify::{FlowIndex, FlowRecord};
 use millrace_forward::{NextHop, Route};
 use millrace_units::{Instant, NextHopIndex, PortId};
 
-use crate::command::{FlowPage, FlowReport, FlowScan};
+use crate::commands::{FlowPage, FlowReport, FlowScan};
 use crate::driver_flows::StaysUp;
 use crate::filter_route::FilterRoute;
 use crate::parse::ROUTER;

@@ -7,8 +7,8 @@ use millrace_plugin_abi::{Output, Position};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
-use crate::command::Event;
 use crate::dispose::EVENT_LIMIT;
+use crate::event::Event;
 use crate::filter_route::{is_copy, is_filter};
 use crate::gates::Outlet;
 use crate::route::look_up;

@@ -18,7 +18,7 @@ mod bare;
 mod capture;
 mod carry_out;
 mod classify;
-mod command;
+mod commands;
 mod control_plane;
 mod dispose;
 mod driver_flows;
@@ -28,6 +28,7 @@ mod drop_log;
     reason = "the one place where notes on a batch are indexed: by places in it, of which there are 256"
 )]
 mod each;
+mod event;
 mod explain;
 #[expect(clippy::indexing_slicing, reason = "runs of a batch, by places in it")]
 mod express;
@@ -84,9 +85,11 @@ mod worker;
 pub use accounts::ROUTES;
 pub use capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use classify::ClassifyCounts;
-pub use command::{
-    Command, DeviceReport, Event, FlowPage, FlowReport, FlowScan, NeighbourChange, NeighbourKnowledge,
-    NumberedRoutes, OpenDevice, OpenedDevice, Question, ReplyTo, RouteChange, UsedNeighbours, WaitingRoutes,
+pub use commands::{
+    Barrier, Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, FlowPage,
+    FlowReport, FlowScan, NeighbourChange, NeighbourCommand, NeighbourKnowledge, NumberedRoutes,
+    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, Question,
+    ReplyTo, RouteChange, RouteCommand, SchedulerCommand, UsedNeighbours, WaitingRoutes,
 };
 pub use control_plane::{ClassLimit, ClassLimits};
 pub use driver_flows::{
@@ -94,6 +97,7 @@ pub use driver_flows::{
     DriverWay, FORWARD, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
 };
 pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
+pub use event::Event;
 pub use explain::{Explanation, Step};
 pub use gate_links::GateLinks;
 pub use gate_table::{GateTable, SharedTable, TableKind};

@@ -3,8 +3,9 @@
 use millrace_forward::{NeighbourKey, NeighbourState, Origin, Solicited};
 use millrace_units::{Instant, PortId};
 
-use crate::command::{Event, NeighbourChange, NeighbourKnowledge, UsedNeighbours};
+use crate::commands::{NeighbourChange, NeighbourKnowledge, UsedNeighbours};
 use crate::dispose::EVENT_LIMIT;
+use crate::event::Event;
 use crate::router::Router;
 
 /// Neighbours in use that are told between two batches.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use millrace_classify::Filter;
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Command, FlowTreatment, Piece, ScheduleChange};
+use millrace_pipeline::{FlowCommand, FlowTreatment, Piece, PluginCommand, ScheduleChange, SchedulerCommand};
 use millrace_plugin::{Succession, Successor, Terms};
 use millrace_plugin_abi::{Message, Plugin};
 use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
@@ -29,13 +29,13 @@ impl Pipeline {
         let settings = FlowQueuesSettings { capacity: Some(port), ..FlowQueuesSettings::default() };
         self.schedule(NodeKind::FlowQueues(settings))?;
         self.change_schedule(ScheduleChange::Flow(LEAF, flow, FlowTreatment::Reserved(rate, None)))?;
-        self.tell(Command::ReserveFlows(vec![flow]));
+        self.tell(FlowCommand::Reserve(vec![flow]));
         Ok(())
     }
 
     fn change_schedule(&mut self, change: ScheduleChange) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        self.tell(Command::Schedule(self.out.port, vec![change], Piece::WHOLE, reply));
+        self.tell(SchedulerCommand::Change(self.out.port, vec![change], Piece::WHOLE, reply));
         let made = answer.try_recv().map_err(failed)?;
         made.map_err(failed)
     }
@@ -57,7 +57,7 @@ impl Pipeline {
         let (_, bound) =
             self.unit.register_instance(name, gate, filter, compiled, 0, terms).map_err(failed)?;
         let told = self.tables.publish(vec![created, bound]);
-        self.tell(Command::Plugins(told));
+        self.tell(PluginCommand::Change(told));
         Ok(id)
     }
 
@@ -65,7 +65,7 @@ impl Pipeline {
     pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
         let (reply, answer) = sync_channel(1);
         // Not taken up here: its cost is to be seen.
-        let _ = self.link.commands.push(Command::Succeed(id, successor, reply));
+        let _ = self.link.commands.push(PluginCommand::Replace(id, successor, reply).into());
         answer
     }
 
@@ -73,7 +73,7 @@ impl Pipeline {
     pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
         let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
         let (reply, answer) = sync_channel(1);
-        let _ = self.link.commands.push(Command::Control(id, message, reply));
+        let _ = self.link.commands.push(PluginCommand::Control(id, message, reply).into());
         for _ in 0..1000 {
             self.sent += self.worker.turn(self.now, || self.now).received as u64;
             if let Ok(answer) = answer.try_recv() {
@@ -90,7 +90,7 @@ impl Pipeline {
         let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;
         let told = self.tables.publish(vec![change]);
         // Not taken up here: its cost is to be seen.
-        let _ = self.link.commands.push(Command::Plugins(told));
+        let _ = self.link.commands.push(PluginCommand::Change(told).into());
         Ok(())
     }
 }

@@ -9,9 +9,10 @@ use ipnet::IpNet;
 use millrace_classify::{CompiledExpression, Filter};
 use millrace_forward::{Route, SharedFib};
 use millrace_pipeline::{
-    Command, DeviceId, GateTables, Handover, MOST_TRACED, NeighbourChange, NeighbourKnowledge, NoHost,
-    Options, PortSettings, ReversePath, RouteChange, Snapshot, Stack, Tags, TraceOrder, TraceSource, Worker,
-    WorkerLink, trace,
+    Command, CounterCommand, DeviceId, FilterCommand, GateTables, Handover, MOST_TRACED, NeighbourChange,
+    NeighbourCommand, NeighbourKnowledge, NoHost, ObservationCommand, Options, PluginCommand, PortCommand,
+    PortSettings, ReversePath, RouteChange, RouteCommand, Snapshot, Stack, Tags, TraceOrder, TraceSource,
+    Worker, WorkerLink, trace,
 };
 use millrace_plugin::{BindingId, PluginControlUnit};
 use millrace_port::Port;
@@ -135,24 +136,24 @@ impl Pipeline {
             Self { fib, worker, link, unit, tables, now, began, sent: 0, out, traced, reader: None };
         for (number, place) in ports.ins.iter().enumerate() {
             let settings = settings("in", *place, IN_MAC, case.family, in_subnet(number));
-            pipeline.tell(Command::SetPort(place.port, settings));
+            pipeline.tell(PortCommand::Set(place.port, settings));
         }
         for (number, place) in ports.outs.iter().enumerate() {
             let settings = settings("out", *place, OUT_MAC, case.family, out_subnet(number));
-            pipeline.tell(Command::SetPort(place.port, settings));
+            pipeline.tell(PortCommand::Set(place.port, settings));
         }
-        pipeline.tell(Command::SetOptions(Options {
+        pipeline.tell(Options {
             flows_max: setup.flows_max,
             new_flows: setup.new_flows,
             ..Options::default()
-        }));
-        pipeline.tell(Command::Plugins(changes));
+        });
+        pipeline.tell(PluginCommand::Change(changes));
         pipeline.set_routes(routes(case.family, setup.routes, &ports.outs))?;
         for (number, place) in ports.outs.iter().enumerate() {
             let (address, mac) = (gateway(case.family, number), MacAddr(NEXT_HOP_MAC));
             let next_hop =
                 NeighbourChange { port: place.port, address, state: NeighbourKnowledge::Known(mac) };
-            pipeline.tell(Command::SetNeighbours(vec![next_hop]));
+            pipeline.tell(NeighbourCommand::Set(vec![next_hop]));
         }
         if setup.queue == QueueSetup::PerFlow {
             pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
@@ -170,7 +171,7 @@ impl Pipeline {
                 Some(route) => {
                     let (number, is_new) = self.fib.intern(route.clone());
                     if is_new {
-                        self.tell(Command::SetRoutes(vec![(number, route)], sync_channel(1).0));
+                        self.tell(RouteCommand::Set(vec![(number, route)], sync_channel(1).0));
                     }
                     let stored = self.fib.store(prefix, number);
                     stored.map_err(|error| BenchError::measurement("routes", error.to_string()))?;
@@ -179,13 +180,13 @@ impl Pipeline {
             }
             changed.push(RouteChange { prefix, own: false });
         }
-        self.tell(Command::RoutesChanged(changed));
+        self.tell(RouteCommand::Changed(changed));
         Ok(())
     }
 
-    pub(super) fn tell(&mut self, command: Command) {
+    pub(super) fn tell(&mut self, command: impl Into<Command>) {
         // The ring has room: each command is carried out before the next is given.
-        let _ = self.link.commands.push(command);
+        let _ = self.link.commands.push(command.into());
         self.sent += self.worker.turn(self.now, || self.now).received as u64;
     }
 
@@ -196,7 +197,7 @@ impl Pipeline {
                 TraceOrder { filter: None, every: self.traced, count: MOST_TRACED, time: Duration::MAX };
             let (sink, reader) = trace(1, order);
             self.reader = Some(reader);
-            self.tell(Command::StartTrace(Box::new(sink)));
+            self.tell(ObservationCommand::StartTrace(Box::new(sink)));
         }
     }
 
@@ -262,7 +263,7 @@ impl Pipeline {
     /// All counters.
     pub fn snapshot(&mut self) -> Snapshot {
         let (reply, answer) = sync_channel(1);
-        self.tell(Command::Snapshot(reply));
+        self.tell(CounterCommand::Snapshot(reply));
         answer.try_recv().unwrap_or_default()
     }
 
@@ -278,7 +279,7 @@ impl Pipeline {
     /// Packets that a binding has treated.
     fn treated_by(&mut self, binding: BindingId) -> u64 {
         let (reply, answer) = sync_channel(1);
-        self.tell(Command::CountFilters(binding, reply));
+        self.tell(FilterCommand::Count(binding, reply));
         let page = answer.try_recv().unwrap_or_default();
         let counts = page.counts.first().filter(|(id, _)| *id == binding);
         counts.map_or(0, |(_, counts)| counts.packets)

@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
-use millrace_pipeline::{Command, RouteChange};
+use millrace_pipeline::{Barrier, Command, RouteChange, RouteCommand};
 use rtrb::{Producer, PushError};
 
 use super::packets::destination;
@@ -42,11 +42,11 @@ impl RouteWriter<'_> {
             }
         }
         let changed = prefixes.iter().map(|prefix| RouteChange { prefix: *prefix, own: false }).collect();
-        self.push(Command::RoutesChanged(changed));
+        self.push(RouteCommand::Changed(changed).into());
         if self.fib.waiting() >= WAITING {
             let epoch = self.fib.close_epoch();
             let (reply, answer) = sync_channel(1);
-            self.push(Command::SetRoutes(Vec::new(), reply));
+            self.push(Barrier::new(reply).into());
             if answer.recv().is_ok() {
                 self.fib.quiesced(epoch);
             }

@@ -1,7 +1,7 @@
 //! Changes of what runs, made one after the other, and unmade when one of them can't be.
 
 use millrace_config::{Change, Port, Scheduler, Together};
-use millrace_pipeline::{Command, NeighbourChange, NeighbourKnowledge, Options};
+use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options};
 
 use super::routes::Refused;
 use super::running::gate_table;
@@ -226,7 +226,7 @@ impl Inner {
                     control_plane: self.model.options.control_plane,
                     ..options(to, self.model.options.instances)
                 };
-                self.workers.tell(|| Command::SetOptions(self.model.options.clone()))?;
+                self.workers.tell(|| Command::Options(self.model.options.clone()))?;
                 self.barrier()
             }
             Change::ControlPlane { to, .. } => {
@@ -251,14 +251,14 @@ impl Inner {
             Change::AddNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
                 self.model.neighbours.push(neighbour.clone());
-                self.workers.tell(|| Command::SetNeighbours(vec![known]))?;
+                self.workers.tell(|| NeighbourCommand::Set(vec![known]))?;
                 self.barrier()
             }
             Change::RemoveNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
                 let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
                 self.model.neighbours.retain(|one| one != neighbour);
-                self.workers.tell(|| Command::SetNeighbours(vec![forgotten]))?;
+                self.workers.tell(|| NeighbourCommand::Set(vec![forgotten]))?;
                 self.barrier()
             }
             Change::RemovePlugin(plugin) => self.unload_plugin(&plugin.file.display().to_string()).map(drop),

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 use millrace_config::{Change, Config, InputWeight, Port, ReversePath, Text};
-use millrace_pipeline::Command;
+use millrace_pipeline::PortCommand;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -94,7 +94,7 @@ impl Inner {
             plan.settings.addresses = to.address.iter().map(|net| *net.value()).collect();
         }
         let settings = plan.settings.clone();
-        self.workers.tell(|| Command::SetPort(id, settings.clone()))?;
+        self.workers.tell(|| PortCommand::Set(id, settings.clone()))?;
         if readdressed {
             self.readdress()?;
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
-    Command, DeviceId, Event, Handover, NeighbourChange, NeighbourKnowledge, NoHost, NumberedRoutes, ReplyTo,
+    Barrier, Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
+    NeighbourCommand, NeighbourKnowledge, NoHost, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand,
     Snapshot, WaitingRoutes, Worker, WorkerLink, flow_hash,
 };
 use millrace_plugin::BindingId;
@@ -120,12 +121,12 @@ impl OfflineWorkers {
 
     fn push_neighbour(&mut self, worker: usize, change: NeighbourChange) {
         // A full ring is one of a worker that has far more to do; the neighbour is asked for again.
-        let _ = self.workers[worker].1.commands.push(Command::SetNeighbours(vec![change]));
+        let _ = self.workers[worker].1.commands.push(NeighbourCommand::Set(vec![change]).into());
     }
 
     /// Tells a worker something, which it takes up at once.
-    pub fn tell_one(&mut self, worker: usize, command: Command) {
-        let mut command = Some(command);
+    pub fn tell_one(&mut self, worker: usize, command: impl Into<Command>) {
+        let mut command = Some(command.into());
         while let Some(next) = command.take() {
             if let Err(rtrb::PushError::Full(back)) = self.workers[worker].1.commands.push(next) {
                 self.turn();
@@ -136,31 +137,44 @@ impl OfflineWorkers {
     }
 
     /// Tells all workers.
-    pub fn tell(&mut self, command: impl Fn() -> Command) {
+    pub fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) {
         (0..self.len()).for_each(|worker| self.tell_one(worker, command()));
     }
 
     /// Tells each worker its own.
-    pub fn tell_each(&mut self, commands: Vec<Command>) {
+    pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) {
         commands.into_iter().enumerate().for_each(|(worker, command)| self.tell_one(worker, command));
     }
 
     /// Asks a worker.
-    pub fn ask_one<T>(&mut self, worker: usize, question: impl FnOnce(ReplyTo<T>) -> Command) -> Option<T> {
+    pub fn ask_one<T, C: Into<Command>>(
+        &mut self,
+        worker: usize,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Option<T> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         self.tell_one(worker, question(reply));
         answer.try_recv().ok()
     }
 
     /// Asks all workers; the answers of those that answer.
-    pub fn ask<T>(&mut self, question: impl Fn(ReplyTo<T>) -> Command) -> Vec<T> {
+    pub fn ask<T, C: Into<Command>>(&mut self, question: impl Fn(ReplyTo<T>) -> C) -> Vec<T> {
         (0..self.len()).filter_map(|worker| self.ask_one(worker, &question)).collect()
+    }
+
+    /// # Errors
+    /// When fewer workers answered than there are.
+    fn all_answered(&self, answers: usize) -> Result<(), ControlError> {
+        match answers == self.len() {
+            true => Ok(()),
+            false => Err(ControlError::System("the data plane did not answer".into())),
+        }
     }
 
     /// The counters of all workers together.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut sum = Snapshot::default();
-        self.ask(Command::Snapshot).into_iter().for_each(|snapshot| sum.merge(snapshot));
+        self.ask(CounterCommand::Snapshot).into_iter().for_each(|snapshot| sum.merge(snapshot));
         sum
     }
 
@@ -169,18 +183,18 @@ impl OfflineWorkers {
         for worker in 0..self.len() {
             let mut entry = Some(0);
             while let Some(from) = entry {
-                entry = self.ask_one(worker, |reply| Command::TellDriven(from, reply)).flatten();
+                entry = self.ask_one(worker, |reply| OffloadCommand::Account(from, reply)).flatten();
             }
             let mut route = Some(NextHopIndex(0));
             while let Some(from) = route {
-                route = self.ask_one(worker, |reply| Command::ClearRoutes(from, reply)).flatten();
+                route = self.ask_one(worker, |reply| RouteCommand::Clear(from, reply)).flatten();
             }
             let mut binding = Some(BindingId(0));
             while let Some(from) = binding {
-                binding = self.ask_one(worker, |reply| Command::ClearFilters(from, reply)).flatten();
+                binding = self.ask_one(worker, |reply| FilterCommand::Clear(from, reply)).flatten();
             }
         }
-        self.tell(|| Command::ClearCounters);
+        self.tell(|| CounterCommand::Clear);
     }
 
     /// What was counted at bindings, by all workers together.
@@ -189,7 +203,7 @@ impl OfflineWorkers {
         for worker in 0..self.len() {
             let mut from = Some(BindingId(0));
             while let Some(start) = from {
-                let page = self.ask_one(worker, |reply| Command::CountFilters(start, reply));
+                let page = self.ask_one(worker, |reply| FilterCommand::Count(start, reply));
                 from = page.as_ref().and_then(|page| page.next);
                 sums.add(page.unwrap_or_default());
             }
@@ -202,7 +216,7 @@ impl OfflineWorkers {
         // There is no kernel that had to hear of them, so these are neighbours behind other workers' devices.
         let mut used = BTreeSet::new();
         for _ in 0..MOST_PIECES {
-            let pieces = self.ask(Command::TakeUsedNeighbours);
+            let pieces = self.ask(NeighbourCommand::TakeUsed);
             let more = pieces.iter().any(|piece| piece.more);
             used.extend(pieces.into_iter().flat_map(|piece| piece.used));
             if !more {
@@ -216,23 +230,29 @@ impl OfflineWorkers {
 }
 
 impl TellRoutes for OfflineWorkers {
-    fn tell(&mut self, command: &dyn Fn() -> Command) -> Result<(), ControlError> {
+    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError> {
         Self::tell(self, command);
         Ok(())
     }
 
-    fn exchange(&mut self, command: &dyn Fn(ReplyTo<NumberedRoutes>) -> Command) -> Result<(), ControlError> {
-        match self.ask(command).len() == self.len() {
-            true => Ok(()),
-            false => Err(ControlError::System("the data plane did not answer".into())),
-        }
+    fn exchange(
+        &mut self,
+        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
+    ) -> Result<(), ControlError> {
+        let answers = self.ask(command).len();
+        self.all_answered(answers)
+    }
+
+    fn barrier(&mut self) -> Result<(), ControlError> {
+        let answers = self.ask(Barrier::new).len();
+        self.all_answered(answers)
     }
 
     fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
-        Ok(self.ask(|reply| Command::WaitingRoutes(from, reply)))
+        Ok(self.ask(|reply| RouteCommand::Waiting(from, reply)))
     }
 
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
-        Ok(sum_accounts(self.ask(|reply| Command::CountRoutes(routes.to_vec(), reply))))
+        Ok(sum_accounts(self.ask(|reply| RouteCommand::Count(routes.to_vec(), reply))))
     }
 }

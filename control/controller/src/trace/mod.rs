@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use millrace_config::Time;
-use millrace_pipeline::{Command, MOST_TRACED, TraceEvent, TraceOrder, TraceSource, TraceStep, trace};
+use millrace_pipeline::{
+    MOST_TRACED, ObservationCommand, TraceEvent, TraceOrder, TraceSource, TraceStep, trace,
+};
 
 pub(crate) use words::with_link;
 
@@ -115,7 +117,7 @@ impl Router {
         let order = TraceOrder { filter, every, count, time };
         let (sinks, sources): (Vec<_>, _) =
             (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
-        let start = |sink| Command::StartTrace(Box::new(sink));
+        let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         inner.tracing = Some(number);
         Ok(Trace {
@@ -199,6 +201,6 @@ impl Drop for Trace {
         let mut inner = self.router.lock();
         inner.tracing = None;
         // A router that has stopped traces nothing.
-        let _ = inner.workers.tell(|| Command::StopTrace(self.number));
+        let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }
 }

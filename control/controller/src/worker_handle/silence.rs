@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millrace_pipeline::{Command, ReplyTo, WorkerLink};
+use millrace_pipeline::{
+    Barrier, Command, CounterCommand, FilterCommand, NeighbourCommand, PluginCommand, ReplyTo, RouteCommand,
+    SchedulerCommand, WorkerLink,
+};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::WorkerHandle;
@@ -100,34 +103,41 @@ impl Plan {
     }
 }
 
-/// Whether control waits for an answer.
+/// Returns whether control waits for an answer.
 fn is_question(command: &Command) -> bool {
     matches!(
         command,
-        Command::SetRoutes(..)
-            | Command::ForgetRoutes(..)
-            | Command::WaitingRoutes(..)
-            | Command::CountFilters(..)
-            | Command::Schedule(..)
-            | Command::Succeed(..)
-            | Command::Snapshot(..)
-            | Command::Counters(..)
-            | Command::TakeUsedNeighbours(..)
+        Command::Barrier(_)
+            | Command::Routes(RouteCommand::Set(..) | RouteCommand::Forget(..) | RouteCommand::Waiting(..))
+            | Command::Neighbours(NeighbourCommand::TakeUsed(_))
+            | Command::Filters(FilterCommand::Count(..))
+            | Command::Plugins(PluginCommand::Replace(..))
+            | Command::Schedulers(SchedulerCommand::Change(..))
+            | Command::Counters(CounterCommand::Snapshot(_) | CounterCommand::Summary(_))
     )
 }
 
 /// The same question, whose answer nobody hears: who has asked is told so at once, where it would wait for seconds.
 fn unheard(question: Command) -> Command {
     match question {
-        Command::SetRoutes(routes, _) => Command::SetRoutes(routes, nobody()),
-        Command::ForgetRoutes(routes, _) => Command::ForgetRoutes(routes, nobody()),
-        Command::WaitingRoutes(from, _) => Command::WaitingRoutes(from, nobody()),
-        Command::CountFilters(from, _) => Command::CountFilters(from, nobody()),
-        Command::Schedule(port, changes, piece, _) => Command::Schedule(port, changes, piece, nobody()),
-        Command::Succeed(id, successor, _) => Command::Succeed(id, successor, nobody()),
-        Command::Snapshot(_) => Command::Snapshot(nobody()),
-        Command::Counters(_) => Command::Counters(nobody()),
-        Command::TakeUsedNeighbours(_) => Command::TakeUsedNeighbours(nobody()),
+        Command::Barrier(_) => Barrier::new(nobody()).into(),
+        Command::Routes(command) => match command {
+            RouteCommand::Set(routes, _) => RouteCommand::Set(routes, nobody()),
+            RouteCommand::Forget(routes, _) => RouteCommand::Forget(routes, nobody()),
+            RouteCommand::Waiting(from, _) => RouteCommand::Waiting(from, nobody()),
+            other => other,
+        }
+        .into(),
+        Command::Neighbours(NeighbourCommand::TakeUsed(_)) => NeighbourCommand::TakeUsed(nobody()).into(),
+        Command::Filters(FilterCommand::Count(from, _)) => FilterCommand::Count(from, nobody()).into(),
+        Command::Plugins(PluginCommand::Replace(id, successor, _)) => {
+            PluginCommand::Replace(id, successor, nobody()).into()
+        }
+        Command::Schedulers(SchedulerCommand::Change(port, changes, piece, _)) => {
+            SchedulerCommand::Change(port, changes, piece, nobody()).into()
+        }
+        Command::Counters(CounterCommand::Snapshot(_)) => CounterCommand::Snapshot(nobody()).into(),
+        Command::Counters(CounterCommand::Summary(_)) => CounterCommand::Summary(nobody()).into(),
         other => other,
     }
 }

@@ -6,8 +6,8 @@
 //! because they are exceptional, are treated here as ever, and renew the flow's entry.
 //!
 //! *Changes.* Entries bear the generation of the change log, with a count of what else changes their contents (neighbours,
-//! what numbers of routes mean, schedulers). The worker publishes it before it answers any later question of control, so
-//! when a change is reported as done no packet is treated by the old state. Entries that a change in the log does not concern are
+//! what numbers of routes mean, schedulers). Each command declares its [`Invalidation`], and the worker publishes it before it carries the
+//! command out, so when a change is reported as done no packet is treated by the old state. Entries that a change in the log does not concern are
 //! carried over by the worker itself ([`Carry`]), and a neighbour, or a number of a route, that no entry uses changes nothing ([`Uses`]).
 //!
 //! *Order.* An entry is used only while the workers are done with all packets of the flow that went up ([`Way`], [`Round`]).
@@ -23,6 +23,7 @@ mod cache;
 mod carry;
 mod comes_up;
 mod crowd;
+mod invalidation;
 mod level;
 mod mark;
 mod plan;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 pub use budget::{ASK, BUDGET, FORWARD, MOST_OF_FORM, POLICE};
 pub use cache::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
+pub(crate) use invalidation::Invalidation;
 pub(crate) use level::Placements;
 pub use level::{Level, Placement, StaysUp};
 use millrace_classify::FlowIndex;
@@ -52,7 +54,6 @@ use self::plan::Plan;
 use self::round::Round;
 use self::uses::Uses;
 use self::way::Way;
-use crate::command::Command;
 use crate::filter_route::is_filter;
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -216,7 +217,6 @@ impl DriverFlows {
         if let Some(known) = self.ports.get_mut(port.index()) {
             *known = can;
         }
-        self.other_change();
     }
 
     fn port(&self, port: PortId) -> DriverPort {
@@ -382,37 +382,6 @@ impl Router {
         }
     }
 
-    /// Before a command is carried out, which may be answered: what was changed so far is told to the driver, and
-    /// what it is about to change, if the change log will not know.
-    pub(crate) fn prepare_driver(&mut self, command: &Command) {
-        let Some(driver) = &mut self.driver else { return };
-        // A number that no entry has may mean anything.
-        let changes_routes = matches!(command, Command::SetRoutes(routes, _) if routes.iter().any(|(route, _)| driver.uses.route(*route)));
-        if changes_routes
-            || matches!(
-                command,
-                Command::Schedule(..)
-                    | Command::FlushFlows(..)
-                    | Command::Succeed(..)
-                    | Command::RemoveDevice(..)
-                    | Command::StartTrace(..)
-                    | Command::StartCapture(..)
-                    | Command::SetDriverForm(..)
-                    | Command::Shadow(..)
-            )
-        {
-            driver.other_change();
-        }
-        self.tell_driver();
-    }
-
-    /// An instance is not what it was.
-    pub(crate) fn instance_changed(&mut self) {
-        if let Some(driver) = &mut self.driver {
-            driver.other_change();
-        }
-    }
-
     /// A neighbour is not where it was.
     pub(crate) fn neighbour_moved(&mut self, NeighbourKey { port, address }: NeighbourKey) {
         self.forget_adjacencies();
@@ -520,7 +489,6 @@ impl Router {
     pub(crate) fn place_flows(&mut self, placements: Vec<Placement>) {
         if let Some(driver) = &mut self.driver {
             driver.placements = Placements::new(placements);
-            driver.other_change();
         }
     }
 

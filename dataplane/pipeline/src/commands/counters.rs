@@ -1,0 +1,30 @@
+//! Commands to the counters of a worker.
+
+use super::ReplyTo;
+use crate::driver_flows::Invalidation;
+use crate::snapshot::Snapshot;
+
+/// Command to the counters of a worker.
+#[derive(Debug)]
+pub enum CounterCommand {
+    /// Asks for all counters.
+    Snapshot(ReplyTo<Snapshot>),
+    /// Asks for all counters without those of schedulers, EtherTypes and neighbours, which may be long lists.
+    Summary(ReplyTo<Snapshot>),
+    /// Sets all counters to zero, except those of routes and bindings, of which there may be many.
+    Clear,
+}
+
+impl CounterCommand {
+    pub(super) fn invalidation(&self) -> Invalidation<'_> {
+        match self {
+            Self::Snapshot(_) | Self::Summary(_) | Self::Clear => Invalidation::Nothing,
+        }
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::Snapshot(_) | Self::Summary(_) | Self::Clear => false,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Commands to the devices of a worker.
+
+use millrace_packet::Pool;
+use millrace_port::{Port, PortError};
+
+use super::ReplyTo;
+use crate::driver_flows::Invalidation;
+use crate::host_path::HostPath;
+use crate::ports::DeviceId;
+
+/// Function that opens a device, on the worker's thread and with its packet memory.
+pub type OpenDevice = Box<dyn FnOnce(&Pool) -> Result<OpenedDevice, PortError> + Send>;
+
+/// Opened device, with the sockets that control needs.
+pub struct OpenedDevice {
+    /// Device.
+    pub port: Box<dyn Port>,
+    /// Sockets by device queue, for the level-0 program.
+    pub sockets: Vec<(u32, i32)>,
+}
+
+impl OpenedDevice {
+    /// Returns the report for control.
+    pub(crate) fn report(&self) -> DeviceReport {
+        DeviceReport { capabilities: self.port.capabilities().clone(), sockets: self.sockets.clone() }
+    }
+}
+
+/// Report of a worker on a device that it opened.
+#[derive(Clone, Debug)]
+pub struct DeviceReport {
+    /// Kind and capabilities of the device.
+    pub capabilities: millrace_port::Capabilities,
+    /// Sockets by device queue, for the level-0 program.
+    pub sockets: Vec<(u32, i32)>,
+}
+
+/// Command to the devices of a worker.
+pub enum DeviceCommand {
+    /// Opens a device under this id.
+    Add(DeviceId, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
+    /// Closes a device; the worker drops packets that wait for it.
+    Remove(DeviceId, ReplyTo<()>),
+    /// Sets the path by which packets are punted to the kernel.
+    SetHostPath(Box<dyn HostPath + Send>),
+}
+
+impl DeviceCommand {
+    pub(super) fn invalidation(&self) -> Invalidation<'_> {
+        match self {
+            // Its packets on the way up are lost with it, so no count says when the flows may go down.
+            Self::Remove(..) => Invalidation::Entries,
+            Self::Add(..) | Self::SetHostPath(_) => Invalidation::Nothing,
+        }
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::Add(..) | Self::Remove(..) | Self::SetHostPath(_) => false,
+        }
+    }
+}

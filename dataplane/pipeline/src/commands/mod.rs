@@ -1,0 +1,170 @@
+//! Commands of control to a worker, one enum for each receiver.
+//!
+//! Control names the receiver ([`Command`]) and one of its commands (such as [`RouteCommand`]). Each receiver matches its enum without a
+//! catch-all arm, and each enum has two exhaustive methods: `invalidation` declares the flow records and offloaded flows that the
+//! command makes stale, `is_small` its cost. So the compiler asks a new command for all three.
+
+mod barrier;
+mod counters;
+mod devices;
+mod filters;
+mod flows;
+mod neighbours;
+mod observation;
+mod offload;
+mod plugins;
+mod ports;
+mod routes;
+mod schedulers;
+
+use std::fmt;
+use std::sync::mpsc::SyncSender;
+
+pub use self::barrier::Barrier;
+pub use self::counters::CounterCommand;
+pub use self::devices::{DeviceCommand, DeviceReport, OpenDevice, OpenedDevice};
+pub use self::filters::FilterCommand;
+pub use self::flows::{FlowCommand, FlowPage, FlowReport, FlowScan};
+pub use self::neighbours::{NeighbourChange, NeighbourCommand, NeighbourKnowledge, UsedNeighbours};
+pub use self::observation::{ObservationCommand, Question};
+pub use self::offload::OffloadCommand;
+pub use self::plugins::PluginCommand;
+pub use self::ports::PortCommand;
+pub use self::routes::{NumberedRoutes, RouteChange, RouteCommand, WaitingRoutes};
+pub use self::schedulers::SchedulerCommand;
+use crate::driver_flows::Invalidation;
+use crate::options::Options;
+
+/// Sender of the answer to a command. A worker never waits: an answer that nobody takes is lost.
+pub type ReplyTo<T> = SyncSender<T>;
+
+/// Answers a question of control, which may have given up: then nobody takes the answer.
+pub(crate) fn answer<T>(reply: &ReplyTo<T>, answer: T) {
+    let _ = reply.try_send(answer);
+}
+
+/// Routes, neighbours or filters that a worker changes before it takes up the next command without a batch between.
+const FEW: usize = 4;
+
+/// Command that a worker takes up between two batches, by its receiver.
+pub enum Command {
+    /// Devices of the worker.
+    Devices(DeviceCommand),
+    /// Ports of the router.
+    Ports(PortCommand),
+    /// Routes by their numbers.
+    Routes(RouteCommand),
+    /// Table of neighbours.
+    Neighbours(NeighbourCommand),
+    /// Tables and counters of filters.
+    Filters(FilterCommand),
+    /// Gates, bindings and instances of plugins.
+    Plugins(PluginCommand),
+    /// Schedulers of ports.
+    Schedulers(SchedulerCommand),
+    /// Flow table.
+    Flows(FlowCommand),
+    /// Offload of flows.
+    Offload(OffloadCommand),
+    /// Captures, traces and questions about packets.
+    Observation(ObservationCommand),
+    /// Counters of the worker.
+    Counters(CounterCommand),
+    /// Options of the whole router.
+    Options(Options),
+    /// Question whether all commands before this one are in force.
+    Barrier(Barrier),
+    /// Ends the worker after it has sent or dropped the packets that it holds.
+    Stop,
+}
+
+impl Command {
+    /// Returns the flow records and offloaded flows that the command makes stale.
+    pub(crate) fn invalidation(&self) -> Invalidation<'_> {
+        match self {
+            Self::Devices(command) => command.invalidation(),
+            Self::Ports(command) => command.invalidation(),
+            Self::Routes(command) => command.invalidation(),
+            Self::Neighbours(command) => command.invalidation(),
+            Self::Filters(command) => command.invalidation(),
+            Self::Plugins(command) => command.invalidation(),
+            Self::Schedulers(command) => command.invalidation(),
+            Self::Flows(command) => command.invalidation(),
+            Self::Offload(command) => command.invalidation(),
+            Self::Observation(command) => command.invalidation(),
+            Self::Counters(command) => command.invalidation(),
+            // Martians, priorities of routes and the size of the flow table count for every flow.
+            Self::Options(_) => Invalidation::Records,
+            Self::Barrier(_) | Self::Stop => Invalidation::Nothing,
+        }
+    }
+
+    /// Returns whether the command takes a few microseconds at most, so that others may follow before the next batch. All commands are
+    /// bounded: none takes longer than packets may wait.
+    pub(crate) fn is_small(&self) -> bool {
+        match self {
+            Self::Devices(command) => command.is_small(),
+            Self::Ports(command) => command.is_small(),
+            Self::Routes(command) => command.is_small(),
+            Self::Neighbours(command) => command.is_small(),
+            Self::Filters(command) => command.is_small(),
+            Self::Plugins(command) => command.is_small(),
+            Self::Schedulers(command) => command.is_small(),
+            Self::Flows(command) => command.is_small(),
+            Self::Offload(command) => command.is_small(),
+            Self::Observation(command) => command.is_small(),
+            Self::Counters(command) => command.is_small(),
+            Self::Options(_) => false,
+            Self::Barrier(_) | Self::Stop => true,
+        }
+    }
+}
+
+impl fmt::Debug for Command {
+    /// Writes the receiver.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Devices(_) => "Devices",
+            Self::Ports(_) => "Ports",
+            Self::Routes(_) => "Routes",
+            Self::Neighbours(_) => "Neighbours",
+            Self::Filters(_) => "Filters",
+            Self::Plugins(_) => "Plugins",
+            Self::Schedulers(_) => "Schedulers",
+            Self::Flows(_) => "Flows",
+            Self::Offload(_) => "Offload",
+            Self::Observation(_) => "Observation",
+            Self::Counters(_) => "Counters",
+            Self::Options(_) => "Options",
+            Self::Barrier(_) => "Barrier",
+            Self::Stop => "Stop",
+        })
+    }
+}
+
+/// Lets a receiver's command stand where a [`Command`] is asked for.
+macro_rules! receivers {
+    ($($receiver:ident($command:ty)),* $(,)?) => {$(
+        impl From<$command> for Command {
+            fn from(command: $command) -> Self {
+                Self::$receiver(command)
+            }
+        }
+    )*};
+}
+
+receivers!(
+    Devices(DeviceCommand),
+    Ports(PortCommand),
+    Routes(RouteCommand),
+    Neighbours(NeighbourCommand),
+    Filters(FilterCommand),
+    Plugins(PluginCommand),
+    Schedulers(SchedulerCommand),
+    Flows(FlowCommand),
+    Offload(OffloadCommand),
+    Observation(ObservationCommand),
+    Counters(CounterCommand),
+    Options(Options),
+    Barrier(Barrier),
+);

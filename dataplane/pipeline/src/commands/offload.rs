@@ -1,0 +1,40 @@
+//! Commands to the offload of flows.
+
+use millrace_plugin::LoadedForm;
+use millrace_units::{InstanceId, PortId};
+
+use super::ReplyTo;
+use crate::driver_flows::{DriverCache, DriverPort, Invalidation, Placement};
+
+/// Command to the offload of flows.
+pub enum OffloadCommand {
+    /// Sets the worker's part of the flow cache.
+    SetCache(Box<dyn DriverCache>),
+    /// Sets the offload capabilities of a port.
+    SetPort(PortId, DriverPort),
+    /// Sets the placements of flows: the first that concerns a flow counts.
+    Place(Vec<Placement>),
+    /// Sets the eBPF variant of an instance.
+    SetForm(InstanceId, Option<LoadedForm>),
+    /// Accounts the work of the offload so far to flows, routes and filters: a bounded number of entries, from this one on; the answer is
+    /// the entry at which the next command begins. Counters cleared after that don't include it.
+    Account(u32, ReplyTo<Option<u32>>),
+}
+
+impl OffloadCommand {
+    pub(super) fn invalidation(&self) -> Invalidation<'_> {
+        match self {
+            Self::SetCache(_) | Self::SetPort(..) | Self::Place(_) | Self::SetForm(..) => {
+                Invalidation::Entries
+            }
+            Self::Account(..) => Invalidation::Nothing,
+        }
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::SetPort(..) => true,
+            Self::SetCache(_) | Self::Place(_) | Self::SetForm(..) | Self::Account(..) => false,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Commands to gates, bindings and instances of plugins.
+
+use millrace_plugin::{PluginChange, ShadowReport, Succession, Successor};
+use millrace_plugin_abi::{Instance, Message, Reply};
+use millrace_units::InstanceId;
+
+use super::{FEW, ReplyTo};
+use crate::driver_flows::Invalidation;
+use crate::gate_tables::Published;
+
+/// Command to gates, bindings and instances of plugins.
+pub enum PluginCommand {
+    /// Changes instances, gates and bindings, all of them before the next packet.
+    Change(Vec<PluginChange<Published>>),
+    /// Sends a control message to an instance.
+    Control(InstanceId, Message, ReplyTo<Option<Reply>>),
+    /// Gives an instance a message of its host companion.
+    Message(InstanceId, Vec<u8>),
+    /// Puts another instance in the place of one.
+    Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
+    /// Tries an instance on copies of this number of packets of another.
+    Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
+    /// Ends such a trial; its report is the answer to its beginning.
+    EndShadow(InstanceId),
+}
+
+impl PluginCommand {
+    pub(super) fn invalidation(&self) -> Invalidation<'_> {
+        match self {
+            Self::Change(changes) => Invalidation::Plugins(changes),
+            // The instance may be another, or not well; a shadow sees packets of the worker only.
+            Self::Replace(..) | Self::Shadow(..) => Invalidation::Entries,
+            // Flows that only the shadow held at the worker go down with a later packet.
+            Self::EndShadow(_) => Invalidation::Nothing,
+            // An instance changes the settings of its eBPF variant in memory that both share.
+            Self::Control(..) | Self::Message(..) => Invalidation::Nothing,
+        }
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::Change(changes) => changes.len() <= FEW,
+            Self::EndShadow(_) => true,
+            Self::Control(..) | Self::Message(..) | Self::Replace(..) | Self::Shadow(..) => false,
+        }
+    }
+}

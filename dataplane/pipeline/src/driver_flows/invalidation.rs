@@ -1,0 +1,86 @@
+//! Invalidation of flow records and offloaded flows by commands.
+//!
+//! A command declares its [`Invalidation`] by a method with an exhaustive match, and the worker records it here before the command takes
+//! effect. So a new command can't forward stale: without a declaration it does not compile. A flow record goes stale with its generation
+//! in the change log; its entry in the flow cache goes stale as well, for the generation of the cache includes that of the log.
+//!
+//! Two things change without a command and are recorded where they change: neighbours of ports without a kernel
+//! ([`Router::neighbour_moved`]), and instances whose replacement waits for the end of a call ([`Router::after_succession`]).
+
+use millrace_forward::Route;
+use millrace_plugin::PluginChange;
+use millrace_units::NextHopIndex;
+
+use super::DriverFlows;
+use crate::commands::RouteChange;
+use crate::gate_tables::Published;
+use crate::router::Router;
+
+/// Flow records and entries of the flow cache that a command makes stale.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Invalidation<'a> {
+    /// None.
+    Nothing,
+    /// Entries of all flows; the records stay right.
+    Entries,
+    /// Records and entries of all flows.
+    Records,
+    /// Records and entries of flows from or to the regions of these prefixes.
+    Prefixes(&'a [RouteChange]),
+    /// Entries of all flows, if a flow of one of these routes has an entry.
+    Routes(&'a [(NextHopIndex, Route)]),
+    /// Entries of all flows, if a flow with an entry leaves to a neighbour that moves. The table of neighbours records it with the move.
+    Neighbours,
+    /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if one is a quarantine.
+    Plugins(&'a [PluginChange<Published>]),
+}
+
+impl Router {
+    /// Records an invalidation and publishes it to the flow cache, before the command that declares it is carried out and answered.
+    pub(crate) fn invalidate(&mut self, invalidation: Invalidation<'_>) {
+        let changes = &mut self.classifier.changes;
+        match invalidation {
+            Invalidation::Nothing | Invalidation::Neighbours => {}
+            Invalidation::Entries => self.end_entries(),
+            Invalidation::Records => changes.everything_changed(),
+            Invalidation::Prefixes(prefixes) => {
+                changes.begin_routes();
+                prefixes.iter().for_each(|change| changes.route_changed(change.prefix));
+            }
+            Invalidation::Routes(routes) => {
+                // No entry depends on a number that no entry has.
+                let has_one =
+                    |driver: &DriverFlows| routes.iter().any(|(route, _)| driver.uses.route(*route));
+                if self.driver.as_deref().is_some_and(has_one) {
+                    self.end_entries();
+                }
+            }
+            Invalidation::Plugins(changes) => changes.iter().for_each(|change| self.record_plugin(change)),
+        }
+        self.tell_driver();
+    }
+
+    /// Records a change of instances, gates or bindings.
+    fn record_plugin(&mut self, change: &PluginChange<Published>) {
+        match change {
+            PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
+                let changes = &mut self.classifier.changes;
+                filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
+            }
+            PluginChange::Quarantine { .. } => self.end_entries(),
+            // Nothing is bound to a new instance or at a new gate, and to an old one no longer.
+            PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
+            PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
+        }
+    }
+
+    /// Has the entries of all flows end, while their records stay right.
+    fn end_entries(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            driver.other_change();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

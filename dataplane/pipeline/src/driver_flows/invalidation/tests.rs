@@ -1,0 +1,49 @@
+mod table;
+mod world;
+
+use std::sync::mpsc::sync_channel;
+
+use millrace_packet::Pool;
+use millrace_port::Memory;
+
+use self::table::RECEIVERS;
+use self::world::{NEITHER, SECOND, World, changed, mac, nobody};
+use crate::commands::{Barrier, DeviceCommand, OpenedDevice};
+use crate::ports::DeviceId;
+
+#[test]
+fn entries_end_by_what_a_receiver_records() {
+    for (name, command, ends) in RECEIVERS.into_iter().flatten() {
+        let mut world = World::new();
+        let command = command(&mut world);
+        let declared = world.declared(command.invalidation());
+        assert_eq!(declared.unwrap_or(*ends), *ends, "{name}: declared");
+        world.tell(command);
+        // The worker carries entries that no change concerns over to the new generation.
+        (0..3).for_each(|_| world.turn());
+        assert_eq!(world.in_force().map(|is_used| !is_used), *ends, "{name}: ended");
+    }
+}
+
+#[test]
+fn ended_entries_are_not_used_when_the_next_command_is_carried_out() {
+    let mut world = World::new();
+    let (reply, answer) = sync_channel(1);
+    let cache = world.cache.clone();
+    let open = move |_: &Pool| {
+        let _ = reply.try_send(cache.0.lock().unwrap().in_force());
+        Ok(OpenedDevice { port: Box::new(Memory::new(mac(5), 1500).0), sockets: vec![] })
+    };
+    assert!(world.link.commands.push(changed("10.16.0.0/12")).is_ok());
+    world.tell(DeviceCommand::Add(DeviceId(5), Box::new(open), nobody()));
+    assert_eq!(answer.try_recv(), Ok(NEITHER), "the worker carries over the second flow later");
+}
+
+#[test]
+fn a_barrier_is_answered_behind_earlier_commands() {
+    let mut world = World::new();
+    let (reply, answer) = sync_channel(1);
+    assert!(world.link.commands.push(changed("10.16.0.0/12")).is_ok());
+    world.tell(Barrier::new(reply));
+    assert_eq!((answer.try_recv(), world.in_force()), (Ok(()), SECOND));
+}

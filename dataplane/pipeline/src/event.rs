@@ -1,0 +1,29 @@
+//! Events that a worker reports to control without a question.
+
+use std::net::IpAddr;
+
+use millrace_plugin::Failure;
+use millrace_plugin_abi::{LogLevel, Request};
+use millrace_units::{InstanceId, PortId};
+use millrace_wire::mac_addr::MacAddr;
+
+use crate::commands::NeighbourChange;
+
+/// Report of a worker to control.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Packets wait for this neighbour: of a kernel port, or of a port whose device another worker has.
+    Resolve(PortId, IpAddr),
+    /// New knowledge of a neighbour of a port without a kernel, for control and the other workers.
+    Neighbour(NeighbourChange),
+    /// Another station claims an address of an own-stack port.
+    AddressConflict(PortId, IpAddr, MacAddr),
+    /// An instance of a plugin writes a line to the log.
+    InstanceSays(InstanceId, LogLevel, String),
+    /// An instance of a plugin requests a change.
+    InstanceRequests(InstanceId, Request),
+    /// An instance of a plugin sends a message to its host companion.
+    InstanceSends(InstanceId, Vec<u8>),
+    /// An instance of a plugin failed.
+    InstanceFailed(Failure),
+}
