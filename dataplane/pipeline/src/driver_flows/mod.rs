@@ -22,7 +22,7 @@ mod budget;
 mod cache;
 mod carry;
 mod comes_up;
-mod crowd;
+mod eviction;
 mod invalidation;
 mod level;
 mod mark;
@@ -48,7 +48,7 @@ use millrace_units::{Instant, PortId};
 
 use self::carry::Carry;
 use self::comes_up::{KeptUp, Watched};
-use self::crowd::{Asking, Rate};
+use self::eviction::{Asking, Rate};
 use self::mark::Mark;
 use self::plan::Plan;
 use self::round::Round;

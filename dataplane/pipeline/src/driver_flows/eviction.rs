@@ -1,8 +1,8 @@
-//! Which flows are in the driver where there is no room for all: heavier ones get there, and lighter ones go.
+//! Eviction of entries from a full flow cache: heavier flows take the places of lighter ones.
 //!
-//! Of the packets of flows without a place one of so many asks for one. How fast its flow is, it tells by the one that asked before. What an
-//! entry treats is measured whenever the flow table is told of it. Who is twice as fast as an entry takes its place, so flows that are alike
-//! don't push each other out.
+//! One in [`SAMPLED`] packets of flows without an entry asks for a place. The rate of its flow follows from the packet that asked before. The
+//! rate of an entry is measured whenever its packets are accounted. A flow evicts an entry of half its rate or less, so flows of similar
+//! rates don't evict each other.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use millrace_units::Instant;
 
 use super::{DriverFlows, ENTRIES_PER_TURN, Entry, IDLE_WHEN_FULL, NEVER, REFUSED};
 
-/// One of so many packets of flows without a place asks, while there is none.
+/// Packets of flows without an entry, of which one asks for a place while the cache is full.
 const SAMPLED: u32 = 256;
-/// Entries that are looked at for one that asks.
+/// Entries that are compared with a flow that asks.
 const LOOKED_AT: usize = 32;
-/// How many times as fast as an entry a flow has to be.
+/// Least ratio of a flow's rate to that of the entry that it evicts.
 const TIMES: u64 = 2;
-/// Rates are measured over so long at least, and no longer than that.
+/// Shortest and longest time over which a rate is measured.
 const SHORTEST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(10);
-/// Flows that ask, and are remembered.
+/// Most flows whose last question is remembered.
 const MOST: usize = 4096;
 
-/// How many packets a second an entry treats.
+/// Packets per second of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     since: Instant,
@@ -38,7 +38,7 @@ impl Rate {
         Self { since: now, packets: 0, per_second: None }
     }
 
-    /// The driver has treated so many since it was last asked.
+    /// Adds packets that the offload treated since they were last accounted.
     pub fn treated(&mut self, packets: u64, now: Instant) {
         self.packets += packets;
         if now >= self.since + SHORTEST {
@@ -53,7 +53,7 @@ fn rate(packets: u64, time: Duration) -> u64 {
     packets.saturating_mul(1_000_000_000) / nanoseconds
 }
 
-/// Flows that asked for a place: how many packets they had then, and when it was. By the numbers of their records.
+/// Flows that asked for a place, by the numbers of their records: packets of the flow at that time, and the time.
 #[derive(Debug)]
 pub(super) struct Asking {
     asked: HashMap<u32, (u32, Instant), FixedState>,
@@ -61,20 +61,20 @@ pub(super) struct Asking {
 }
 
 impl Default for Asking {
-    /// With room for all that are remembered, so that no packet has to make some.
+    /// Returns a list with memory for [`MOST`] flows, so that no packet allocates.
     fn default() -> Self {
         Self { asked: HashMap::with_capacity_and_hasher(MOST, FixedState::default()), packets: 0 }
     }
 }
 
 impl Asking {
-    /// Whether a packet of a flow without a place is one that asks.
+    /// Returns whether a packet of a flow without an entry asks for a place.
     pub fn is_sampled(&mut self) -> bool {
         self.packets = self.packets.wrapping_add(1);
         self.packets.is_multiple_of(SAMPLED)
     }
 
-    /// How many packets a second a flow has that asks and has had so many, if it asked before.
+    /// Returns the packets per second of a flow that asks, by its packets so far; `None` if it did not ask before.
     fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
         if self.asked.len() >= MOST && !self.asked.contains_key(&flow) {
             self.asked.retain(|_, (_, at)| now < *at + LONGEST);
@@ -85,7 +85,7 @@ impl Asking {
         let (before, at) = *self.asked.entry(flow).or_insert((packets, now));
         let more = packets.checked_sub(before);
         if more.is_none() || now >= at + LONGEST {
-            // The record is another flow's now, or that was long ago.
+            // The record is another flow's now, or the last question was long ago.
             self.asked.insert(flow, (packets, now));
             return None;
         }
@@ -98,14 +98,14 @@ impl Asking {
 }
 
 impl DriverFlows {
-    /// Notes of a flow that it found no room: it is counted once, however often it asks.
+    /// Notes that a flow found no room. Counts each flow once, however often it asks.
     pub(super) fn refuse(&mut self, flow: FlowIndex) {
         let is_known = self.by_flow.get(flow.slot() as usize) == Some(&REFUSED);
         self.counts.refused += u64::from(!is_known);
         self.note(flow, REFUSED);
     }
 
-    /// The record is a new flow's: that another one found no room says nothing of this one.
+    /// Forgets that the former flow of a record found no room: the record is a new flow's.
     pub(super) fn forget_refusal(&mut self, flow: FlowIndex) {
         if let Some(number) = self.by_flow.get_mut(flow.slot() as usize).filter(|number| **number == REFUSED)
         {
@@ -113,7 +113,7 @@ impl DriverFlows {
         }
     }
 
-    /// An entry, of those that come next, that nobody has asked for: to make room for one that somebody has.
+    /// Returns the least recently used entry without a placement, of those that come next, to make room for a flow with one.
     pub(super) fn least_wanted(&self) -> Option<u32> {
         let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
         let found = places.filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)));
@@ -121,8 +121,8 @@ impl DriverFlows {
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
-    /// An entry that has to make way for a flow without a place, which has had so many packets: the lightest of some, if the flow is
-    /// faster by far.
+    /// Returns the entry that a flow evicts, by its packets so far: the lightest of [`LOOKED_AT`] entries, if the flow's rate is
+    /// [`TIMES`] that of the entry.
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
         let asks = self.asking.rate(flow.slot(), packets, now)?;
         let count = self.entries.len();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_entry_treats_is_measured_over_a_while() {
+    fn rate_of_an_entry_is_measured_over_the_shortest_time_or_longer() {
         let mut rate = Rate::from(at(0));
         rate.treated(50, at(100));
         assert_eq!(rate.per_second, None);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_asks_twice_tells_how_fast_it_is() {
+    fn second_question_of_a_flow_yields_its_rate() {
         let (mut asking, flow, other) = (Asking::default(), 3, 4);
         assert_eq!(asking.rate(flow, 100, at(0)), None);
         assert_eq!(asking.rate(flow, 150, at(100)), None, "too soon");
