@@ -21,7 +21,6 @@
 mod budget;
 mod cache;
 mod carry;
-mod comes_up;
 mod eviction;
 mod invalidation;
 mod level;
@@ -30,6 +29,7 @@ mod plan;
 mod round;
 mod settle;
 mod told;
+mod upcalls;
 mod uses;
 mod way;
 
@@ -47,11 +47,11 @@ use millrace_plugin::Policer;
 use millrace_units::{Instant, PortId};
 
 use self::carry::Carry;
-use self::comes_up::{KeptUp, Watched};
 use self::eviction::{Asking, Rate};
 use self::mark::Mark;
 use self::plan::Plan;
 use self::round::Round;
+use self::upcalls::{KeptUp, Upcalls};
 use self::uses::Uses;
 use self::way::Way;
 use crate::filter_route::is_filter;
@@ -132,7 +132,7 @@ struct Entry {
     told: DriverTotals,
     /// Whether somebody wants it in the driver.
     placed: bool,
-    watched: Watched,
+    upcalls: Upcalls,
     rate: Rate,
     last_used: Instant,
 }
@@ -156,7 +156,7 @@ pub(crate) struct DriverFlows {
     settling: Vec<(u32, Instant)>,
     /// Entries that may still be made in this turn.
     inserts: usize,
-    /// Flows that stay up for now, because the driver could not treat their packets.
+    /// Flows that left the offload because of their upcalls.
     kept_up: KeptUp,
     /// Flows that ask for places while there are none, and which entry is the next to be looked at for them.
     asking: Asking,
@@ -290,17 +290,17 @@ impl DriverFlows {
         self.by_flow.get(flow.slot() as usize).is_some_and(|number| !matches!(*number, NEVER | UP | REFUSED))
     }
 
-    /// Whether a flow stays up for now, because the driver could not treat its packets.
+    /// Returns whether a flow stays at the worker because of its upcalls.
     pub fn keeps_up(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
         self.by_flow.get(flow.slot() as usize) == Some(&UP) && self.kept_up.has(flow, key, now)
     }
 
-    /// Whether a flow has an entry that is right, although a packet of it came up.
-    fn comes_up(&mut self, slot: u32) -> bool {
+    /// Counts an upcall of a flow whose entry is right. Returns whether it is.
+    fn count_upcall(&mut self, slot: u32) -> bool {
         let is_right = !self.is_old(slot);
         let entry = self.entries.get_mut(slot as usize).and_then(Option::as_mut);
         if is_right && let Some(entry) = entry.filter(|entry| entry.begun) {
-            entry.watched.came_up();
+            entry.upcalls.count();
             self.waits = true;
         }
         is_right
@@ -411,7 +411,7 @@ impl Router {
     fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
         let Some(driver) = &mut self.driver else { return };
         let slot = driver.entry_of(flow, key);
-        if slot.is_some_and(|slot| driver.comes_up(slot)) || driver.keeps_up(flow, key, now) {
+        if slot.is_some_and(|slot| driver.count_upcall(slot)) || driver.keeps_up(flow, key, now) {
             return;
         }
         let record = self.classifier.flows.record(flow);
@@ -456,7 +456,7 @@ impl Router {
             Some(slot) => driver.renew(slot, (plan, &content), placed, now),
             None => {
                 let (generation, told) = (driver.published, DriverTotals::default());
-                let (watched, rate, begun, last_used) = (Watched::from(now), Rate::from(now), false, now);
+                let (upcalls, rate, begun, last_used) = (Upcalls::from(now), Rate::from(now), false, now);
                 let entry = Entry {
                     key: *key,
                     flow,
@@ -465,7 +465,7 @@ impl Router {
                     begun,
                     told,
                     placed,
-                    watched,
+                    upcalls,
                     rate,
                     last_used,
                 };

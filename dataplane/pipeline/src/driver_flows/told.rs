@@ -57,7 +57,7 @@ impl Router {
         let DriverFlows { entries, cache, round, published, .. } = &mut **driver;
         let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
         let is_hindered = cache.is_overloaded(entry.key.port) || round.is_stuck(now);
-        entry.watched.is_better_up(is_hindered || *published == SUSPENDED, now)
+        entry.upcalls.is_better_up(is_hindered || *published == SUSPENDED, now)
     }
 
     /// Gives an entry up.
@@ -83,7 +83,7 @@ impl Router {
                 flows.touch_many(entry.flow, packets, bytes, now);
             }
             (entry.told, entry.last_used) = (totals, now);
-            entry.watched.treated(sent.packets + dropped.packets);
+            entry.upcalls.treated(sent.packets + dropped.packets);
         }
         entry.rate.treated(sent.packets + dropped.packets, now);
         let entry = *entry;

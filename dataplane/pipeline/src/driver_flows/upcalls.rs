@@ -1,5 +1,5 @@
-//! Flows whose packets come up although the driver has them: they are longer than the MTU, lie in several buffers, or are long ones whose
-//! checksums were left to the card. Such a flow is given up, and does not go down again for a while.
+//! Upcalls of offloaded flows: packets that the offload can't treat, for they are longer than the MTU, lie in several buffers, or are long
+//! ones whose checksums were left to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,40 +9,41 @@ use millrace_classify::FlowIndex;
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-/// Packets that have to come up before anything is said of a flow, and how long that is watched at least.
+/// Least number of upcalls, and least time, before a flow is judged.
 const ENOUGH: u32 = 32;
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
-/// A flow is given up when so many times as many packets came up as the driver treated.
+/// Ratio of upcalls to offloaded packets above which a flow leaves the offload.
 const TIMES: u64 = 4;
-/// How long it does not go down again.
+/// Time for which it is not offloaded again.
 const STAYS_UP: Duration = Duration::from_secs(60);
-/// Flows that are remembered; further ones go down again at once.
+/// Most flows that are remembered; further ones are offloaded again at once.
 const MOST: usize = 4096;
 
-/// What became of the packets of a flow that has an entry, since it was last judged.
+/// Upcalls and offloaded packets of a flow with an entry since it was last judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watched {
+pub(super) struct Upcalls {
     since: Instant,
     up: u32,
     treated: u64,
 }
 
-impl Watched {
+impl Upcalls {
     pub fn from(now: Instant) -> Self {
         Self { since: now, up: 0, treated: 0 }
     }
 
-    /// A packet came up.
-    pub fn came_up(&mut self) {
+    /// Counts an upcall.
+    pub fn count(&mut self) {
         self.up = self.up.saturating_add(1);
     }
 
-    /// The driver treated so many.
+    /// Adds packets that the offload treated.
     pub fn treated(&mut self, packets: u64) {
         self.treated += packets;
     }
 
-    /// Whether the flow is better off at the worker. While something else keeps packets from being treated below, nothing is said.
+    /// Returns whether the flow is better off at the worker. While something else keeps the offload from treating packets, the count begins
+    /// anew and the flow stays.
     pub fn is_better_up(&mut self, is_hindered: bool, now: Instant) -> bool {
         if is_hindered {
             *self = Self::from(now);
@@ -57,12 +58,12 @@ impl Watched {
     }
 }
 
-/// The flows that stay up, by the numbers of their records, each until some time.
+/// Flows that left the offload, by the numbers of their records, each with the time until which it stays at the worker.
 #[derive(Debug, Default)]
 pub(super) struct KeptUp(HashMap<u32, (FlowKey, Instant), FixedState>);
 
 impl KeptUp {
-    /// Has a flow stay up from now on; whether there was room.
+    /// Keeps a flow at the worker from now on. Returns whether there was room.
     pub fn add(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) -> bool {
         if self.0.len() == MOST {
             self.0.retain(|_, (_, until)| *until > now);
@@ -74,7 +75,7 @@ impl KeptUp {
         room
     }
 
-    /// Whether a flow stays up.
+    /// Returns whether a flow stays at the worker.
     pub fn has(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
         self.0.get(&flow.slot()).is_some_and(|(own, until)| own == key && now < *until)
     }
@@ -88,21 +89,21 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    fn watched(up: u32, treated: u64) -> Watched {
-        let mut watched = Watched::from(Instant::ZERO);
-        (0..up).for_each(|_| watched.came_up());
-        watched.treated(treated);
-        watched
+    fn upcalls(up: u32, treated: u64) -> Upcalls {
+        let mut upcalls = Upcalls::from(Instant::ZERO);
+        (0..up).for_each(|_| upcalls.count());
+        upcalls.treated(treated);
+        upcalls
     }
 
     #[test]
-    fn a_flow_is_better_up_when_nearly_all_of_its_packets_come_there_for_a_while() {
-        assert!(watched(ENOUGH, 0).is_better_up(false, after(1000)));
-        assert!(!watched(ENOUGH, 0).is_better_up(false, after(999)), "it may just have gone down");
-        assert!(!watched(ENOUGH - 1, 0).is_better_up(false, after(60_000)), "too few");
-        assert!(watched(1000, 249).is_better_up(false, after(1000)));
-        assert!(!watched(1000, 250).is_better_up(false, after(1000)), "the driver has a good part of them");
-        let mut hindered = watched(1000, 0);
+    fn flow_with_four_upcalls_for_each_offloaded_packet_leaves_the_offload() {
+        assert!(upcalls(ENOUGH, 0).is_better_up(false, after(1000)));
+        assert!(!upcalls(ENOUGH, 0).is_better_up(false, after(999)), "it may just have gone down");
+        assert!(!upcalls(ENOUGH - 1, 0).is_better_up(false, after(60_000)), "too few");
+        assert!(upcalls(1000, 249).is_better_up(false, after(1000)));
+        assert!(!upcalls(1000, 250).is_better_up(false, after(1000)), "the driver has a good part of them");
+        let mut hindered = upcalls(1000, 0);
         assert!(!hindered.is_better_up(true, after(1000)));
         assert!(!hindered.is_better_up(false, after(5000)), "what was before says nothing");
     }
