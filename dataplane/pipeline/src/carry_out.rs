@@ -109,7 +109,7 @@ impl Router {
             OffloadCommand::SetPort(id, can) => self.set_driver_port(id, can),
             OffloadCommand::Place(placements) => self.place_flows(placements),
             OffloadCommand::SetForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
-            OffloadCommand::Account(from, reply) => answer(&reply, self.tell_driven_from(from, now)),
+            OffloadCommand::Account(from, reply) => answer(&reply, self.account_offloaded_from(from, now)),
         }
     }
 

@@ -520,7 +520,7 @@ impl Router {
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.keep_flows(now, true);
-        self.keep_driver_flows(now);
+        self.keep_offloaded(now);
         self.follow_up(now);
     }
 

@@ -18,6 +18,7 @@
 //! *Records.* The flow's record in the flow table stays, and is told what the driver has forwarded; when the record goes
 //! the entry goes.
 
+mod accounting;
 mod budget;
 mod cache;
 mod carry;
@@ -28,7 +29,6 @@ mod mark;
 mod plan;
 mod round;
 mod settle;
-mod told;
 mod upcalls;
 mod uses;
 mod way;
@@ -129,7 +129,8 @@ struct Entry {
     generation: u64,
     /// Whether it has settled.
     begun: bool,
-    told: DriverTotals,
+    /// Packets accounted so far.
+    accounted: DriverTotals,
     /// Whether somebody wants it in the driver.
     placed: bool,
     upcalls: Upcalls,
@@ -443,8 +444,8 @@ impl Router {
             return;
         }
         if let Some(slot) = slot {
-            // What it did so far was done by the plan of before.
-            self.tell_driven(slot, now);
+            // Its packets so far belong to the plan before.
+            self.account_offloaded(slot, now);
         }
         let Self { driver: Some(driver), gates, .. } = self else { return };
         let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
@@ -455,7 +456,7 @@ impl Router {
         match slot {
             Some(slot) => driver.renew(slot, (plan, &content), placed, now),
             None => {
-                let (generation, told) = (driver.published, DriverTotals::default());
+                let (generation, accounted) = (driver.published, DriverTotals::default());
                 let (upcalls, rate, begun, last_used) = (Upcalls::from(now), Rate::from(now), false, now);
                 let entry = Entry {
                     key: *key,
@@ -463,7 +464,7 @@ impl Router {
                     plan,
                     generation,
                     begun,
-                    told,
+                    accounted,
                     placed,
                     upcalls,
                     rate,
@@ -475,7 +476,7 @@ impl Router {
                     false => None,
                 };
                 if let Some(slot) = makes_way {
-                    self.give_up_driven(slot);
+                    self.remove_offloaded(slot);
                 }
                 if let Some(driver) = &mut self.driver {
                     driver.counts.evicted += u64::from(makes_way.is_some());
