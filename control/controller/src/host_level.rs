@@ -206,7 +206,7 @@ fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
             carry_out(&mut plugins, command);
         }
         // Nobody meets packets here, so none are let go.
-        plugins.go_on(now(), &NoQueues, &mut Vec::new());
+        plugins.resume(now(), &NoQueues, &mut Vec::new());
         while let Some(given) = plugins.take_given() {
             let (id, is_message) = (given.instance, matches!(given.output, Output::Message(_)));
             if !said.say(HostSays::Given(given)) && is_message {

@@ -57,7 +57,7 @@ impl Router {
         match command {
             PluginCommand::Change(changes) => {
                 changes.into_iter().for_each(|change| drop(self.gates.apply(change)));
-                self.gates.plugins_mut().let_go_of_orphans();
+                self.gates.plugins_mut().release_orphans();
             }
             PluginCommand::Control(instance, message, reply) => {
                 let replied = Box::new(move |replied| answer(&reply, replied));

@@ -229,9 +229,9 @@ impl Gates {
     }
 
     /// Gives instances time, and takes the packets that wait for none any longer.
-    pub fn go_on(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
+    pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
         let queues = Queues { ports, fib, routes: &self.routes };
-        self.plugins.go_on(now, &queues, released);
+        self.plugins.resume(now, &queues, released);
     }
 
     /// Sends those packets where instances want them whose journey has not ended since.

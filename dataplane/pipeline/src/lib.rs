@@ -47,7 +47,6 @@ mod gate_tables;
     reason = "members of a group are places of its packets, and all notes of a group go by them"
 )]
 mod gates;
-mod go_on;
 #[expect(clippy::indexing_slicing, reason = "groups of a batch by numbers that were given in it")]
 mod groups;
 #[expect(
@@ -70,6 +69,7 @@ mod punt;
 mod queue_backlog;
 mod receive;
 mod reserved_flows;
+mod resume;
 mod route;
 mod router;
 mod snapshot;

@@ -505,7 +505,7 @@ impl Router {
     /// Lets what plugins have kept go on, where it is due.
     pub fn run_plugins(&mut self, now: Instant) {
         if !self.gates.plugins().is_idle() {
-            self.go_on(now);
+            self.resume_kept(now);
         }
     }
 

@@ -22,7 +22,6 @@ mod exchange;
 mod fault;
 mod flow_state;
 mod gate;
-mod go_on;
 mod halves;
 mod health;
 mod hot_swap;
@@ -38,6 +37,7 @@ mod pulse;
 mod quarantined;
 mod raw_packet;
 mod recheck;
+mod resume;
 #[expect(
     clippy::indexing_slicing,
     reason = "members of a group are places of its packets, and all notes of a group go by them"

@@ -260,7 +260,7 @@ fn send_and_keep(
 /// Source ports of packets that go on, with how they end.
 fn released(worker: &mut WorkerPlugins<ByPort>, now: Instant) -> Vec<(u16, Option<End>)> {
     let mut released = Vec::new();
-    worker.go_on(now, &NoQueues, &mut released);
+    worker.resume(now, &NoQueues, &mut released);
     released.into_iter().map(|one| (one.waiting.key.source_port, one.end)).collect()
 }
 

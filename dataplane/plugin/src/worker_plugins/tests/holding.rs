@@ -55,14 +55,14 @@ fn what_is_held_for_an_instance_or_a_binding_that_is_gone_goes_on_at_once_and_in
     for path in &paths {
         assert_eq!(refused(&mut worker, &pool, *path, 3, 64), 0);
     }
-    worker.let_go_of_orphans();
+    worker.release_orphans();
     assert_eq!(released(&mut worker, at(1)), []);
     let filter = 81;
     change(&mut worker, PluginChange::Unbind { binding: BindingId(1), gate: GateId(0), filter });
-    worker.let_go_of_orphans();
+    worker.release_orphans();
     assert_eq!((released(&mut worker, at(1)), worker.waiting()), (vec![(0, None), (1, None), (2, None)], 6));
     drop(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }));
-    worker.let_go_of_orphans();
+    worker.release_orphans();
     assert_eq!(released(&mut worker, at(1)), vec![(0, None), (1, None), (2, None)]);
     assert_eq!(worker.next_event(at(1)), Some(at(30)));
     assert_eq!((released(&mut worker, at(30)).len(), worker.is_idle()), (3, true));

@@ -1,4 +1,4 @@
-//! Packets that plugins have kept: they go on where they were, or end there.
+//! Resumption of packets that plugins kept: they continue at their stage, or end there.
 
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
@@ -15,14 +15,14 @@ use crate::route::look_up;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
-/// How often a packet may be sent back to classification.
+/// Times that a packet may be classified again.
 const MOST_PASSES: u8 = 4;
 
 impl Router {
-    /// Gives plugins time whose calls were suspended, and lets packets go on that wait no longer.
-    pub(crate) fn go_on(&mut self, now: Instant) {
+    /// Resumes suspended calls of plugins, and forwards packets that wait no longer.
+    pub(crate) fn resume_kept(&mut self, now: Instant) {
         let mut released = std::mem::take(&mut self.released);
-        self.gates.go_on(&self.fib, &self.ports, &mut released, now);
+        self.gates.resume(&self.fib, &self.ports, &mut released, now);
         self.after_succession();
         let mut work = std::mem::take(&mut self.spare);
         let mut waiting = released.drain(..).peekable();
@@ -39,14 +39,14 @@ impl Router {
             {
                 self.add(&mut work, next);
             }
-            self.go_on_at(place, &mut work, now);
+            self.resume_at(place, &mut work, now);
         }
         drop(waiting);
         self.spare = work;
         self.released = released;
     }
 
-    /// Lets a packet wait for a plugin.
+    /// Keeps a packet for a plugin.
     pub(crate) fn keep(
         &mut self,
         ticket: Ticket,
@@ -66,8 +66,8 @@ impl Router {
         }
     }
 
-    /// Takes what instances gave beside verdicts: packets begin their journey in the order in which they were made, the rest is
-    /// for control.
+    /// Takes the output of instances beside verdicts: packets begin their journey in the order in which they were made, the rest goes to
+    /// control.
     #[inline]
     pub(crate) fn take_given(&mut self, now: Instant) {
         while let Some(Given { instance, output }) = self.gates.plugins_mut().take_given() {
@@ -77,20 +77,20 @@ impl Router {
                         self.gates.plugins_mut().fail_for_port(instance, port, now);
                     }
                 }
-                Output::Log(level, line) => _ = self.tell(Event::InstanceSays(instance, level, line)),
+                Output::Log(level, line) => _ = self.report_event(Event::InstanceSays(instance, level, line)),
                 Output::Message(bytes) => {
-                    if !self.tell(Event::InstanceSends(instance, bytes)) {
+                    if !self.report_event(Event::InstanceSends(instance, bytes)) {
                         self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
                     }
                 }
-                Output::Request(request) => _ = self.tell(Event::InstanceRequests(instance, request)),
+                Output::Request(request) => _ = self.report_event(Event::InstanceRequests(instance, request)),
             }
         }
         self.take_made();
     }
 
-    /// Tells control something; whether there was room.
-    fn tell(&mut self, event: Event) -> bool {
+    /// Reports an event to control. Returns whether there was room.
+    fn report_event(&mut self, event: Event) -> bool {
         let room = self.events.len() < EVENT_LIMIT;
         if room {
             self.events.push_back(event);
@@ -98,9 +98,9 @@ impl Router {
         room
     }
 
-    /// A packet that an instance made, from the network header on, as if it came in by a port. One that was made out of packets
-    /// that were made or classified anew themselves counts as these and once more: no plugin multiplies packets without end. Returns
-    /// `false` when there is no such port: only the router itself makes packets that came in by none, which nobody checks.
+    /// Begins the journey of a packet that an instance made, from the network header on, as if it came in by a port. `passes`: those of the
+    /// packet that it was made of, so no plugin multiplies packets without end. Returns `false` when there is no such port: only the router
+    /// itself makes packets without a port of arrival, which no stage checks.
     pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
         if self.ports.get(port).is_none() {
             return false;
@@ -120,14 +120,14 @@ impl Router {
         true
     }
 
-    /// Begins the journey of what instances have made, as much as the round takes.
+    /// Begins the journey of packets that instances made, as many as the iteration takes.
     fn take_made(&mut self) {
         while let Some(packet) = self.from_plugins.take() {
             self.classify_again(packet);
         }
     }
 
-    /// Takes a packet that an instance wants classified anew.
+    /// Takes a packet that an instance sends back to classification.
     pub(crate) fn classify_again(&mut self, mut packet: Packet) {
         if packet.passes == MOST_PASSES {
             return self.drop_packet(packet, DropReason::PluginLoop);
@@ -136,7 +136,7 @@ impl Router {
         self.again.push(packet);
     }
 
-    /// Packets that are classified anew, as they are now.
+    /// Parses packets that are classified again, as they are now.
     pub(crate) fn start_again(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -154,10 +154,10 @@ impl Router {
         }
     }
 
-    /// Packets of one place.
-    fn go_on_at(&mut self, place: Place, work: &mut Work, now: Instant) {
+    /// Continues packets at one place.
+    fn resume_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
-            // What the number of the route meant may be another by now.
+            // The number of the route may stand for another route by now.
             for (packet, key) in work.packets.iter_mut().zip(work.keys.all()) {
                 if !is_filter(packet.next_hop) {
                     look_up(&self.fib, packet, key);
@@ -168,7 +168,7 @@ impl Router {
         self.gates.group(work);
         self.run_gates(place.position, place.stage, work, now);
         for (fate, packet) in work.fates.all_mut().iter_mut().zip(work.packets.iter()) {
-            // Of a copy nothing is left behind the last instance, unless it was sent somewhere.
+            // A copy ends behind the last instance, unless it was sent somewhere.
             *fate = match *fate {
                 Fate::Kept(ticket) => Fate::Kept(ticket),
                 Fate::Forward if is_copy(packet.next_hop) => Fate::Resume,
@@ -178,7 +178,7 @@ impl Router {
         self.dispose(work, now);
     }
 
-    /// Puts a packet into a batch, which has room.
+    /// Adds a packet to a batch, which has room.
     fn add(&mut self, work: &mut Work, released: Released) {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;

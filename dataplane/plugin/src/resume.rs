@@ -1,4 +1,4 @@
-//! Packets that wait, and calls that go on.
+//! Resumption of suspended calls of instances, and release of packets that wait for them.
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
@@ -13,20 +13,20 @@ use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
 use crate::worker_plugins::WorkerPlugins;
 use crate::{BindingCounts, BindingTable, Terms};
 
-/// Calls of an instance, with packets that waited for it, in one round.
+/// Calls of an instance, with packets that waited for it, in one iteration.
 const CALLS: usize = 16;
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Gives suspended calls time, does what instances do from time to time, and puts packets that wait no longer into
-    /// `released`. `queues` knows what waits in queues.
-    pub fn go_on(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
+    /// Gives each suspended call a slice, runs due timers of instances, and puts packets that wait no longer into `released`.
+    /// `queues` counts the packets in queues.
+    pub fn resume(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
         self.restart_paused(now);
         while let Some(waiting) = self.waiting.due(now) {
             released.push(Released::on(waiting));
         }
         let mut number = 0;
         while let Some(mut backlog) = self.waiting.take_backlog(number) {
-            if self.go_on_with(&mut backlog, now, queues, released) {
+            if self.resume_backlog(&mut backlog, now, queues, released) {
                 self.waiting.put_backlog(number, backlog);
                 number += 1;
             }
@@ -34,7 +34,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.run_timers(now);
     }
 
-    /// Restarts instances whose pause is over, also those that nothing comes to.
+    /// Restarts instances whose pause is over, also those without packets.
     fn restart_paused(&mut self, now: Instant) {
         let paused = std::mem::take(&mut self.news.paused);
         for id in paused {
@@ -49,9 +49,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Lets packets go on that are held for an instance or a binding that is gone. Asked once after changes, before packets
-    /// come that the change has made quicker.
-    pub fn let_go_of_orphans(&mut self) {
+    /// Releases packets that are held for a removed instance or binding. Called once after changes, before packets that the change made
+    /// quicker.
+    pub fn release_orphans(&mut self) {
         let Self { waiting, instances, bindings, paths, .. } = self;
         waiting.let_go(|holder, place| {
             let stage = place.before().and_then(|held_at| {
@@ -77,8 +77,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Whether anything is left.
-    fn go_on_with(
+    /// Resumes the call of an instance, and begins calls that wait behind it. Returns whether any is left.
+    fn resume_backlog(
         &mut self,
         backlog: &mut Backlog,
         now: Instant,
@@ -90,8 +90,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 return backlog.call.is_under_way();
             }
             let is_done = match backlog.call.place {
-                None => self.go_on_with_errand(backlog, now),
-                Some(place) => self.go_on_with_packets(place, backlog, (now, queues), released),
+                None => self.resume_errand(backlog, now),
+                Some(place) => self.resume_packets(place, backlog, (now, queues), released),
             };
             if !is_done {
                 return true;
@@ -100,7 +100,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// Begins the next call, if anything waits for it: control first. Whether it is under way and has to be given time.
+    /// Begins the next call, control messages first. Returns whether a call is under way and needs a slice.
     fn begin(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
         while let Some(asked) = backlog.asked.pop_front() {
             let (message, answer) = match asked {
@@ -135,7 +135,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         backlog.begin_call()
     }
 
-    /// Hands an instance a message that waited; its call may go on afterwards.
+    /// Gives an instance a message that waited; its call may be suspended afterwards.
     fn tell_from(&mut self, backlog: &mut Backlog, bytes: &[u8], now: Instant) {
         let Some(hosted) = self.instances.get_mut(backlog.instance) else { return };
         if !hosted.is_well(now, &mut self.news) {
@@ -149,8 +149,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Gives an instance time that is busy with something that is no packets; whether it is done.
-    fn go_on_with_errand(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
+    /// Resumes a call without packets. Returns whether it is done.
+    fn resume_errand(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
         let reply = match self.instances.get_mut(backlog.instance) {
             None => None,
             Some(hosted) => {
@@ -170,8 +170,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// Gives a call with packets time; whether it is done.
-    fn go_on_with_packets(
+    /// Resumes a call with packets. Returns whether it is done.
+    fn resume_packets(
         &mut self,
         place: Place,
         backlog: &mut Backlog,
@@ -181,7 +181,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let Self { paths, bindings, instances, waiting, states, news, ports, spare, verdicts, .. } = self;
         let Backlog { instance, call, behind, .. } = backlog;
         let Some(hosted) = instances.get_mut(*instance) else {
-            // The instance is gone: what it had goes on without it, unless it left that malformed.
+            // The instance is gone: its packets continue without it, unless it left them malformed.
             let written = call.written;
             call.finish(place.next(), |_, mut waiting| {
                 let is_malformed = written
@@ -258,7 +258,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// When packets that wait want to go on, or an instance wants to be called.
+    /// Returns the time at which a waiting packet, a timer or a pause is due.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.next_call());
         let paused = self.news.paused.iter().filter_map(|id| {
@@ -268,12 +268,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         timers.chain(paused).chain(self.waiting.next_event(now)).min()
     }
 
-    /// How many packets wait.
+    /// Returns the number of waiting packets.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nothing waits, and no instance does anything by itself.
+    /// Returns whether no packet waits, and no instance has timers or a pause.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.timed.is_empty() && self.news.paused.is_empty()
@@ -291,7 +291,7 @@ pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -
     )
 }
 
-/// Begins a call with what waited, or goes on with it.
+/// Begins a call with packets that waited, or resumes it, for a slice.
 fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
@@ -331,7 +331,7 @@ fn slice(
                 return Outcome::Suspended;
             }
             hosted.instance.abort();
-            // What it says of that itself is said better here.
+            // The fault below says more than the instance's own.
             _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
             let text = format!("{spent}; `bind --budget` grants more");
