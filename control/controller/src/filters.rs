@@ -9,7 +9,7 @@ use millrace_classify::{
 };
 use millrace_config::{FilterAction, Policing};
 use millrace_pipeline::GateTable;
-use millrace_plugin::{Action, BindingId, PluginChange, PluginControlError, Policer, Terms, Way};
+use millrace_plugin::{Action, BindingId, CallLimits, PluginChange, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
@@ -17,7 +17,7 @@ use crate::ControlError;
 use crate::death::Need;
 use crate::filter_check::{MOST_COMPARED, named};
 use crate::lookup::parse_candidate;
-use crate::model::terms;
+use crate::model::call_limits;
 use crate::model::{Model, PortPlan};
 use crate::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
@@ -81,10 +81,10 @@ impl Model {
         gate: &str,
         filter: FilterExpression,
         priority: i32,
-        terms: Terms,
+        call_limits: CallLimits,
     ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let compiled = self.compile(&filter)?;
-        Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, terms)?)
+        Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, call_limits)?)
     }
 
     /// An action with its names looked up.
@@ -283,10 +283,10 @@ impl Router {
     /// No such instance, gate or port, a filter that is none, a binding that exists.
     pub fn bind(&self, new: &NewBinding) -> Result<BindingView, ControlError> {
         let filter = parse_filter(&new.filter)?;
-        let terms = terms(new.on_fault, new.budget, new.packet_budget);
+        let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
         inner.death.refuse_silent(Need::Bindings)?;
-        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, terms)?;
+        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
         inner.bound(bound)
     }
 

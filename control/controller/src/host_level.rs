@@ -12,8 +12,8 @@ use std::time::Duration;
 use millrace_confine::Privileges;
 use millrace_pipeline::thread::{Wake, now};
 use millrace_plugin::{
-    BindingId, BindingTable, Failure, Given, Inheritance, InstanceReport, Limits, PluginChange, Remains,
-    Successor, Terms, WorkerPlugins,
+    BindingId, BindingTable, CallLimits, Failure, Given, Inheritance, InstanceReport, Limits, PluginChange,
+    Remains, Successor, WorkerPlugins,
 };
 use millrace_plugin_abi::{Instance, Message, NoQueues, Output, Reply};
 use millrace_units::InstanceId;
@@ -194,7 +194,8 @@ fn gone() -> ControlError {
 
 /// The thread, until control lets go of it.
 fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
-    let mut plugins = WorkerPlugins::<NoTable>::new().with_errands(Terms { call: CALL, ..Terms::OF_ERRANDS });
+    let mut plugins =
+        WorkerPlugins::<NoTable>::new().with_errands(CallLimits { call: CALL, ..CallLimits::OF_ERRANDS });
     plugins.set_limits(limits);
     loop {
         match wait(&plugins, commands) {

@@ -17,7 +17,7 @@ use millrace_pipeline::{
     ClassLimits, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack,
     TableKind, Tags,
 };
-use millrace_plugin::{Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit, Terms};
+use millrace_plugin::{CallLimits, Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit};
 use millrace_plugin_abi::{Home, Plugin};
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, InstanceId, PortId};
@@ -487,14 +487,14 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
     }
 }
 
-/// The terms of a binding.
-pub(crate) fn terms(on_fault: OnFault, call: Option<Budget>, packet: Option<Budget>) -> Terms {
-    Terms {
+/// Returns the call limits of a binding.
+pub(crate) fn call_limits(on_fault: OnFault, call: Option<Budget>, packet: Option<Budget>) -> CallLimits {
+    CallLimits {
         on_fault: match on_fault {
             OnFault::Drop => millrace_plugin::OnFault::Drop,
             OnFault::Bypass => millrace_plugin::OnFault::Bypass,
         },
-        call: call.map_or(Terms::DEFAULT_CALL, Budget::duration),
+        call: call.map_or(CallLimits::DEFAULT_CALL, Budget::duration),
         packet: packet.map(Budget::duration),
     }
 }

@@ -4,7 +4,7 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
-use millrace_plugin::{Limits, Terms, without_router};
+use millrace_plugin::{CallLimits, Limits, without_router};
 use millrace_plugin_abi::{
     Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
 };
@@ -136,7 +136,7 @@ impl Call {
     ) -> (u32, Option<Fault>) {
         // As in a router whose binding says nothing else. The clock would not do, as this process may have to wait for the
         // processor.
-        let most = Terms::default().slices(self.packets.len(), Limits::default().slice);
+        let most = CallLimits::default().slices(self.packets.len(), Limits::default().slice);
         let mut slices = 1;
         while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
             slices += 1;

@@ -5,7 +5,7 @@ use std::fmt;
 use millrace_plugin_abi::{Instance, Position};
 use millrace_units::{GateId, InstanceId};
 
-use crate::{Action, BindingId, GateOrder, Terms};
+use crate::{Action, BindingId, CallLimits, GateOrder};
 
 /// One change of the worker side's gates, instances and bindings. `F` is a filter in the form that is matched.
 pub enum PluginChange<F> {
@@ -54,8 +54,8 @@ pub enum PluginChange<F> {
         priority: i32,
         /// What is done.
         action: Action,
-        /// On which terms, if it is an instance.
-        terms: Terms,
+        /// Limits of calls, if the action is an instance.
+        call_limits: CallLimits,
     },
     /// The binding goes.
     Unbind {
@@ -77,9 +77,9 @@ impl<F> PluginChange<F> {
             Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
             Self::Quarantine { id, why } => PluginChange::Quarantine { id, why },
             Self::RemoveInstance { id } => PluginChange::RemoveInstance { id },
-            Self::Bind { binding, gate, filter, priority, action, terms } => {
+            Self::Bind { binding, gate, filter, priority, action, call_limits } => {
                 let filter = convert(gate, filter);
-                PluginChange::Bind { binding, gate, filter, priority, action, terms }
+                PluginChange::Bind { binding, gate, filter, priority, action, call_limits }
             }
             Self::Unbind { binding, gate, filter } => {
                 PluginChange::Unbind { binding, gate, filter: convert(gate, filter) }
@@ -100,13 +100,13 @@ impl<F: Clone> PluginChange<F> {
             Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
             Self::Quarantine { id, why } => Self::Quarantine { id: *id, why: why.clone() },
             Self::RemoveInstance { id } => Self::RemoveInstance { id: *id },
-            Self::Bind { binding, gate, filter, priority, action, terms } => Self::Bind {
+            Self::Bind { binding, gate, filter, priority, action, call_limits } => Self::Bind {
                 binding: *binding,
                 gate: *gate,
                 filter: filter.clone(),
                 priority: *priority,
                 action: action.clone(),
-                terms: *terms,
+                call_limits: *call_limits,
             },
             Self::Unbind { binding, gate, filter } => {
                 Self::Unbind { binding: *binding, gate: *gate, filter: filter.clone() }

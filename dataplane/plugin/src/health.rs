@@ -64,7 +64,7 @@ impl Record {
         };
     }
 
-    /// Slices that a call may take whose terms allow so many: each overrun that counts halves them, so that all calls together of an
+    /// Slices that a call may take, by those of its limits: each overrun that counts halves them, so that all calls together of an
     /// instance that never ends take little more than the first of them. A call always has one.
     #[inline]
     pub fn patience(&self, slices: u32) -> u32 {

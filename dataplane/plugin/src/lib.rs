@@ -14,6 +14,7 @@
 
 mod account;
 mod binding;
+mod call_limits;
 mod change;
 mod classify;
 mod declared;
@@ -48,12 +49,12 @@ mod settings;
 mod settings_refusal;
 mod shadow;
 mod slab;
-mod terms;
 mod waiting;
 pub mod wasm;
 mod worker_plugins;
 
 pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
+pub use call_limits::{CallLimits, OnFault};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
 pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
@@ -77,7 +78,6 @@ pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group, Stop, Watch};
 pub use settings::without_router;
 pub use shadow::{Reported, ShadowReport};
-pub use terms::{OnFault, Terms};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
 pub use worker_plugins::{InstanceReport, MessageCounts, StageOfPath, WorkerGate, WorkerPlugins};
 

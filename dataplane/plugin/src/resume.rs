@@ -11,7 +11,7 @@ use crate::path::{Part, Step};
 use crate::run::{Decision, Desk, Outcome, recheck_behind};
 use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
 use crate::worker_plugins::WorkerPlugins;
-use crate::{BindingCounts, BindingTable, Terms};
+use crate::{BindingCounts, BindingTable, CallLimits};
 
 /// Calls of an instance, with packets that waited for it, in one iteration.
 const CALLS: usize = 16;
@@ -155,8 +155,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
             None => None,
             Some(hosted) => {
                 let known = Known { queues: &NoQueues, waiting: (0, 0) };
-                let (states, terms) = ((&mut self.states, Part::default(), known), self.errands);
-                let outcome = slice(hosted, &mut backlog.call, &mut [], states, &terms, now, &mut self.news);
+                let (states, call_limits) = ((&mut self.states, Part::default(), known), self.errands);
+                let outcome =
+                    slice(hosted, &mut backlog.call, &mut [], states, &call_limits, now, &mut self.news);
                 if outcome == Outcome::Suspended {
                     return false;
                 }
@@ -196,12 +197,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let own = stage.filter(|stage| stage.step == Step::Instance(*instance));
         let part = own.map_or(Part::default(), |stage| stage.part);
         let mut nobody = BindingCounts::default();
-        let (counts, terms) = match stage.and_then(|stage| bindings.get_mut(stage.binding)) {
-            Some(binding) => (&mut binding.counts, binding.terms),
-            None => (&mut nobody, Terms::default()),
+        let (counts, call_limits) = match stage.and_then(|stage| bindings.get_mut(stage.binding)) {
+            Some(binding) => (&mut binding.counts, binding.call_limits),
+            None => (&mut nobody, CallLimits::default()),
         };
         let known = Known { queues, waiting: behind.load() };
-        let outcome = slice(hosted, call, verdicts, (states, part, known), &terms, now, news);
+        let outcome = slice(hosted, call, verdicts, (states, part, known), &call_limits, now, news);
         if outcome == Outcome::Suspended {
             return false;
         }
@@ -223,8 +224,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 released.push(Released { waiting, direction: None, end });
                 return;
             }
-            let decision =
-                desk.decide(verdict, (*instance, place.position), waiting.passed_on, terms.on_fault, now);
+            let decision = desk.decide(
+                verdict,
+                (*instance, place.position),
+                waiting.passed_on,
+                call_limits.on_fault,
+                now,
+            );
             if let Decision::PassOn(target) = decision {
                 waiting.passed_on += 1;
                 if target == *instance {
@@ -297,7 +303,7 @@ fn slice(
     call: &mut Call,
     verdicts: &mut [Verdict],
     (states, part, known): (&mut FlowStateBlocks, Part, Known<'_>),
-    terms: &Terms,
+    call_limits: &CallLimits,
     now: Instant,
     news: &mut News,
 ) -> Outcome {
@@ -326,7 +332,7 @@ fn slice(
         }
         Progress::Suspended => {
             hosted.suspensions += 1;
-            let most = hosted.record.patience(terms.slices(members.len(), hosted.limits.slice));
+            let most = hosted.record.patience(call_limits.slices(members.len(), hosted.limits.slice));
             if call.slices < most {
                 return Outcome::Suspended;
             }

@@ -249,7 +249,7 @@ impl Desk<'_> {
                 hosted.suspensions += 1;
                 group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on, hosted.writes)));
             }
-            Outcome::Failed if binding.terms.on_fault == OnFault::Bypass => {
+            Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
                 if !hosted.writes {
                     return true;
                 }
@@ -282,7 +282,7 @@ impl Desk<'_> {
                 return true;
             }
             let who = (visit.instance, visit.place.position);
-            let why = match self.decide(verdict, who, visit.passed_on, binding.terms.on_fault, now) {
+            let why = match self.decide(verdict, who, visit.passed_on, binding.call_limits.on_fault, now) {
                 Decision::Pass => return true,
                 Decision::Direct(direction) => {
                     directed.push((*member, direction));

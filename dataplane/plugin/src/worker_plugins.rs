@@ -16,8 +16,8 @@ use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
 use crate::{
-    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, GateOrder, Limits, PluginChange,
-    Remains, Terms,
+    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder, Limits,
+    PluginChange, Remains,
 };
 
 /// Bindings of which none is moved when others come: packets would have to wait for that.
@@ -79,7 +79,7 @@ pub(crate) struct Binding {
     pub judgement: Judgement,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
-    pub terms: Terms,
+    pub call_limits: CallLimits,
     pub counts: BindingCounts,
 }
 
@@ -205,7 +205,7 @@ pub struct WorkerPlugins<T> {
     /// Lists of members, kept for their memory.
     pub(crate) spare: Vec<Vec<u16>>,
     /// How long instances may take for what is no packets.
-    pub(crate) errands: Terms,
+    pub(crate) errands: CallLimits,
 }
 
 impl<T> std::fmt::Debug for WorkerPlugins<T> {
@@ -246,7 +246,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             ports: Vec::new(),
             news: News::default(),
             spare: Vec::new(),
-            errands: Terms::OF_ERRANDS,
+            errands: CallLimits::OF_ERRANDS,
         }
     }
 
@@ -272,10 +272,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
             PluginChange::RemoveInstance { id } => {
                 return self.instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
             }
-            PluginChange::Bind { binding, gate, filter, priority, action, terms } => {
+            PluginChange::Bind { binding, gate, filter, priority, action, call_limits } => {
                 let names_transport = T::names_transport(&filter);
                 let insert = |table: &mut T| table.insert(filter, priority, binding);
-                self.bind(binding, gate, (priority, terms, names_transport), action, insert);
+                self.bind(binding, gate, (priority, call_limits, names_transport), action, insert);
             }
             PluginChange::Unbind { binding, filter, .. } => self.unbind(binding, filter),
         }
@@ -301,7 +301,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         &mut self,
         id: BindingId,
         gate: GateId,
-        (priority, terms, names_transport): (i32, Terms, bool),
+        (priority, call_limits, names_transport): (i32, CallLimits, bool),
         action: Action,
         insert: impl FnOnce(&mut T),
     ) {
@@ -338,8 +338,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
         };
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
-        self.bindings
-            .put(id.0, Binding { gate, action, priority, step, hears, judgement, state, terms, counts });
+        self.bindings.put(
+            id.0,
+            Binding { gate, action, priority, step, hears, judgement, state, call_limits, counts },
+        );
     }
 
     fn take_binding(&mut self, slot: u32) -> Option<Binding> {
@@ -428,8 +430,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// How long instances may take for what is no packets; 10 ms unless it is said otherwise.
     #[must_use]
-    pub fn with_errands(mut self, terms: Terms) -> Self {
-        self.errands = terms;
+    pub fn with_errands(mut self, call_limits: CallLimits) -> Self {
+        self.errands = call_limits;
         self
     }
 

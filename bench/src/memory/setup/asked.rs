@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use millrace_classify::Filter;
 use millrace_packet::FlowKey;
 use millrace_pipeline::{FlowCommand, FlowTreatment, Piece, PluginCommand, ScheduleChange, SchedulerCommand};
-use millrace_plugin::{Succession, Successor, Terms};
+use millrace_plugin::{CallLimits, Succession, Successor};
 use millrace_plugin_abi::{Message, Plugin};
 use millrace_schedule::{FlowQueuesSettings, NodeKind, Rate, Share};
 use millrace_units::{InstanceId, QueueId};
@@ -53,9 +53,9 @@ impl Pipeline {
         let kind = plugin.name();
         self.unit.add_plugin(plugin).map_err(failed)?;
         let (id, created) = self.unit.create_instance(kind, name, serde_json::Map::new()).map_err(failed)?;
-        let terms = Terms::default();
+        let call_limits = CallLimits::default();
         let (_, bound) =
-            self.unit.register_instance(name, gate, filter, compiled, 0, terms).map_err(failed)?;
+            self.unit.register_instance(name, gate, filter, compiled, 0, call_limits).map_err(failed)?;
         let told = self.tables.publish(vec![created, bound]);
         self.tell(PluginCommand::Change(told));
         Ok(id)

@@ -1,7 +1,7 @@
 //! The gates of a router in memory, and what is bound at them.
 
 use millrace_classify::{CompiledExpression, Filter};
-use millrace_plugin::{BindingId, PluginChange, Terms};
+use millrace_plugin::{BindingId, CallLimits, PluginChange};
 use millrace_testkit::classbench;
 
 use super::pipeline::Unit;
@@ -68,7 +68,8 @@ pub(super) fn bind(
     priority: i32,
 ) -> Result<(BindingId, PluginChange<CompiledExpression>), BenchError> {
     let compiled = filter.compile(|_| None).map_err(failed)?.into();
-    unit.register_instance(gate, gate, filter.clone(), compiled, priority, Terms::default()).map_err(failed)
+    unit.register_instance(gate, gate, filter.clone(), compiled, priority, CallLimits::default())
+        .map_err(failed)
 }
 
 /// The changes that make gates and bindings.

@@ -6,7 +6,7 @@ use millrace_plugin::{Action, BindingId, PluginChange};
 use millrace_units::GateId;
 
 use crate::ControlError;
-use crate::model::{Model, terms};
+use crate::model::{Model, call_limits};
 use crate::router::Inner;
 
 impl Inner {
@@ -52,8 +52,9 @@ impl Model {
     /// # Errors
     /// As of [`bind`](Self::bind).
     pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
-        let (filter, terms) = (bind.filter.value(), terms(bind.on_fault, bind.budget, bind.packet_budget));
-        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, terms)?.1)
+        let (filter, call_limits) =
+            (bind.filter.value(), call_limits(bind.on_fault, bind.budget, bind.packet_budget));
+        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, call_limits)?.1)
     }
 
     fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledExpression>, ControlError> {

@@ -5,7 +5,7 @@ use millrace_config::{
     Bind, Budget, Config, Filter, FilterAction, Gate, GateTable, Instance, OnFault, Port, Text, WayOut,
 };
 use millrace_pipeline::{GateTables, TableKind};
-use millrace_plugin::{Action, Terms, Way};
+use millrace_plugin::{Action, CallLimits, Way};
 use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
@@ -62,7 +62,7 @@ impl Model {
     }
 
     fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
-        let Terms { on_fault, call, packet } = bound.terms;
+        let CallLimits { on_fault, call, packet } = bound.call_limits;
         // Budgets of a binding are always in this range.
         let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
         Bind {

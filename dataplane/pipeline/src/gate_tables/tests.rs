@@ -3,7 +3,7 @@
 use millrace_classify::FilterExpression;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_packet::{Exceptions, FlowKey};
-use millrace_plugin::Terms;
+use millrace_plugin::CallLimits;
 use millrace_units::{InstanceId, PortId};
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn bind(binding: u32, filter: &str, action: Action) -> PluginChange<CompiledExpr
         filter: compiled(filter),
         priority: 0,
         action,
-        terms: Terms::default(),
+        call_limits: CallLimits::default(),
     }
 }
 
@@ -108,8 +108,8 @@ impl Gates {
         let change = if there {
             PluginChange::Unbind { binding, gate: id, filter }
         } else {
-            let (action, terms) = (instance(), Terms::default());
-            PluginChange::Bind { binding, gate: id, filter, priority: 0, action, terms }
+            let (action, call_limits) = (instance(), CallLimits::default());
+            PluginChange::Bind { binding, gate: id, filter, priority: 0, action, call_limits }
         };
         self.worker[gate].table = table(self.control.publish(vec![change]));
     }

@@ -7,7 +7,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use super::{Error, MOST_BINDINGS, PluginControlUnit};
-use crate::{Action, BindingId, Gate, PluginChange, Terms};
+use crate::{Action, BindingId, CallLimits, Gate, PluginChange};
 
 /// Gate, action, filter and priority: no two bindings share all of them.
 pub(super) type Identity<S> = (GateId, Action, S, i32);
@@ -30,8 +30,8 @@ pub struct Bound<S, F> {
     pub compiled: F,
     /// Higher wins.
     pub priority: i32,
-    /// On which terms, if it is an instance.
-    pub terms: Terms,
+    /// Limits of calls, if the action is an instance.
+    pub call_limits: CallLimits,
     /// What people know it by: grows with each binding, so the smaller is the older, and no other one ever has it.
     pub number: u64,
 }
@@ -49,10 +49,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         filter: S,
         compiled: F,
         priority: i32,
-        terms: Terms,
+        call_limits: CallLimits,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let action = Action::Instance(self.instance(instance)?);
-        self.bind_action(action, gate, (filter, compiled), priority, terms)
+        self.bind_action(action, gate, (filter, compiled), priority, call_limits)
     }
 
     /// Binds an action to a filter at a gate.
@@ -67,7 +67,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         compiled: F,
         priority: i32,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
-        self.bind_action(action, gate, (filter, compiled), priority, Terms::default())
+        self.bind_action(action, gate, (filter, compiled), priority, CallLimits::default())
     }
 
     fn bind_action(
@@ -76,7 +76,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         gate: &str,
         (filter, compiled): (S, F),
         priority: i32,
-        terms: Terms,
+        call_limits: CallLimits,
     ) -> Result<(BindingId, PluginChange<F>), Error> {
         let gate = self.gate(gate)?;
         self.check_position(&action, gate)?;
@@ -92,8 +92,15 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         if self.bindings.len() >= MOST_BINDINGS {
             return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
         }
-        let bound =
-            Bound { gate: gate.id, action, filter, compiled, priority, terms, number: self.next_number };
+        let bound = Bound {
+            gate: gate.id,
+            action,
+            filter,
+            compiled,
+            priority,
+            call_limits,
+            number: self.next_number,
+        };
         // One that was freed, or the next behind all.
         let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
         self.next_number += 1;
@@ -207,7 +214,7 @@ pub(super) fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> Plug
         filter: bound.compiled.clone(),
         priority: bound.priority,
         action: bound.action.clone(),
-        terms: bound.terms,
+        call_limits: bound.call_limits,
     }
 }
 

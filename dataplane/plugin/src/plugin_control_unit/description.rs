@@ -8,7 +8,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use super::{Bound, Error, NamedInstance, PluginControlUnit, Registered};
-use crate::{Action, BindingId, Gate, GateOrder, Terms};
+use crate::{Action, BindingId, CallLimits, Gate, GateOrder};
 
 /// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
 /// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
@@ -116,8 +116,8 @@ pub struct BindingDescription {
     pub filter: String,
     /// Higher wins.
     pub priority: i32,
-    /// On which terms, if it is an instance.
-    pub terms: Terms,
+    /// Limits of calls, if the action is an instance.
+    pub call_limits: CallLimits,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
@@ -180,7 +180,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             gate: self.gate_name(bound.gate).to_owned(),
             filter: bound.filter.to_string(),
             priority: bound.priority,
-            terms: bound.terms,
+            call_limits: bound.call_limits,
         };
         self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
     }

@@ -7,7 +7,7 @@ use millrace_units::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::{BindingTable, EMPTY_PATH, Remains, Terms, WorkerPlugins};
+use crate::{BindingTable, CallLimits, EMPTY_PATH, Remains, WorkerPlugins};
 
 mod maps;
 
@@ -76,7 +76,8 @@ fn create(unit: &mut Unit, name: &str) -> Result<InstanceId, Error> {
 }
 
 fn bind_80(unit: &mut Unit, instance: &str, gate: &str) -> Result<BindingId, Error> {
-    unit.register_instance(instance, gate, "dport 80".to_owned(), 80, 0, Terms::default()).map(|(id, _)| id)
+    unit.register_instance(instance, gate, "dport 80".to_owned(), 80, 0, CallLimits::default())
+        .map(|(id, _)| id)
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn an_instance_is_created_bound_unbound_and_freed() {
     let id = create(&mut unit, "q1").unwrap();
     bind_80(&mut unit, "q1", "monitor").unwrap();
     let (second, change) =
-        unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7, Terms::default()).unwrap();
+        unit.register_instance("q1", "process", "dport 81".to_owned(), 81, 7, CallLimits::default()).unwrap();
     assert_eq!(format!("{change:?}"), "bind 1: Instance(InstanceId(0)) at gate 4 for 81, priority 7");
     let (unbound, _) = unit.deregister_instance("q1", "process", &"dport 81".to_owned(), None).unwrap();
     assert_eq!(unbound, second);
@@ -101,7 +102,7 @@ fn an_instance_is_bound_to_a_filter_once_for_each_priority() {
     create(&mut unit, "q1").unwrap();
     let bind = |unit: &mut Unit, priority| {
         let filter = "dport 80".to_owned();
-        unit.register_instance("q1", "monitor", filter, 80, priority, Terms::default()).map(|(id, _)| id)
+        unit.register_instance("q1", "monitor", filter, 80, priority, CallLimits::default()).map(|(id, _)| id)
     };
     let ids = [0, 7, -3].map(|priority| bind(&mut unit, priority).unwrap());
     assert!(bind(&mut unit, 7).unwrap_err().to_string().contains("already bound"));

@@ -92,7 +92,14 @@ fn bind(worker: &mut WorkerPlugins<ByPort>, binding: u32, gate: u8, port: u16, i
     let (binding, gate, action) = (BindingId(binding), GateId(gate), Action::Instance(InstanceId(instance)));
     change(
         worker,
-        PluginChange::Bind { binding, gate, filter: port, priority: 0, action, terms: Terms::default() },
+        PluginChange::Bind {
+            binding,
+            gate,
+            filter: port,
+            priority: 0,
+            action,
+            call_limits: CallLimits::default(),
+        },
     );
 }
 

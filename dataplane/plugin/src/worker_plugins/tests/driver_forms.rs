@@ -8,9 +8,15 @@ use super::*;
 use crate::{Action, DriverRefusal, DriverStep, Policer};
 
 fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u8, action: Action) {
-    let (filter, terms) = (80, crate::Terms::default());
-    let change =
-        PluginChange::Bind { binding: BindingId(id), gate: GateId(gate), filter, priority: 0, action, terms };
+    let (filter, call_limits) = (80, crate::CallLimits::default());
+    let change = PluginChange::Bind {
+        binding: BindingId(id),
+        gate: GateId(gate),
+        filter,
+        priority: 0,
+        action,
+        call_limits,
+    };
     drop(worker.apply(change));
 }
 

@@ -2,15 +2,19 @@
 
 use super::*;
 
-/// A worker with port 3 whose instances say these verdicts; the first is bound, on terms, at a gate.
-pub(super) fn with_verdicts(verdicts: &[Verdict], terms: Terms, gate: u8) -> (WorkerPlugins<ByPort>, PathId) {
+/// A worker with port 3 whose instances say these verdicts; the first is bound, with call limits, at a gate.
+pub(super) fn with_verdicts(
+    verdicts: &[Verdict],
+    call_limits: CallLimits,
+    gate: u8,
+) -> (WorkerPlugins<ByPort>, PathId) {
     let mut worker = worker();
     worker.set_port(PortId(3), true);
     for (id, verdict) in (0..).map(InstanceId).zip(verdicts) {
         change(&mut worker, PluginChange::AddInstance { id, instance: Box::new(Says(*verdict)) });
     }
     let (binding, gate, action) = (BindingId(0), GateId(gate), Action::Instance(InstanceId(0)));
-    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits });
     let path = path_of(&mut worker, 80);
     (worker, path)
 }
@@ -32,7 +36,7 @@ fn fate_of(
 
 #[test]
 fn packets_are_sent_by_ports_that_there_are() {
-    let bypass = Terms { on_fault: crate::OnFault::Bypass, ..Terms::default() };
+    let bypass = CallLimits { on_fault: crate::OnFault::Bypass, ..CallLimits::default() };
     let failed = Some(End::Drop(DropReason::PluginFailed));
     for (verdict, direction) in [
         (Verdict::Port(PortId(3)), Some(Direction::Port(PortId(3)))),
@@ -42,7 +46,7 @@ fn packets_are_sent_by_ports_that_there_are() {
         (Verdict::Ports(0), None),
         (Verdict::Instance(InstanceId(9)), None),
     ] {
-        let (mut worker, path) = with_verdicts(&[verdict], Terms::default(), 0);
+        let (mut worker, path) = with_verdicts(&[verdict], CallLimits::default(), 0);
         let expected = (direction.is_some(), direction, failed.filter(|_| direction.is_none()));
         assert_eq!(fate_of(&mut worker, path, Position::Early), expected, "{verdict:?}");
         let faults: u64 = worker.reports().next().unwrap().1.faults.values().sum();
@@ -70,7 +74,7 @@ fn at_the_queue_the_way_is_chosen() {
 
 #[test]
 fn drops_are_counted_by_the_plugins_reasons() {
-    let (mut worker, path) = with_verdicts(&[Verdict::Drop(31)], Terms::default(), 0);
+    let (mut worker, path) = with_verdicts(&[Verdict::Drop(31)], CallLimits::default(), 0);
     let dropped = Some(End::Drop(DropReason::Plugin));
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, dropped));
     assert_eq!(worker.reports().next().unwrap().1.drops, [(31, 1)].into());
@@ -79,11 +83,11 @@ fn drops_are_counted_by_the_plugins_reasons() {
 #[test]
 fn packets_go_from_instance_to_instance_and_not_in_circles() {
     let on_to = |id| Verdict::Instance(InstanceId(id));
-    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(2), Verdict::Pass], Terms::default(), 0);
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(2), Verdict::Pass], CallLimits::default(), 0);
     assert_eq!(fate_of(&mut worker, path, Position::Early), (true, None, None));
-    let (mut worker, path) = with_verdicts(&[on_to(1), Verdict::Consume], Terms::default(), 0);
+    let (mut worker, path) = with_verdicts(&[on_to(1), Verdict::Consume], CallLimits::default(), 0);
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, Some(End::Consume)));
-    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(0)], Terms::default(), 0);
+    let (mut worker, path) = with_verdicts(&[on_to(1), on_to(0)], CallLimits::default(), 0);
     let in_circles = Some(End::Drop(DropReason::PluginLoop));
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, in_circles));
     assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);

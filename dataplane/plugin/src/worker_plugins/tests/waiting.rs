@@ -159,7 +159,7 @@ fn packets_of_an_instance_that_is_gone_go_on_without_it() {
 
 #[test]
 fn packets_wait_for_the_instance_that_they_are_sent_to() {
-    let (mut worker, path) = with_verdicts(&[Verdict::Instance(InstanceId(1))], Terms::default(), 0);
+    let (mut worker, path) = with_verdicts(&[Verdict::Instance(InstanceId(1))], CallLimits::default(), 0);
     let slow = Box::new(Slow { slices: 2, ..Slow::default() });
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance: slow });
     let pool = Pool::new(64).unwrap();
@@ -173,12 +173,12 @@ fn packets_wait_for_the_instance_that_they_are_sent_to() {
 
 #[test]
 fn a_call_may_take_what_its_binding_says() {
-    let terms = Terms { call: Duration::from_micros(150), ..Terms::default() };
+    let call_limits = CallLimits { call: Duration::from_micros(150), ..CallLimits::default() };
     let mut worker = worker();
     let slow = Box::new(Slow { slices: u32::MAX, ..Slow::default() });
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
     let (binding, gate, action) = (BindingId(0), GateId(0), Action::Instance(InstanceId(0)));
-    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, terms });
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits });
     let path = path_of(&mut worker, 80);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10], at(0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_classify::{CompiledExpression, Filter};
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin::{Action, BindingId, GateOrder, PluginChange, Policer, Terms};
+use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange, Policer};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply};
 use millrace_port::{Memory, MemoryHandle};
 use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PortId};
@@ -207,8 +207,8 @@ impl World {
 
     /// Returns a change that binds an action to a flow's packets.
     pub fn bind(&self, flow: usize, binding: u32, action: Action) -> PluginChange<CompiledExpression> {
-        let (binding, gate, terms) = (BindingId(binding), GATE, Terms::default());
-        PluginChange::Bind { binding, gate, filter: filter(flow), priority: 0, action, terms }
+        let (binding, gate, call_limits) = (BindingId(binding), GATE, CallLimits::default());
+        PluginChange::Bind { binding, gate, filter: filter(flow), priority: 0, action, call_limits }
     }
 
     /// Returns a command that makes a change of plugins.
