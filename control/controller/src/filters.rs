@@ -16,13 +16,13 @@ use millrace_units::GateId;
 use crate::ControlError;
 use crate::death::Need;
 use crate::filter_check::{MOST_COMPARED, named};
+use crate::filter_conflicts::FilterConflicts;
 use crate::lookup::parse_candidate;
 use crate::model::call_limits;
 use crate::model::{Model, PortPlan};
 use crate::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
 use crate::router::{Inner, Router};
-use crate::said::Said;
 use crate::show::{self, Counts};
 use crate::view::{BindingView, CandidateView, GateExplanationView, NamedFilterView};
 
@@ -323,7 +323,7 @@ impl Router {
         let filter = new_filter(new)?;
         let mut inner = self.to_change()?;
         inner.death.refuse_silent(Need::Filters)?;
-        Said::about(&inner.model, &filter).refuse(&inner.model, &filter)?;
+        FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
         inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;
         inner.bound(bound)

@@ -12,12 +12,12 @@ use millrace_config::{Change, Filter, Route};
 
 use super::carry_out::Failed;
 use crate::death::Need;
+use crate::filter_conflicts::FilterConflicts;
 use crate::filters::new_filter;
 use crate::request::{NewFilter, NewRoute};
 use crate::route_changes::{parse_prefix, parse_route};
 use crate::router::{Inner, Router};
 use crate::routes::OwnRoutes;
-use crate::said::Said;
 use crate::view::ShadowedView;
 use crate::{ControlError, Refused, Wrong};
 
@@ -158,10 +158,10 @@ impl Inner {
 
     /// Finds out which of these filters could not be added, and leaves what they were added to as it was.
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
-        let (before, mut said) = (self.model.plugins.clone(), Said::of(&self.model));
+        let (before, mut conflicts) = (self.model.plugins.clone(), FilterConflicts::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
             let right = self.death.refuse_silent(Need::Filters);
-            let right = right.and_then(|()| said.refuse(&self.model, &filter));
+            let right = right.and_then(|()| conflicts.add(&self.model, &filter));
             let right = right.and_then(|()| self.refuse_unreachable(&filter));
             let added = right.and_then(|()| self.model.add_configured_filter(&filter));
             wrong.unless(number, added).map(|_| Change::AddFilter(filter))

@@ -1,4 +1,4 @@
-//! What filters say already: one with the same conditions, gate and priority, and another action, would never win.
+//! Conflicts of filters: a filter with the conditions, gate and priority of another, and another action, would never win.
 
 use std::collections::HashMap;
 
@@ -9,38 +9,38 @@ use millrace_units::GateId;
 use crate::model::Model;
 use crate::{ControlError, show};
 
-/// Actions by gate, conditions and priority, with the numbers of their filters; those of a list that is tried have none yet.
+/// Actions of filters by gate, conditions and priority, with the numbers of the filters; those of a list under check have none yet.
 #[derive(Debug, Default)]
-pub(crate) struct Said(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
+pub(crate) struct FilterConflicts(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
 
-impl Said {
-    /// What all filters say.
+impl FilterConflicts {
+    /// Returns the actions of all filters.
     pub fn of(model: &Model) -> Self {
         Self::filtered(model, |_| true)
     }
 
-    /// What filters with the conditions of this one say.
-    pub fn about(model: &Model, filter: &millrace_config::Filter) -> Self {
+    /// Returns the actions of filters with the conditions of this one.
+    pub fn with_conditions_of(model: &Model, filter: &millrace_config::Filter) -> Self {
         Self::filtered(model, |other| other == filter.r#match.value())
     }
 
     fn filtered(model: &Model, is_meant: impl Fn(&FilterExpression) -> bool) -> Self {
         let bound = model.plugins.bindings_by_age().map(|(_, bound)| bound);
         let meant = bound.filter(|bound| is_meant(&bound.filter));
-        let mut said = Self::default();
+        let mut known = Self::default();
         for bound in meant {
             // The oldest one wins.
             let key = (bound.gate, bound.filter.clone(), bound.priority);
-            said.0.entry(key).or_insert_with(|| (Some(bound.number), bound.action.clone()));
+            known.0.entry(key).or_insert_with(|| (Some(bound.number), bound.action.clone()));
         }
-        said
+        known
     }
 
-    /// Refuses a filter that says something else with the same conditions, gate and priority; else it is said from now on.
+    /// Adds a filter, unless another with the same conditions, gate and priority has another action.
     ///
     /// # Errors
     /// [`ControlError::Conflict`]; unknown names.
-    pub fn refuse(&mut self, model: &Model, filter: &millrace_config::Filter) -> Result<(), ControlError> {
+    pub fn add(&mut self, model: &Model, filter: &millrace_config::Filter) -> Result<(), ControlError> {
         let (conditions, action) = (filter.r#match.value(), filter.action.value());
         let Some(gate) = filter.gate.as_deref().or(action.default_gate()) else { return Ok(()) };
         let meant = model.action(action, conditions)?;
