@@ -29,13 +29,13 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 use crate::built_in::built_in_plugins;
 use crate::crash_capture::{CrashReport, RouteState};
-use crate::feed::{links, own_routes, plugin_commands, start_commands};
 use crate::loader::Loader;
 use crate::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
 use crate::route_table::RouteTable;
 use crate::show;
 use crate::view::{LookupView, SummaryView};
+use crate::worker_commands::{links, own_routes, plugin_commands, start_commands};
 
 use workers::OfflineWorkers;
 

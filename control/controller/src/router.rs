@@ -28,7 +28,6 @@ use crate::death::Death;
 use crate::device::KernelDevice;
 use crate::driver_forms::Forms;
 use crate::events::Events;
-use crate::feed::plugin_commands;
 use crate::host_level::HostLevel;
 use crate::host_output::HostOutput;
 use crate::loader::Loader;
@@ -47,6 +46,7 @@ use crate::view::{
 };
 use crate::wanted_routes::WantedRoutes;
 use crate::watchdog::{Names, Watchdog};
+use crate::worker_commands::plugin_commands;
 use crate::worker_panic::WorkerPanic;
 use crate::workers::Workers;
 use crate::{Capture, CaptureRequest, ControlError, MemoryGuard};

@@ -1,4 +1,4 @@
-//! What a worker is told at its start, and in which pieces.
+//! Commands to workers: those of the start, and those of changes of plugins, gates and tables.
 
 use millrace_classify::CompiledExpression;
 use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
@@ -8,8 +8,8 @@ use millrace_units::GateId;
 use crate::ControlError;
 use crate::model::{Model, Plugins};
 
-/// The commands that make so many workers the planned router, devices, ports, their schedulers and routes left out: one after the other, for
-/// each worker its own.
+/// Returns the commands that set up this number of workers as planned, except devices, ports, their schedulers and routes: one list after
+/// the other, with a command for each worker.
 pub(crate) fn start_commands(
     model: &Model,
     tables: &mut GateTables,
@@ -33,7 +33,7 @@ fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command
     (0..workers).map(|_| command().into()).collect()
 }
 
-/// Changes of instances, gates and bindings as each of so many workers is told of them: each has instances of its own.
+/// Returns changes of instances, gates and bindings as a command for each worker, which has instances of its own.
 pub(crate) fn plugin_commands(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -54,7 +54,7 @@ pub(crate) fn plugin_commands(
     Ok(commands)
 }
 
-/// Links the tables of neighbouring gates where filters have changed: what each worker is told.
+/// Links the tables of neighbouring gates where filters have changed. Returns the commands for each worker.
 pub(crate) fn links(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -64,7 +64,7 @@ pub(crate) fn links(
     linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
 }
 
-/// The router's own routes, as changes of a table that has none of them.
+/// Returns the router's own routes as changes of an empty table.
 pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
     model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
 }
