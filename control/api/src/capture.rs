@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use crate::control::{Control, Recording};
 use crate::extract::Arguments;
-use crate::following::{Ending, Source, as_file};
 use crate::frames::bytes_of_first;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::streaming::{Ending, Source, as_file};
 
 /// How often new frames are asked for.
 const POLL: Duration = Duration::from_millis(20);

@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use crate::control::Control;
 use crate::extract::Arguments;
-use crate::following::{Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::streaming::{Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message};
 
 /// How often is asked for more.
 const POLL: Duration = Duration::from_millis(200);

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::extract::Arguments;
-use crate::following::{Ending, Source, accepts_stream, as_events, continued, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::streaming::{Ending, Source, accepts_stream, as_events, continued, message};
 
 /// How long a client is to wait before it connects again.
 const RETRY: Duration = Duration::from_secs(1);

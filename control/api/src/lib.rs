@@ -26,7 +26,6 @@ mod elsewhere;
 mod error;
 mod events;
 mod extract;
-mod following;
 mod frames;
 mod hop;
 #[cfg(feature = "fuzzing")]
@@ -52,6 +51,7 @@ mod server;
 mod serving;
 mod shares;
 mod status;
+mod streaming;
 mod streams;
 mod tag;
 #[cfg(test)]

@@ -14,10 +14,10 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::control::{Control, Controlled};
 use crate::extract::Arguments;
-use crate::following::{Ending, Source, accepts_stream, as_events, message};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::streaming::{Ending, Source, accepts_stream, as_events, message};
 
 /// Looks in a second, at most.
 const MOST_HZ: u8 = 10;

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::control::{Control, Tracing};
 use crate::extract::Arguments;
-use crate::following::{
-    Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message, pieces,
-};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
+use crate::streaming::{
+    Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message, pieces,
+};
 
 /// How often journeys are asked for.
 const POLL: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! Answers that go on: events, rates, journeys, drops and captures are each a [`Source`], told as server-sent events or as a file
-//! of packets until it ends, the client goes, or the router stops.
+//! Streaming answers: events, rates, journeys, drops and captures are each a [`Source`], sent as server-sent events or as a file of packets
+//! until the source ends, the client goes, or the router stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,21 +15,21 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-/// What files of packets are.
+/// Media type of files of packets.
 pub(crate) const PCAPNG: &str = "application/x-pcapng";
-/// A comment is sent after so long without a message, so that both ends know that the other is there.
+/// Time without a message after which a comment is sent, so that each end knows that the other is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What goes on to be told.
+/// Source of a streaming answer.
 pub(crate) trait Source: Send + 'static {
-    /// What is told at a time.
+    /// Content of one message, or of one write to the file.
     type Piece: Send + 'static;
 
-    /// The next piece, once there is one; `None` at the end.
+    /// Waits for the next piece; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<Self::Piece>> + Send;
 }
 
-/// The pieces of a source, which keeps its place among streams as long as it goes on.
+/// Returns the pieces of a source, which keeps its place among streams until it ends.
 pub(crate) fn pieces<S: Source, P: Send + 'static>(
     source: S,
     place: P,
@@ -39,18 +39,18 @@ pub(crate) fn pieces<S: Source, P: Send + 'static>(
     })
 }
 
-/// Tells a source as server-sent events.
+/// Sends a source as server-sent events.
 pub(crate) fn as_events<S: Source, P: Send + 'static>(
     source: S,
     place: P,
-    told: impl Fn(S::Piece) -> Vec<Message> + Send + 'static,
+    messages: impl Fn(S::Piece) -> Vec<Message> + Send + 'static,
 ) -> Response {
-    let messages = pieces(source, place).flat_map(move |piece| stream::iter(told(piece)));
-    let messages = messages.map(Ok::<_, Infallible>);
-    Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    let all = pieces(source, place).flat_map(move |piece| stream::iter(messages(piece)));
+    let all = all.map(Ok::<_, Infallible>);
+    Sse::new(all).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// Tells a source as a file of packets.
+/// Sends a source as a file of packets.
 pub(crate) fn as_file<S: Source, P: Send + 'static>(
     source: S,
     place: P,
@@ -60,22 +60,22 @@ pub(crate) fn as_file<S: Source, P: Send + 'static>(
     ([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(bytes)).into_response()
 }
 
-/// A message of that name.
+/// Returns a message of this name.
 pub(crate) fn message(name: &str, data: &impl Serialize) -> Message {
     continued(Message::default(), name, data)
 }
 
-/// A message that has a number already.
+/// Completes a message that has a number already.
 pub(crate) fn continued(begun: Message, name: &str, data: &impl Serialize) -> Message {
     begun.event(name).data(json!(data).to_string())
 }
 
-/// Whether a client wants server-sent events.
+/// Returns whether a client accepts server-sent events.
 pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
     accepts(headers, "text/event-stream")
 }
 
-/// Whether a client names a media type among those that it wants.
+/// Returns whether a client accepts a media type by its name.
 pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     accepted
@@ -83,17 +83,17 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
         .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == media))
 }
 
-/// Whether the router stops.
+/// Signal that the router stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending(pub watch::Receiver<bool>);
 
 impl Ending {
-    /// Whether it does by now.
+    /// Returns whether the router stops.
     pub fn has_come(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it does, or for something else; `None` where it does.
+    /// Waits for something else; `None` if the router stops before.
     pub async fn or<T>(&mut self, other: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             other = other => Some(other),
@@ -102,7 +102,7 @@ impl Ending {
         }
     }
 
-    /// Waits for a while, or until it does.
+    /// Waits for this time, or until the router stops.
     pub async fn pause(&mut self, time: Duration) {
         self.or(tokio::time::sleep(time)).await;
     }
