@@ -19,9 +19,9 @@ use millrace_controller::{AuditEntry, EventKind, Events};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::elsewhere::Elsewhere;
 use crate::principal::Principal;
 use crate::problem::Problem;
+use crate::remote_limit::RemoteLimit;
 use crate::users::Known;
 
 /// Messages on their way.
@@ -42,26 +42,27 @@ pub(crate) enum Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     control: mpsc::Sender<Message>,
-    elsewhere: Option<Elsewhere>,
+    /// Limit of requests; none for local ones.
+    limit: Option<RemoteLimit>,
 }
 
 impl Hop {
     /// Both ends.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        (Self { control: sender, elsewhere: None }, receiver)
+        (Self { control: sender, limit: None }, receiver)
     }
 
-    /// The same for those who ask from elsewhere.
-    pub fn for_elsewhere(&self) -> Self {
-        Self { elsewhere: Some(Elsewhere::default()), ..self.clone() }
+    /// Returns the same for remote requests, which it limits.
+    pub fn for_remote(&self) -> Self {
+        Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }
 
     /// Has a request carried out for somebody.
     pub async fn carry(&self, request: Request, principal: Principal) -> Response {
-        let _place = match &self.elsewhere {
+        let _place = match &self.limit {
             None => None,
-            Some(elsewhere) => match elsewhere.enter(&principal.who.name).await {
+            Some(limit) => match limit.enter(&principal.who.name).await {
                 Ok(place) => Some(place),
                 Err(problem) => return problem.into_response(),
             },
@@ -172,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_whose_requests_take_their_time_keeps_no_other_from_its_answers() {
         let (hop, mut asked) = Hop::new();
-        let hop = hop.for_elsewhere();
+        let hop = hop.for_remote();
         let flood: Vec<_> = (0..200).map(|_| ask(&hop, "slow")).collect();
         let others: Vec<_> = (0..20).map(|_| ask(&hop, "quick")).collect();
         let control = tokio::spawn(async move {

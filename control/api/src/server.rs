@@ -91,9 +91,9 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     }
     let (listener, socket) = local.into_parts();
     let mut interface = Interface::at(socket.path(), remote.as_ref());
-    let elsewhere = service(hop.for_elsewhere());
+    let for_remote = service(hop.for_remote());
     let mut all = vec![(Sockets::Unix(listener), service(hop))];
-    all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), elsewhere)));
+    all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), for_remote)));
     let started = all.into_iter().map(|(sockets, service)| Serving::start(sockets, service));
     let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;
     interface.threads = started.iter().map(|serving| (serving.name, serving.thread)).collect();

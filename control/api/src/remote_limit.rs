@@ -1,4 +1,4 @@
-//! Room at control for requests from elsewhere, so that those of this machine wait behind few, and no token keeps others out.
+//! Limit of remote requests at control, so that local requests wait behind few, and no token keeps others out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::problem::Problem;
 use crate::shares::Shares;
 
-/// Requests from elsewhere that control has at one time.
+/// Most remote requests at control at one time.
 const ALL: usize = 32;
-/// Of these, those of one token.
+/// Most of these of one token.
 const EACH: usize = ALL / 4;
-/// Tokens whose requests control has, or that wait: as many as clients may be there.
+/// Most tokens with requests at control or waiting: as many as there may be clients.
 const TOKENS: usize = 512;
-/// How long a request waits for a place.
+/// Time that a request waits for a place.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Room for requests. Clones are the same.
+/// Places of remote requests. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Elsewhere {
+pub(crate) struct RemoteLimit {
     all: Arc<Semaphore>,
     tokens: Shares<String>,
     patience: Duration,
 }
 
-/// A request's place, as long as it is kept.
+/// Place of a request, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestPlace {
     _own: OwnedSemaphorePermit,
     _one: OwnedSemaphorePermit,
 }
 
-impl Default for Elsewhere {
+impl Default for RemoteLimit {
     fn default() -> Self {
         Self { all: Arc::new(Semaphore::new(ALL)), tokens: Shares::new(EACH, TOKENS), patience: PATIENCE }
     }
 }
 
-impl Elsewhere {
-    /// A place for a request of a token. Who has all of theirs waits for their own, and in nobody's way.
+impl RemoteLimit {
+    /// Waits for a place for a request of a token. A token whose places are taken waits for these alone, and in no other's way.
     ///
     /// # Errors
-    /// 503 where there was none in time.
+    /// 503 when none was free in time.
     pub async fn enter(&self, token: &str) -> Result<RequestPlace, Problem> {
         let own = self.tokens.of(token.to_owned());
         let entered = async {
@@ -73,47 +73,47 @@ impl Elsewhere {
 mod tests {
     use super::*;
 
-    fn impatient() -> Elsewhere {
-        Elsewhere { patience: Duration::from_millis(50), ..Elsewhere::default() }
+    fn impatient() -> RemoteLimit {
+        RemoteLimit { patience: Duration::from_millis(50), ..RemoteLimit::default() }
     }
 
     #[tokio::test]
     async fn a_token_has_its_share_and_no_other_waits_for_it() {
-        let elsewhere = impatient();
+        let remote = impatient();
         let mut held = Vec::new();
         for _ in 0..EACH {
-            held.push(elsewhere.enter("token a").await.unwrap());
+            held.push(remote.enter("token a").await.unwrap());
         }
         // Others of its own wait in nobody's way.
         let more: Vec<_> = (0..100)
             .map(|_| {
-                let elsewhere = elsewhere.clone();
-                tokio::spawn(async move { elsewhere.enter("token a").await })
+                let remote = remote.clone();
+                tokio::spawn(async move { remote.enter("token a").await })
             })
             .collect();
         tokio::task::yield_now().await;
-        assert!(elsewhere.enter("token b").await.is_ok());
+        assert!(remote.enter("token b").await.is_ok());
         for one in more {
             let refused = one.await.unwrap().unwrap_err();
             assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(refused.detail.starts_with("8 requests of token a"), "{}", refused.detail);
         }
         held.pop();
-        assert!(elsewhere.enter("token a").await.is_ok());
+        assert!(remote.enter("token a").await.is_ok());
     }
 
     #[tokio::test]
     async fn all_tokens_together_leave_control_to_this_machine() {
-        let elsewhere = impatient();
+        let remote = impatient();
         let mut held = Vec::new();
         for token in 0..ALL / EACH {
             for _ in 0..EACH {
-                held.push(elsewhere.enter(&format!("token {token}")).await.unwrap());
+                held.push(remote.enter(&format!("token {token}")).await.unwrap());
             }
         }
-        let refused = elsewhere.enter("token z").await.unwrap_err();
+        let refused = remote.enter("token z").await.unwrap_err();
         assert!(refused.detail.starts_with("32 requests from elsewhere"), "{}", refused.detail);
         drop(held);
-        assert!(elsewhere.enter("token z").await.is_ok());
+        assert!(remote.enter("token z").await.is_ok());
     }
 }
