@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::catalogue::catalogue;
 use crate::configuration::BODY_LIMIT;
 use crate::control::Control;
-use crate::hop::Hop;
+use crate::control_channel::ControlChannel;
 use crate::limits::{Key, Limits};
 use crate::places::{KnownPlace, Source, StrangersPlace};
 use crate::principal::Principal;
@@ -150,7 +150,7 @@ type Needs = Arc<[(&'static str, Role)]>;
 /// Lets requests in, or refuses them.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
-    pub hop: Hop,
+    pub channel: ControlChannel,
     pub tokens: Tokens,
     pub limits: Limits,
 }
@@ -178,7 +178,7 @@ impl Door {
         };
         let (head, body) = request.into_parts();
         match self.admit(&caller, &head, needed(&head.method, needs)).await {
-            Ok(principal) => self.hop.carry(Request::from_parts(head, body), principal).await,
+            Ok(principal) => self.channel.carry(Request::from_parts(head, body), principal).await,
             Err(problem) => problem.into_response(),
         }
     }
@@ -235,7 +235,7 @@ impl Door {
         }
         let uid =
             uid.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the kernel doesn't say who asks"))?;
-        let found = self.hop.find(uid).await?;
+        let found = self.channel.find(uid).await?;
         let principal = Principal { who: found.who, role: found.role, pid, from: None };
         // A connection has one request at a time.
         let _ = known.set(principal.clone());
@@ -262,7 +262,7 @@ impl Door {
         }
         let mut entry = principal.entry(format!("{} {}", head.method, head.uri), Outcome::Refused);
         (entry.status, entry.why) = (Some(problem.status.as_u16()), Some(problem.detail.clone()));
-        self.hop.note(entry).await;
+        self.channel.note(entry).await;
     }
 }
 
@@ -319,9 +319,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_refused_because_too_many_came_is_noted_as_often_as_other_refusals() {
-        let (hop, mut asked) = Hop::new();
+        let (channel, mut asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let door = Door { hop, tokens, limits };
+        let door = Door { channel, tokens, limits };
         let caller = Arc::new(Caller::Local {
             uid: Some(7),
             pid: Some(1),
@@ -345,7 +345,7 @@ mod tests {
         drop(door);
         let mut noted = Vec::new();
         while let Some(message) = asked.recv().await {
-            if let crate::hop::Message::Note(entry) = message {
+            if let crate::control_channel::Message::Note(entry) = message {
                 noted.push(entry);
             }
         }

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::catalogue::{self, catalogue};
 use crate::control::Control;
+use crate::control_channel::{ControlChannel, Message};
 use crate::door::{Caller, Door, Standing};
-use crate::hop::{Hop, Message};
 use crate::limits::Limits;
 use crate::principal::Principal;
 use crate::server::{Served, take};
@@ -50,9 +50,9 @@ impl<C: Control> InProcess<C> {
     /// The interface of what `control` stands for. Members of `groups` have these roles.
     pub fn new(control: C, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
-        let (hop, asked) = Hop::new();
+        let (channel, asked) = ControlChannel::new();
         let limits = Limits::default();
-        let door = Door { hop, tokens: control.tokens().clone(), limits: limits.clone() };
+        let door = Door { channel, tokens: control.tokens().clone(), limits: limits.clone() };
         let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
         let (documents, sampler, long) = Default::default();
         let served = Served { control: control.clone(), ending, documents, sampler, limits, long, interface };

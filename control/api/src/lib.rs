@@ -2,8 +2,8 @@
 //!
 //! [`Listener`] holds the socket, [`Remote`] those of TCP; [`start`] begins threads that speak with clients, [`Server::run`] answers them.
 //! These threads (`serving.rs`) have no privileges. They take requests in (`door.rs`): who asks, by the user at the other end of the Unix
-//! socket or by a token, has to have the role that the operation needs, and must not ask too often. What they let in goes over to control
-//! (`hop.rs`), which alone carries it out. What is answered comes from a [`Control`], which is the router's own control in the daemon.
+//! socket or by a token, has to have the role that the operation needs, and must not ask too often. An admitted request crosses to control
+//! (`control_channel.rs`), which alone carries it out. What is answered comes from a [`Control`], which is the router's own control in the daemon.
 //!
 //! `catalogue.rs` has all resources with who may use them, what they take and answer; from it come the router, the list at `/`, and the
 //! description at `/openapi.json`.
@@ -18,6 +18,7 @@ mod catalogue;
 mod certificate;
 mod configuration;
 mod control;
+mod control_channel;
 mod control_plane;
 mod door;
 mod drops;
@@ -26,7 +27,6 @@ mod error;
 mod events;
 mod extract;
 mod frames;
-mod hop;
 #[cfg(feature = "fuzzing")]
 pub mod in_process;
 mod limits;

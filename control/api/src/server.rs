@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::ApiError;
 use crate::catalogue::{self, Documents};
 use crate::control::Control;
+use crate::control_channel::{ControlChannel, Message, carry_out};
 use crate::door::Door;
-use crate::hop::{Hop, Message, carry_out};
 use crate::limits::Limits;
 use crate::listener::{Listener, SocketFile};
 use crate::long::LongAnswers;
@@ -79,11 +79,11 @@ pub struct Server<C> {
 pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, ApiError> {
     let Entrances { local, groups, remote } = entrances;
     let (end, ending) = watch::channel(false);
-    let (hop, asked) = Hop::new();
+    let (channel, asked) = ControlChannel::new();
     let limits = Limits::default();
     let tokens = control.tokens().clone();
-    let service = |hop: Hop| {
-        let door = Door { hop, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
+    let service = |channel: ControlChannel| {
+        let door = Door { channel, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
         Service { door, tokens: tokens.clone(), ending: ending.clone() }
     };
     if !groups.is_empty() {
@@ -91,8 +91,8 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     }
     let (listener, socket) = local.into_parts();
     let mut interface = Interface::at(socket.path(), remote.as_ref());
-    let for_remote = service(hop.for_remote());
-    let mut all = vec![(Sockets::Unix(listener), service(hop))];
+    let for_remote = service(channel.for_remote());
+    let mut all = vec![(Sockets::Unix(listener), service(channel))];
     all.extend(remote.map(|remote| (Sockets::Tls(remote.listeners, remote.config), for_remote)));
     let started = all.into_iter().map(|(sockets, service)| Serving::start(sockets, service));
     let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;

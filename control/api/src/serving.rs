@@ -332,8 +332,8 @@ mod tests {
     use tokio::time::Instant as Clock;
 
     use super::*;
+    use crate::control_channel::{ControlChannel, Message};
     use crate::door::Door as Entrance;
-    use crate::hop::{Hop, Message};
     use crate::limits::{Key, Limits};
     use crate::test_control::TestControl;
 
@@ -346,9 +346,9 @@ mod tests {
     }
 
     fn served() -> Served {
-        let (hop, asked) = Hop::new();
+        let (channel, asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let door = Entrance { hop, tokens: tokens.clone(), limits: limits.clone() };
+        let door = Entrance { channel, tokens: tokens.clone(), limits: limits.clone() };
         let (end, ending) = watch::channel(false);
         let service = Service { door: door.service::<TestControl>(), tokens, ending };
         Served { service, limits, _asked: asked, _end: end }

@@ -1,7 +1,7 @@
-//! The way from the threads that speak with clients to control, which alone has privileges, and back.
+//! Control channel: requests from the threads that speak with clients to control, which alone has privileges, and answers back.
 //!
-//! Requests and answers go over whole; a request's body, and an answer that goes on, piece by piece. All that an answer is made of
-//! runs at control.
+//! Heads of requests and complete answers cross whole; bodies of requests and streaming answers cross piece by piece. All code that makes an
+//! answer runs at control.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -24,30 +24,30 @@ use crate::problem::Problem;
 use crate::remote_limit::RemoteLimit;
 use crate::users::Known;
 
-/// Messages on their way.
+/// Most messages in the channel.
 const WAITING: usize = 64;
 
-/// What control is asked for.
+/// Message to control.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// To carry out a request.
+    /// Request to carry out.
     Carry(Box<Request>, oneshot::Sender<Response>),
-    /// To note what was refused.
+    /// Refusal to note in the audit log.
     Note(Box<AuditEntry>),
-    /// Who a user is.
+    /// Question for the name and role of a user.
     Find(u32, oneshot::Sender<Known>),
 }
 
-/// The end of those that speak with clients.
+/// Sending end, for the threads that speak with clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Hop {
+pub(crate) struct ControlChannel {
     control: mpsc::Sender<Message>,
     /// Limit of requests; none for local ones.
     limit: Option<RemoteLimit>,
 }
 
-impl Hop {
-    /// Both ends.
+impl ControlChannel {
+    /// Returns both ends.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self { control: sender, limit: None }, receiver)
@@ -58,7 +58,7 @@ impl Hop {
         Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }
 
-    /// Has a request carried out for somebody.
+    /// Sends a request of a principal to control, and waits for the answer.
     pub async fn carry(&self, request: Request, principal: Principal) -> Response {
         let _place = match &self.limit {
             None => None,
@@ -68,22 +68,22 @@ impl Hop {
             },
         };
         let (mut parts, body) = request.into_parts();
-        // Nothing else of this side goes over.
+        // No other extension of this side crosses.
         parts.extensions = Extensions::new();
         parts.extensions.insert(principal);
         let plain = Request::from_parts(parts, body);
         let (reply, answer) = oneshot::channel();
-        // Where nobody listens any more the channel is closed, and so is the answer's.
+        // When control has ended, the channel is closed, and so is the answer's.
         let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
         answer.await.unwrap_or_else(|_| ending().into_response())
     }
 
-    /// Has something noted.
+    /// Has control note a refusal.
     pub async fn note(&self, entry: AuditEntry) {
         let _ = self.control.send(Message::Note(Box::new(entry))).await;
     }
 
-    /// Who a user is.
+    /// Asks for the name and role of a user.
     ///
     /// # Errors
     /// When the router ends.
@@ -98,8 +98,8 @@ fn ending() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router ends")
 }
 
-/// Carries out a request at control. When its client goes, it is given up. A handler that panics is a status of 500 and an event; all
-/// other requests go on.
+/// Carries out a request at control, until its client goes. A panic of the handler is a status of 500 and an event, and ends no other
+/// request.
 pub(crate) async fn carry_out(
     resources: TowerToHyperService<axum::Router>,
     events: Events,
@@ -116,7 +116,7 @@ pub(crate) async fn carry_out(
         Ok(Err(never)) => match never {},
         Err(panic) => panicked(&operation, &*panic, &events).into_response(),
     };
-    // Who has gone needs no answer.
+    // A client that has gone needs no answer.
     let _ = reply.send(piecemeal(response));
 }
 
@@ -134,7 +134,7 @@ fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Probl
     )
 }
 
-/// The same answer, of which what goes on is made at control, and taken over piece by piece.
+/// Returns the same answer; a streaming body is made at control, and crosses piece by piece.
 fn piecemeal(response: Response) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -163,19 +163,19 @@ mod tests {
 
     use super::*;
 
-    /// Has a request carried out that a token asks for.
-    fn ask(hop: &Hop, token: &str) -> tokio::task::JoinHandle<Response> {
-        let (hop, from) = (hop.clone(), [10, 0, 0, 1].into());
+    /// Sends a request of a token.
+    fn ask(channel: &ControlChannel, token: &str) -> tokio::task::JoinHandle<Response> {
+        let (channel, from) = (channel.clone(), [10, 0, 0, 1].into());
         let principal = Principal::token(token, Role::Viewer, from);
-        tokio::spawn(async move { hop.carry(Request::new(Body::empty()), principal).await })
+        tokio::spawn(async move { channel.carry(Request::new(Body::empty()), principal).await })
     }
 
     #[tokio::test]
-    async fn a_token_whose_requests_take_their_time_keeps_no_other_from_its_answers() {
-        let (hop, mut asked) = Hop::new();
-        let hop = hop.for_remote();
-        let flood: Vec<_> = (0..200).map(|_| ask(&hop, "slow")).collect();
-        let others: Vec<_> = (0..20).map(|_| ask(&hop, "quick")).collect();
+    async fn slow_requests_of_a_token_delay_no_other_token() {
+        let (channel, mut asked) = ControlChannel::new();
+        let channel = channel.for_remote();
+        let flood: Vec<_> = (0..200).map(|_| ask(&channel, "slow")).collect();
+        let others: Vec<_> = (0..20).map(|_| ask(&channel, "quick")).collect();
         let control = tokio::spawn(async move {
             let mut slow = Vec::new();
             while let Some(Message::Carry(request, reply)) = asked.recv().await {
