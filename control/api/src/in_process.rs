@@ -11,10 +11,10 @@ use hyper_util::service::TowerToHyperService;
 use millrace_controller::Role;
 use tokio::sync::{mpsc, watch};
 
+use crate::access_control::{AccessControl, Caller, Standing};
 use crate::catalogue::{self, catalogue};
 use crate::control::Control;
 use crate::control_channel::{ControlChannel, Message};
-use crate::door::{Caller, Door, Standing};
 use crate::limits::Limits;
 use crate::principal::Principal;
 use crate::server::{Served, take};
@@ -36,7 +36,7 @@ pub enum Asking {
 /// The interface of a router, in this process.
 #[derive(Debug)]
 pub struct InProcess<C> {
-    door: TowerToHyperService<axum::Router>,
+    access: TowerToHyperService<axum::Router>,
     resources: TowerToHyperService<axum::Router>,
     asked: mpsc::Receiver<Message>,
     control: C,
@@ -52,12 +52,12 @@ impl<C: Control> InProcess<C> {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();
         let limits = Limits::default();
-        let door = Door { channel, tokens: control.tokens().clone(), limits: limits.clone() };
+        let access = AccessControl { channel, tokens: control.tokens().clone(), limits: limits.clone() };
         let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
         let (documents, sampler, long) = Default::default();
         let served = Served { control: control.clone(), ending, documents, sampler, limits, long, interface };
         Self {
-            door: TowerToHyperService::new(door.service::<C>()),
+            access: TowerToHyperService::new(access.service::<C>()),
             resources: TowerToHyperService::new(catalogue::router(served)),
             asked,
             control,
@@ -95,7 +95,7 @@ impl<C: Control> InProcess<C> {
         };
         let caller = Caller::Local { uid: Some(uid), pid: None, known, place: Standing::reserved() };
         request.extensions_mut().insert(Arc::new(caller));
-        let answer = self.door.call(request);
+        let answer = self.access.call(request);
         let mut answer = std::pin::pin!(answer);
         let response = loop {
             tokio::select! {

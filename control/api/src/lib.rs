@@ -1,9 +1,9 @@
 //! The HTTP interface: JSON resources, one per noun, on a Unix socket, and over TCP with TLS.
 //!
 //! [`Listener`] holds the socket, [`Remote`] those of TCP; [`start`] begins threads that speak with clients, [`Server::run`] answers them.
-//! These threads (`serving.rs`) have no privileges. They take requests in (`door.rs`): who asks, by the user at the other end of the Unix
-//! socket or by a token, has to have the role that the operation needs, and must not ask too often. An admitted request crosses to control
-//! (`control_channel.rs`), which alone carries it out. What is answered comes from a [`Control`], which is the router's own control in the daemon.
+//! These threads (`serving.rs`) have no privileges. Each request passes access control (`access_control.rs`): the caller, known by the user
+//! at the other end of the Unix socket or by a token, needs the role of the operation, and is limited in its rate. An admitted request
+//! crosses to control (`control_channel.rs`), which alone carries it out. A [`Control`] makes the answers: the router's own in the daemon.
 //!
 //! `catalogue.rs` has all resources with who may use them, what they take and answer; from it come the router, the list at `/`, and the
 //! description at `/openapi.json`.
@@ -11,6 +11,7 @@
 //! Errors are problem details (RFC 9457) whose `detail` is one sentence for people.
 #![forbid(unsafe_code)]
 
+mod access_control;
 mod audit;
 mod body_budget;
 mod capture;
@@ -20,7 +21,6 @@ mod configuration;
 mod control;
 mod control_channel;
 mod control_plane;
-mod door;
 mod drops;
 mod effect;
 mod error;

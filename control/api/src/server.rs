@@ -12,10 +12,10 @@ use millrace_controller::Role;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ApiError;
+use crate::access_control::AccessControl;
 use crate::catalogue::{self, Documents};
 use crate::control::Control;
 use crate::control_channel::{ControlChannel, Message, carry_out};
-use crate::door::Door;
 use crate::limits::Limits;
 use crate::listener::{Listener, SocketFile};
 use crate::long::LongAnswers;
@@ -83,8 +83,8 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     let limits = Limits::default();
     let tokens = control.tokens().clone();
     let service = |channel: ControlChannel| {
-        let door = Door { channel, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
-        Service { door, tokens: tokens.clone(), ending: ending.clone() }
+        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
+        Service { access, tokens: tokens.clone(), ending: ending.clone() }
     };
     if !groups.is_empty() {
         local.open_to_all()?;

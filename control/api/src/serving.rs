@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::ApiError;
-use crate::door::{Caller, Standing};
+use crate::access_control::{Caller, Standing};
 use crate::limits::{Patient, network};
 use crate::places::{Places, Sizes};
 
@@ -84,7 +84,7 @@ pub(crate) struct Serving {
 /// What a thread answers with, and until when.
 #[derive(Clone)]
 pub(crate) struct Service {
-    pub door: axum::Router,
+    pub access: axum::Router,
     pub tokens: Tokens,
     /// True when the server stops.
     pub ending: watch::Receiver<bool>,
@@ -102,9 +102,9 @@ impl Serving {
         let (end, ended) = oneshot::channel();
         let body = move || {
             match begin(sockets) {
-                Ok((runtime, doors)) => {
+                Ok((runtime, acceptors)) => {
                     let _ = tell.send(Ok(nix::unistd::gettid().as_raw()));
-                    runtime.block_on(doors.serve(service));
+                    runtime.block_on(acceptors.serve(service));
                 }
                 // Who starts it hears why it has ended.
                 Err(error) => drop(tell.send(Err(error))),
@@ -119,22 +119,22 @@ impl Serving {
 }
 
 /// All that takes privileges, and giving them away.
-fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Doors), String> {
+fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let doors = {
+    let acceptors = {
         let _context = runtime.enter();
-        Doors::open(sockets).map_err(|error| error.to_string())?
+        Acceptors::open(sockets).map_err(|error| error.to_string())?
     };
     confine_thread(Calls::SERVING).map_err(|error| error.to_string())?;
-    Ok((runtime, doors))
+    Ok((runtime, acceptors))
 }
 
-/// Sockets by which clients come in.
-struct Doors(Vec<Door>);
+/// Listening sockets.
+struct Acceptors(Vec<Acceptor>);
 
-/// A socket by which clients come in.
-enum Door {
+/// Listening socket, with the places of its clients.
+enum Acceptor {
     Unix(UnixListener, LocalPlaces),
     Tls(TcpListener, TlsAcceptor, Places<IpAddr>),
 }
@@ -148,26 +148,26 @@ struct LocalPlaces {
     users: Places<Option<u32>>,
 }
 
-/// A client that has come in.
+/// Accepted client.
 enum Client {
     Local(UnixStream, LocalPlaces),
     Remote(TcpStream, SocketAddr, TlsAcceptor, Places<IpAddr>),
 }
 
-impl Doors {
+impl Acceptors {
     fn open(sockets: Sockets) -> io::Result<Self> {
         let all = match sockets {
             Sockets::Unix(listener) => {
                 let reserved = Arc::new(Semaphore::new(RESERVED));
                 let places = LocalPlaces { reserved, users: Places::new(LOCAL) };
-                vec![Door::Unix(UnixListener::from_std(listener)?, places)]
+                vec![Acceptor::Unix(UnixListener::from_std(listener)?, places)]
             }
             Sockets::Tls(listeners, config) => {
                 let (tls, places) = (TlsAcceptor::from(config), Places::new(REMOTE));
-                let door = |listener| {
-                    TcpListener::from_std(listener).map(|one| Door::Tls(one, tls.clone(), places.clone()))
+                let acceptor = |listener| {
+                    TcpListener::from_std(listener).map(|one| Acceptor::Tls(one, tls.clone(), places.clone()))
                 };
-                listeners.into_iter().map(door).collect::<io::Result<_>>()?
+                listeners.into_iter().map(acceptor).collect::<io::Result<_>>()?
             }
         };
         Ok(Self(all))
@@ -175,15 +175,15 @@ impl Doors {
 
     /// Answers clients until the server stops; gives those that are being answered half a second then.
     async fn serve(self, service: Service) {
-        let mut doors = JoinSet::new();
-        for door in self.0 {
-            doors.spawn(door.serve(service.clone()));
+        let mut acceptors = JoinSet::new();
+        for acceptor in self.0 {
+            acceptors.spawn(acceptor.serve(service.clone()));
         }
-        while doors.join_next().await.is_some() {}
+        while acceptors.join_next().await.is_some() {}
     }
 }
 
-impl Door {
+impl Acceptor {
     async fn serve(self, service: Service) {
         let mut ending = service.ending.clone();
         let mut clients = JoinSet::new();
@@ -274,9 +274,9 @@ fn keep_alive(stream: &TcpStream) {
 }
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Caller>, service: Service) {
-    let Service { door, tokens, mut ending } = service;
-    let door = TowerToHyperService::new(door.layer(Extension(caller.clone())));
-    let app = service_fn(move |request| Box::pin(door.call(request)));
+    let Service { access, tokens, mut ending } = service;
+    let access = TowerToHyperService::new(access.layer(Extension(caller.clone())));
+    let app = service_fn(move |request| Box::pin(access.call(request)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(MOST_HEAD);
     let mut connection = http.serve_connection(TokioIo::new(Patient::new(stream)), app);
@@ -332,8 +332,8 @@ mod tests {
     use tokio::time::Instant as Clock;
 
     use super::*;
+    use crate::access_control::AccessControl;
     use crate::control_channel::{ControlChannel, Message};
-    use crate::door::Door as Entrance;
     use crate::limits::{Key, Limits};
     use crate::test_control::TestControl;
 
@@ -348,9 +348,9 @@ mod tests {
     fn served() -> Served {
         let (channel, asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let door = Entrance { channel, tokens: tokens.clone(), limits: limits.clone() };
+        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() };
         let (end, ending) = watch::channel(false);
-        let service = Service { door: door.service::<TestControl>(), tokens, ending };
+        let service = Service { access: access.service::<TestControl>(), tokens, ending };
         Served { service, limits, _asked: asked, _end: end }
     }
 

@@ -1,4 +1,4 @@
-//! Room that each of many has: an address at the door, a token at control.
+//! Room that each of many has: an address at access control, a token at control.
 
 use std::collections::HashMap;
 use std::hash::Hash;

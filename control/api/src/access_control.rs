@@ -1,6 +1,6 @@
-//! What every request passes before it gets to control: who asks, whether they may, and whether they ask too often.
+//! Access control: authentication of the caller of each request, the role that the operation needs, and limits of rates.
 //!
-//! What an operation needs is said in the catalogue alone. What is not in there is told only to those who may look at something.
+//! The catalogue alone says which role an operation needs. A path that is not in it takes the role of a viewer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,60 +23,60 @@ use crate::places::{KnownPlace, Source, StrangersPlace};
 use crate::principal::Principal;
 use crate::problem::Problem;
 
-/// Who is at the other end of a connection.
+/// Client at the other end of a connection.
 #[derive(Debug)]
 pub(crate) enum Caller {
-    /// A process of this machine, at the Unix socket.
+    /// Process of this machine, at the Unix socket.
     Local {
-        /// Its user; none where the kernel doesn't say.
+        /// Its user; none if the kernel names none.
         uid: Option<u32>,
-        /// Its number.
+        /// Process id.
         pid: Option<i32>,
-        /// Who that is, once somebody asked.
+        /// Name and role of the user, after the first request.
         known: OnceLock<Principal>,
         /// Place of the connection.
         place: Standing<Option<u32>>,
     },
-    /// Somebody elsewhere.
+    /// Remote client.
     Remote {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
-        /// By which token they asked last.
+        /// Holder of the token of the last request.
         holder: Mutex<Option<Holder>>,
         /// Place of the connection.
         place: Standing<IpAddr>,
     },
 }
 
-/// The place that a connection has.
+/// Place of a connection.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
 #[derive(Debug)]
 enum Stands<S: Source> {
-    /// Among strangers: the caller has shown nothing yet.
+    /// Among strangers: the caller is not authenticated yet.
     Stranger(StrangersPlace<S>),
-    /// Among known callers.
+    /// Among authenticated callers.
     Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
     /// Among those reserved for root and the router's own user.
     Reserved,
 }
 
 impl<S: Source> Standing<S> {
-    /// A stranger's.
+    /// Returns the place of a stranger.
     pub fn stranger(place: StrangersPlace<S>) -> Self {
         Self(Mutex::new(Stands::Stranger(place)))
     }
 
-    /// Of root or the router's own user.
+    /// Returns the place of root or the router's own user.
     pub fn reserved() -> Self {
         Self(Mutex::new(Stands::Reserved))
     }
 
-    /// Exchanges a stranger's place for that of a known caller.
+    /// Exchanges a stranger's place for that of an authenticated caller.
     ///
     /// # Errors
-    /// 503 where no such place is left.
+    /// 503 when no such place is left.
     fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
@@ -89,7 +89,7 @@ impl<S: Source> Standing<S> {
         Ok(())
     }
 
-    /// What displaces a stranger; `None` for a known caller.
+    /// Returns the signal that displaces a stranger; `None` for an authenticated caller.
     fn displaced(&self) -> Option<Arc<Notify>> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Stands::Stranger(stranger) => Some(stranger.displaced()),
@@ -99,7 +99,7 @@ impl<S: Source> Standing<S> {
 }
 
 impl Caller {
-    /// Who has the token that they asked by last, if it was one.
+    /// Returns the holder of the token of the last request, if it had one.
     pub fn holder(&self) -> Option<Holder> {
         match self {
             Self::Local { .. } => None,
@@ -107,12 +107,12 @@ impl Caller {
         }
     }
 
-    /// Somebody at an address, who is a stranger until they show a token.
+    /// Returns a remote client, which is a stranger until it shows a token.
     pub fn remote(address: SocketAddr, place: StrangersPlace<IpAddr>) -> Self {
         Self::Remote { address, holder: Mutex::default(), place: Standing::stranger(place) }
     }
 
-    /// Ready when the caller is still a stranger after `patience`, or is displaced by another one.
+    /// Waits until the caller is still a stranger after `patience`, or another one displaces it.
     pub async fn remains_stranger(&self, patience: Duration) {
         let Some(displaced) = self.displaced() else { return std::future::pending().await };
         tokio::select! {
@@ -124,8 +124,8 @@ impl Caller {
         }
     }
 
-    /// Bytes of a request that are read after its answer, so that its client reads that: as many as any operation takes, but not of
-    /// somebody elsewhere who has shown no token.
+    /// Returns the bytes of a request to read after its answer, so that its client reads the answer: as many as any operation takes, and fewer
+    /// of a remote client without a token.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
@@ -141,27 +141,27 @@ impl Caller {
     }
 }
 
-/// Bytes that are read of a stranger's request after its answer.
+/// Bytes of a stranger's request to read after its answer.
 const STRANGERS_UNREAD: u64 = 1 << 20;
 
-/// What a path's methods need.
+/// Roles that the methods of a path need.
 type Needs = Arc<[(&'static str, Role)]>;
 
-/// Lets requests in, or refuses them.
+/// Admits requests, or refuses them.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct AccessControl {
     pub channel: ControlChannel,
     pub tokens: Tokens,
     pub limits: Limits,
 }
 
-impl Door {
-    /// The service that lets requests in to the resources of the catalogue.
+impl AccessControl {
+    /// Returns the service that admits requests to the resources of the catalogue.
     pub fn service<C: Control>(self) -> axum::Router {
-        let guarded = |door: Self, needs: Needs| {
+        let guarded = |access: Self, needs: Needs| {
             move |request: Request| {
-                let (door, needs) = (door.clone(), needs.clone());
-                async move { door.pass(request, &needs).await }
+                let (access, needs) = (access.clone(), needs.clone());
+                async move { access.pass(request, &needs).await }
             }
         };
         let router = catalogue::<C>().into_iter().fold(axum::Router::new(), |router, resource| {
@@ -183,7 +183,10 @@ impl Door {
         }
     }
 
-    /// Who asks, if they may.
+    /// Authenticates and authorizes the caller of a request.
+    ///
+    /// # Errors
+    /// 401, 403, 429 or 503.
     async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
         let principal = match caller {
             Caller::Local { uid, pid, known, place } => {
@@ -223,7 +226,7 @@ impl Door {
         Err(problem)
     }
 
-    /// Who is at the other end of the Unix socket.
+    /// Authenticates a local caller by its user.
     async fn local(
         &self,
         uid: Option<u32>,
@@ -242,7 +245,7 @@ impl Door {
         Ok(principal)
     }
 
-    /// By which token somebody elsewhere asks.
+    /// Authenticates a remote caller by its token.
     async fn remote(&self, from: IpAddr, head: &Parts) -> Result<Holder, Problem> {
         let sent = head.headers.get(header::AUTHORIZATION);
         let token = sent.and_then(|sent| sent.to_str().ok()).and_then(bearer);
@@ -250,12 +253,12 @@ impl Door {
             return Ok(holder);
         }
         let problem = unauthorized(sent.is_some());
-        // A token can't be guessed, so nobody need be slowed down.
+        // A token can't be guessed, so no delay is needed.
         self.refused(Key::stranger(from), &Principal::stranger(from), head, &problem).await;
         Err(problem)
     }
 
-    /// Notes a refusal; who tries it again and again fills no log.
+    /// Notes a refusal in the audit log, of one caller at a bounded rate.
     async fn refused(&self, who: Key, principal: &Principal, head: &Parts, problem: &Problem) {
         if !self.limits.refusal(who, Instant::now()) {
             return;
@@ -266,15 +269,15 @@ impl Door {
     }
 }
 
-/// What a method needs. One that the path doesn't take is refused to who may look.
+/// Returns the role that a method needs. A method that the path doesn't take needs that of a viewer.
 fn needed(method: &Method, needs: &Needs) -> Role {
     let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
     needs.iter().find(|(name, _)| *name == method.as_str()).map_or(Role::Viewer, |(_, role)| *role)
 }
 
-/// The token in what `Authorization` says (RFC 6750, 2.1).
-fn bearer(said: &str) -> Option<&str> {
-    let (scheme, token) = said.split_once(' ')?;
+/// Returns the token in the value of `Authorization` (RFC 6750, 2.1).
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
@@ -310,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_stands_behind_bearer() {
+    fn token_follows_the_scheme_bearer() {
         assert_eq!(bearer("Bearer abc"), Some("abc"));
         assert_eq!(bearer("bearer  abc "), Some("abc"));
         assert_eq!(bearer("Basic abc"), None);
@@ -318,10 +321,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_refused_because_too_many_came_is_noted_as_often_as_other_refusals() {
+    async fn refusals_by_rate_are_noted_as_often_as_other_refusals() {
         let (channel, mut asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let door = Door { channel, tokens, limits };
+        let access = AccessControl { channel, tokens, limits };
         let caller = Arc::new(Caller::Local {
             uid: Some(7),
             pid: Some(1),
@@ -335,14 +338,14 @@ mod tests {
             *request.uri_mut() = "/counters".parse().unwrap();
             request.extensions_mut().insert(caller.clone());
             let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
-            while door.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
-            let answer = door.clone().pass(request, &needs);
-            // Who is let in, as the bucket has filled meanwhile, waits for control.
+            while access.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
+            let answer = access.clone().pass(request, &needs);
+            // A request admitted because the bucket has filled meanwhile waits for control.
             let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
             refused += 1;
         }
-        drop(door);
+        drop(access);
         let mut noted = Vec::new();
         while let Some(message) = asked.recv().await {
             if let crate::control_channel::Message::Note(entry) = message {
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_need_what_the_catalogue_says() {
+    fn methods_need_the_roles_of_the_catalogue() {
         let needs: Needs = Arc::new([("GET", Role::Operator), ("DELETE", Role::Admin)]);
         for (method, role) in [
             ("GET", Role::Operator),
