@@ -1,5 +1,6 @@
-//! Paths in documents: in links, in backticks, in cells of tables.
+//! Paths in documents: in links, in backticks, in cells of tables; and the headings that links name.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{files, read};
@@ -10,22 +11,83 @@ const ENDINGS: [&str; 12] =
 /// First folders of paths that are no paths of the repository: what a build leaves, and a user's own plugin.
 const NOT_OURS: [&str; 2] = ["out/", "tests/plugin.rs"];
 
+/// The lines of a document outside code blocks, with their numbers.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut in_block = false;
+    let is_prose = |(_, line): &(usize, &str)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        !in_block && !is_fence
+    };
+    (1..).zip(text.lines()).filter(is_prose).collect()
+}
+
+/// Links of a line into the repository, with their anchors.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.filter(|link| !link.contains(':'))
+}
+
 /// Paths that a document names, each with the number of its line. Code blocks are left out.
 fn paths(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut in_block = false;
-    for (number, line) in (1..).zip(text.lines()) {
-        if line.trim_start().starts_with("```") {
-            in_block = !in_block;
-        } else if !in_block {
-            let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-            let links = links.filter(|link| !link.contains(':') && !link.starts_with('#'));
-            let links = links.map(|link| link.split('#').next().unwrap_or(link));
-            let codes = line.split('`').skip(1).step_by(2).filter(|code| is_path(code));
-            found.extend(links.chain(codes).map(|path| (number, path.trim_end_matches('/').to_owned())));
-        }
+    for (number, line) in prose(text) {
+        let links = links(line).filter(|link| !link.starts_with('#'));
+        let links = links.map(|link| link.split('#').next().unwrap_or(link));
+        let codes = line.split('`').skip(1).step_by(2).filter(|code| is_path(code));
+        found.extend(links.chain(codes).map(|path| (number, path.trim_end_matches('/').to_owned())));
     }
     found
+}
+
+/// Anchors that the links of a document name: the number of the line, the path (empty for the document itself) and the
+/// anchor.
+fn anchors(text: &str) -> Vec<(usize, String, String)> {
+    let split = |(number, line)| {
+        let named = links(line).filter_map(|link| link.split_once('#'));
+        named.map(move |(path, anchor)| (number, path.to_owned(), anchor.to_owned())).collect::<Vec<_>>()
+    };
+    prose(text).into_iter().flat_map(split).collect()
+}
+
+/// The anchors of a document's headings, as GitHub makes them: letters in lower case, digits, hyphens and underscores stay,
+/// blanks become hyphens, and a heading like an earlier one gets a number.
+fn headings(text: &str) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut found = Vec::new();
+    for (_, line) in prose(text) {
+        let title = line.trim_start_matches('#');
+        let level = line.len() - title.len();
+        if !(1..=6).contains(&level) || !(title.is_empty() || title.starts_with(' ')) {
+            continue;
+        }
+        let slug = slug(title);
+        let earlier = seen.entry(slug.clone()).or_default();
+        found.push(if *earlier == 0 { slug } else { format!("{slug}-{earlier}") });
+        *earlier += 1;
+    }
+    found
+}
+
+/// The anchor of a heading's text, of whose links the words count.
+fn slug(title: &str) -> String {
+    let mut pieces = title.split("](");
+    let mut words = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        words.push_str(piece.split_once(')').map_or(piece, |(_, rest)| rest));
+    }
+    let letters = words.trim().trim_end_matches('#').trim_end().chars();
+    let letters = letters.filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    letters.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+/// Whether a file has an anchor: a document a heading, a source file a line.
+fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
+    if file.extension().is_some_and(|ending| ending == "md") {
+        return headings(text).iter().any(|heading| heading == anchor);
+    }
+    let line = anchor.strip_prefix('L').and_then(|line| line.parse::<usize>().ok());
+    line.is_some_and(|line| (1..=text.lines().count()).contains(&line))
 }
 
 /// Whether a piece of code is the path of a source file, not a command, a route of the API or a path of a machine.
@@ -69,6 +131,49 @@ fn every_path_in_a_document_exists() {
         gone.extend(absent.map(|(number, path)| format!("{}:{number}: {path}", document.display())));
     }
     assert!(gone.is_empty(), "paths that don't exist:\n{}", gone.join("\n"));
+}
+
+#[test]
+fn every_anchor_in_a_document_exists() {
+    let files = files();
+    let mut gone = Vec::new();
+    for document in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "md")) {
+        for (number, path, anchor) in anchors(&read(document)) {
+            let beside = normal(&document.parent().unwrap_or(Path::new("")).join(&path));
+            let named = if path.is_empty() { document } else { &beside };
+            // A path that doesn't exist is the other test's.
+            if files.contains(named) && !has_anchor(named, &read(named), &anchor) {
+                gone.push(format!("{}:{number}: {path}#{anchor}", document.display()));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "anchors that don't exist:\n{}", gone.join("\n"));
+}
+
+#[test]
+fn anchors_are_made_of_headings_by_the_rules_of_github() {
+    let text = "# `[api]`: Who may ask?\n## Names\n### [Names](a.md#b), and_more\n```\n# no heading\n```\n## Names\n#none\n\
+                ## What `--on-death` does  ##\n## Größe & Maß\n";
+    let expected =
+        ["api-who-may-ask", "names", "names-and_more", "names-1", "what---on-death-does", "größe--maß"];
+    assert_eq!(headings(text), expected);
+    assert!(
+        has_anchor(Path::new("a.md"), text, "names-1") && !has_anchor(Path::new("a.md"), text, "names-2")
+    );
+    assert!(
+        has_anchor(Path::new("a.rs"), "one\ntwo\n", "L2")
+            && !has_anchor(Path::new("a.rs"), "one\ntwo\n", "L3")
+    );
+}
+
+#[test]
+fn anchors_are_found_in_links_outside_code_blocks() {
+    let text = "See [a](#here), [b](docs/b.md#there), [c](c.md), [d](https://x.org/#e).\n```\n[f](#g)\n```\n";
+    let expected = [(1, "", "here"), (1, "docs/b.md", "there")];
+    assert_eq!(
+        anchors(text),
+        expected.map(|(line, path, anchor)| (line, path.to_owned(), anchor.to_owned()))
+    );
 }
 
 #[test]
