@@ -1,16 +1,46 @@
 //! Routing daemons run unchanged beside the router: it forwards by what they learn.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, Namespace, eventually};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
-use crate::support::{assert_undisturbed, to};
+use crate::support::{assert_whole, to};
 
 /// How long two daemons may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How long zebra may take to sweep stale routes of a bgpd that has come back.
-const STALE: Duration = Duration::from_secs(120);
+/// How long a flow goes on after a change, so that packets lost by it are counted.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// Prints the logs of all daemons when its test fails. It stands before the daemons: what is declared last ends first.
+struct Logs<'a>(&'a Line);
+
+impl Logs<'_> {
+    /// The file for the output of a daemon's next run: an earlier run's log stays.
+    fn next(line: &Line, name: &str) -> PathBuf {
+        (1..)
+            .map(|run| line.file(&format!("{name}-{run}.log")))
+            .find(|path| !path.exists())
+            .expect("a free name")
+    }
+}
+
+impl Drop for Logs<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let entries = std::fs::read_dir(self.0.directory.path()).into_iter().flatten().flatten();
+        let mut logs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        for path in logs {
+            println!("--- {}\n{}", path.display(), std::fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
 
 /// BIRD in the foreground, with a configuration and a control socket of its own.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
@@ -19,12 +49,12 @@ fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
 
 /// The same with further arguments.
 fn bird_with(line: &Line, host: &Namespace, name: &str, config: &str, more: &[&str]) -> Background {
-    let file = line.write(&format!("{name}.conf"), config).display().to_string();
-    let [control, log] = ["ctl", "log"].map(|extension| line.file(&format!("{name}.{extension}")));
-    let control = control.display().to_string();
+    let config = format!("log stderr all;\ndebug protocols {{ states, events }};\n{config}");
+    let file = line.write(&format!("{name}.conf"), &config).display().to_string();
+    let control = line.file(&format!("{name}.ctl")).display().to_string();
     let pid = format!("{control}.pid");
     let arguments = ["-f", "-c", &file, "-s", &control, "-P", &pid];
-    Background::start(host, "bird", &[&arguments, more].concat(), log)
+    Background::start(host, "bird", &[&arguments, more].concat(), Logs::next(line, name))
 }
 
 const KERNEL: &str = "protocol device { scan time 2; }\n\
@@ -47,6 +77,7 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
     let Some(_ground) = Ground::enter(&["ping", "bird"]) else { return };
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
+    let _logs = Logs(&line);
     let router = crate::support::router(&line);
     let _here = bird(&line, &line.r, "here", &ospf("10.2.0.1", "r2", "", ""));
     let mut there = bird(
@@ -72,18 +103,33 @@ fn routes_that_bird_learns_by_ospf_are_forwarded_by_and_withdrawn() {
 
 /// FRR beside the router, and BIRD at the far host as its BGP neighbour, which announces 10.9.0.0/16.
 struct Bgp {
-    directory: std::path::PathBuf,
+    directory: PathBuf,
     there: Background,
 }
 
-/// What a BGP speaker at the far host announces.
+/// Configuration of the BGP speaker at the far host. It is passive, so two connections never collide, and takes a new one a
+/// second after an error at the latest.
 fn announces(prefixes: &str) -> String {
     format!(
         "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
-         protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; connect retry time 1;\n\
-         graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
+         protocol bgp up {{ local 10.2.0.2 as 65002; neighbor 10.2.0.1 as 65001; passive on;\n\
+         error wait time 1, 1; error forget time 1; graceful restart on; ipv4 {{ import none; export all; }}; }}\n"
     )
 }
+
+/// Ends the BGP speaker at the far host and starts it with one route less.
+fn withdraw_one(line: &Line, there: &mut Background) {
+    assert!(there.end_by(Signal::SIGTERM).is_some(), "bird still runs: {}", there.log());
+    *there = bird(line, &line.h2, "there", &announces(ONE));
+}
+
+/// Configuration of bgpd. With a preserved forwarding state it tells zebra when the neighbour's routes are complete, and zebra
+/// sweeps stale ones then. All timers are longer than a scenario, so that no timer decides what happens.
+const BGPD: &str = "debug bgp neighbor-events\ndebug bgp graceful-restart\nrouter bgp 65001\n no bgp ebgp-requires-policy\n \
+    bgp router-id 10.2.0.1\n bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
+    bgp graceful-restart restart-time 300\n bgp graceful-restart select-defer-time 300\n \
+    bgp graceful-restart rib-stale-time 300\n neighbor 10.2.0.2 remote-as 65002\n \
+    neighbor 10.2.0.2 timers connect 1\n";
 
 /// The route that the far host announces at all times, and one more that it may withdraw.
 const ONE: &str = "route 10.9.0.0/16 blackhole;";
@@ -99,21 +145,9 @@ impl Bgp {
         line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
         line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
         let bgp = Self { directory, there };
-        std::fs::write(bgp.file("zebra.conf"), "hostname r\n").unwrap();
-        std::fs::write(
-            bgp.file("bgpd.conf"),
-            "router bgp 65001\n no bgp ebgp-requires-policy\n bgp router-id 10.2.0.1\n bgp graceful-restart\n \
-             bgp graceful-restart rib-stale-time 15\n neighbor 10.2.0.2 remote-as 65002\n \
-             neighbor 10.2.0.2 timers connect 1\n",
-        )
-        .unwrap();
+        std::fs::write(bgp.file("zebra.conf"), "hostname r\ndebug zebra events\n").unwrap();
+        std::fs::write(bgp.file("bgpd.conf"), BGPD).unwrap();
         bgp
-    }
-
-    /// Has the far host announce one route less from now on.
-    fn withdraw_one(&mut self, line: &Line) {
-        self.there.end_by(Signal::SIGTERM);
-        self.there = bird(line, &line.h2, "there", &announces(ONE));
     }
 
     fn file(&self, name: &str) -> String {
@@ -126,19 +160,30 @@ impl Bgp {
         let [config, pid] = ["conf", "pid"].map(|extension| self.file(&format!("{daemon}.{extension}")));
         let (vty, api) = (self.directory.display().to_string(), self.file("zserv.api"));
         let arguments = ["-f", &config, "-i", &pid, "-z", &api, "--vty_socket", &vty, "-P", "0"];
-        Background::start(
-            &line.r,
-            &program,
-            &[&arguments, more].concat(),
-            line.file(&format!("{daemon}.log")),
-        )
+        let logs = ["--log", "stdout", "--log-level", "debug"];
+        let arguments = [&arguments, &logs[..], more].concat();
+        Background::start(&line.r, &program, &arguments, Logs::next(line, daemon))
+    }
+
+    /// Waits until zebra has had all learned routes for a second. It compares whole seconds: a route that came in the second
+    /// in which bgpd dies never becomes stale.
+    fn wait_for_age(&self, line: &Line) {
+        let ask =
+            format!("vtysh --vty_socket {} -d zebra -c 'show ip route bgp json'", self.directory.display());
+        eventually("zebra has had the learned routes for a second", PATIENCE, || {
+            let table: Value = serde_json::from_str(&line.r.run(&ask)).ok()?;
+            let is_old = |prefix: &&str| {
+                table[prefix][0]["uptime"].as_str().is_some_and(|uptime| uptime != "00:00:00")
+            };
+            LEARNED.iter().all(is_old).then_some(())
+        });
     }
 
     fn start_zebra(&self, line: &Line, more: &[&str]) -> Background {
         let api = self.file("zserv.api");
         let _ = std::fs::remove_file(&api);
         let zebra = self.start(line, "zebra", more);
-        eventually("zebra listens", PATIENCE, || std::path::Path::new(&api).exists().then_some(()));
+        eventually("zebra listens", PATIENCE, || Path::new(&api).exists().then_some(()));
         zebra
     }
 }
@@ -149,20 +194,22 @@ fn has(router: &Millrace, prefix: &str) -> bool {
     routes.as_array().unwrap().iter().any(|route| route["to"] == prefix)
 }
 
-/// The learned routes of the router, or of its kernel.
-fn learned(text: &str) -> Vec<&'static str> {
-    ["10.8.0.0/16", "10.9.0.0/16"].into_iter().filter(|prefix| text.contains(prefix)).collect()
+/// The prefixes that the far host announces.
+const LEARNED: [&str; 2] = ["10.8.0.0/16", "10.9.0.0/16"];
+
+/// The learned routes of the router's kernel.
+fn learned_by_kernel(line: &Line) -> Vec<&'static str> {
+    let table = line.r.run("ip route show");
+    let has =
+        |prefix: &&str| table.lines().any(|route| route.split_ascii_whitespace().next() == Some(prefix));
+    LEARNED.into_iter().filter(has).collect()
 }
 
 /// Waits until router and kernel have these of the learned routes, and no others.
 fn wait_for_learned(line: &Line, router: &Millrace, wanted: &[&str]) {
-    wait_for_learned_within(PATIENCE, line, router, wanted);
-}
-
-fn wait_for_learned_within(patience: Duration, line: &Line, router: &Millrace, wanted: &[&str]) {
-    let kernel = || learned(&line.r.run("ip route show"));
-    let ours = || learned(&router.ask(&["show", "routes"]));
-    let equal = millrace_testkit::wait_until(patience, || kernel() == wanted && ours() == wanted);
+    let kernel = || learned_by_kernel(line);
+    let ours = || LEARNED.into_iter().filter(|prefix| has(router, prefix)).collect::<Vec<_>>();
+    let equal = millrace_testkit::wait_until(PATIENCE, || kernel() == wanted && ours() == wanted);
     assert!(equal.is_some(), "{wanted:?}: the kernel has {:?}, the router {:?}", kernel(), ours());
 }
 
@@ -170,13 +217,12 @@ fn wait_for_learned_within(patience: Duration, line: &Line, router: &Millrace, w
 fn routes_that_frr_learns_by_bgp_are_forwarded_by() {
     let Some(_ground) = Ground::enter(&["ping", "bird", "zebra"]) else { return };
     let line = Line::new();
+    let _logs = Logs(&line);
     let router = crate::support::router(&line);
     let bgp = Bgp::new(&line);
-    let zebra = bgp.start_zebra(&line, &[]);
-    let bgpd = bgp.start(&line, "bgpd", &[]);
-    if millrace_testkit::wait_until(PATIENCE, || has(&router, "10.9.0.0/16")).is_none() {
-        panic!("not learned: {}\n{}\n{:#}", zebra.log(), bgpd.log(), router.json(&["show", "routes"]));
-    }
+    let _zebra = bgp.start_zebra(&line, &[]);
+    let _bgpd = bgp.start(&line, "bgpd", &[]);
+    wait_for_learned(&line, &router, &LEARNED);
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.9.0.1");
     crate::support::assert_router_forwards(&line, &router);
     router.assert_conservation();
@@ -186,11 +232,12 @@ fn routes_that_frr_learns_by_bgp_are_forwarded_by() {
 fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra"]) else { return };
     let line = Line::new();
+    let _logs = Logs(&line);
     let router = crate::support::router(&line);
     let mut bgp = Bgp::new(&line);
     let mut zebra = bgp.start_zebra(&line, &[]);
     let mut bgpd = bgp.start(&line, "bgpd", &[]);
-    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
+    wait_for_learned(&line, &router, &LEARNED);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
     // The kernel keeps the routes of a zebra that died, and so does the router.
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
@@ -199,39 +246,45 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     through.go_on(Duration::from_secs(2));
     bgpd.end_by(Signal::SIGKILL);
     through.go_on(Duration::from_secs(1));
-    assert_undisturbed(&through.finish(), "zebra and bgpd are dead");
-    bgp.withdraw_one(&line);
+    wait_for_learned(&line, &router, &LEARNED);
+    assert_whole(&through.finish(), "zebra and bgpd are dead");
+    withdraw_one(&line, &mut bgp.there);
     // A zebra that starts sweeps what it finds of itself: the reference flow is another path then.
     let connected = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     let _zebra = bgp.start_zebra(&line, &[]);
+    // Both routes go, one after the other: with bgpd here already, one left could be an old one.
+    wait_for_learned(&line, &router, &[]);
     let _bgpd = bgp.start(&line, "bgpd", &[]);
     wait_for_learned(&line, &router, &["10.9.0.0/16"]);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
-    assert_undisturbed(&connected.finish(), "zebra and bgpd are back");
+    assert_whole(&connected.finish(), "zebra and bgpd are back");
     router.assert_conservation();
 }
 
 #[test]
 fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stale_route() {
-    let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra"]) else { return };
+    let Some(_ground) = Ground::enter_alone(&["ping", "bird", "zebra", "vtysh"]) else { return };
     let line = Line::new();
+    let _logs = Logs(&line);
     let router = crate::support::router(&line);
     let mut bgp = Bgp::new(&line);
-    let zebra = bgp.start_zebra(&line, &[]);
+    let _zebra = bgp.start_zebra(&line, &[]);
     let mut bgpd = bgp.start(&line, "bgpd", &[]);
-    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
+    wait_for_learned(&line, &router, &LEARNED);
+    bgp.wait_for_age(&line);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     through.go_on(Duration::from_millis(300));
     bgpd.end_by(Signal::SIGKILL);
-    // Zebra keeps for its timer what a bgpd with graceful restart had; meanwhile one route is gone at the neighbour.
-    bgp.withdraw_one(&line);
+    // Zebra keeps what a bgpd with graceful restart had; meanwhile one route is gone at the neighbour.
+    withdraw_one(&line, &mut bgp.there);
     through.go_on(Duration::from_secs(2));
-    wait_for_learned(&line, &router, &["10.8.0.0/16", "10.9.0.0/16"]);
+    wait_for_learned(&line, &router, &LEARNED);
     let _bgpd = bgp.start(&line, "bgpd", &[]);
-    wait_for_learned_within(STALE, &line, &router, &["10.9.0.0/16"]);
-    assert_undisturbed(&through.finish(), "bgpd was killed beside zebra");
-    drop(zebra);
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    through.go_on(SETTLED);
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    assert_whole(&through.finish(), "bgpd was killed beside zebra");
     router.assert_conservation();
 }
 
@@ -240,28 +293,30 @@ fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     let Some(_ground) = Ground::enter_alone(&["ping", "bird"]) else { return };
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo");
+    let _logs = Logs(&line);
     let router = crate::support::router(&line);
-    let learns = "router id 10.2.0.1;\ngraceful restart wait 20;\nprotocol device { scan time 2; }\n\
+    // Recovery ends with the neighbour's last route, long before the time to wait for it is over.
+    let learns = "router id 10.2.0.1;\ngraceful restart wait 300;\nprotocol device { scan time 2; }\n\
                   protocol kernel { graceful restart; ipv4 { import none; export all; }; }\n\
-                  protocol bgp up { local 10.2.0.1 as 65001; neighbor 10.2.0.2 as 65002; connect retry time 1;\n\
+                  protocol bgp up { local 10.2.0.1 as 65001; neighbor 10.2.0.2 as 65002;\n\
+                  connect delay time 1; connect retry time 1; error wait time 1, 1; error forget time 1;\n\
                   graceful restart on; ipv4 { import all; export none; }; }\n";
     let mut there = bird(&line, &line.h2, "there", &announces(BOTH));
     let mut here = bird(&line, &line.r, "here", learns);
-    for prefix in ["10.9.0.0/16", "10.8.0.0/16"] {
-        eventually("BGP learned it", PATIENCE, || has(&router, prefix).then_some(()));
-    }
+    wait_for_learned(&line, &router, &LEARNED);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
     let flow = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     flow.go_on(Duration::from_millis(300));
     here.end_by(Signal::SIGKILL);
     // Meanwhile one of the two routes is gone at the neighbour.
-    there.end_by(Signal::SIGTERM);
-    let _there = bird(&line, &line.h2, "there", &announces(ONE));
+    withdraw_one(&line, &mut there);
     flow.go_on(Duration::from_secs(2));
-    assert!(has(&router, "10.8.0.0/16"), "the kernel keeps the routes of a daemon that died");
+    // The kernel keeps the routes of a daemon that died.
+    wait_for_learned(&line, &router, &LEARNED);
     let _here = bird_with(&line, &line.r, "here", learns, &["-R"]);
-    eventually("the stale route is swept", PATIENCE, || (!has(&router, "10.8.0.0/16")).then_some(()));
-    assert!(has(&router, "10.9.0.0/16"), "{:#}", router.json(&["show", "routes"]));
-    assert_undisturbed(&flow.finish(), "bird was killed");
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    flow.go_on(SETTLED);
+    wait_for_learned(&line, &router, &["10.9.0.0/16"]);
+    assert_whole(&flow.finish(), "bird was killed");
     router.assert_conservation();
 }
