@@ -1,9 +1,10 @@
-//! The repository itself: paths that documents name, the lists of cases with their tests, and the test runner.
+//! The repository itself: paths that documents name, the lists of cases with their tests, the test runner, and the set-up.
 
 mod advisories;
 mod cases;
 mod links;
 mod runner;
+mod setup;
 
 use std::fs;
 use std::path::{Path, PathBuf};
