@@ -136,7 +136,7 @@ fn placements_are_part_of_the_configuration() {
     }
     router.ask(&["save", &file]);
     let saved = std::fs::read_to_string(&file).expect("the file");
-    assert!(saved.contains("flow = \"proto tcp\"") && !saved.contains("9000"), "{saved}");
+    assert!(saved.contains("flow = \"proto tcp\"") && !saved.contains("dport 9000"), "{saved}");
     std::fs::write(&file, format!("{ports}{places}")).expect("the file");
     router.ask(&["apply", &file]);
     assert_eq!(wanted(), both);

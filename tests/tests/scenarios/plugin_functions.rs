@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
 
 use crate::plugin_files::{COUNTER, build_source, read};
-use crate::support::{router, to};
+use crate::support::{cells, router, to};
 
 #[test]
 fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
@@ -225,7 +225,9 @@ fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
             (Some("0a010002"), Some(&*count.concat()))
         );
         let listed = router.ask(&["instance", "map", "l"]);
-        assert!(listed.contains("sources") && listed.contains("100"), "{listed}");
+        // Name, bytes of keys and of values, entries, the most of them, refused.
+        let row = listed.lines().nth(1).map(cells);
+        assert_eq!(row.as_deref(), Some(&["sources", "4", "4", "1", "100", "0"][..]), "{listed}");
         assert!(router.ask(&["instance", "map", "l", "sources"]).contains("0a010002"));
         router.try_ask(&["instance", "map", "l", "surces"]).assert_refused(1, &["did you mean \"sources\"?"]);
         if workers == "1" {

@@ -443,7 +443,7 @@ void millrace_periodic(uint64_t now) {
     let made = router.json(&["control", "made", "read"])["total"]["packets"].as_u64().unwrap();
     assert_eq!((made, read(&router, "e", "packets")), (report.received, report.received));
     let filters = router.json(&["filter", "list"]).to_string();
-    assert!(filters.contains("9003"), "{filters}");
+    assert!(filters.contains("\"proto udp dport 9003\""), "{filters}");
     let log = router.log();
     assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
     // Of routes its manifest says nothing.

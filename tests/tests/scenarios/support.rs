@@ -13,6 +13,11 @@ pub fn to(address: &str) -> SocketAddr {
     address.parse().expect("an address with a port")
 }
 
+/// The cells of a line of a table: two blanks or more stand between columns.
+pub fn cells(line: &str) -> Vec<&str> {
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
 /// Starts a router on both devices of the line.
 pub fn router(line: &Line) -> Millrace {
     Millrace::start(&line.r, "--port r1 --port r2")

@@ -22,7 +22,7 @@ const ROUTE: &str = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n";
 const SOON: Duration = Duration::from_secs(5);
 
 fn kernel_has(line: &Line, prefix: &str) -> bool {
-    line.r.run("ip route show proto 213").contains(prefix)
+    line.r.run("ip route show proto 213").lines().any(|route| route.starts_with(prefix))
 }
 
 fn start(line: &Line) -> (Millrace, String, String) {
