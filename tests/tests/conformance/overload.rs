@@ -68,7 +68,10 @@ fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
     assert!(router.drops().is_empty());
 }
 
-/// Strangers who send twice are no longer on probation: known flows are then kept because they are used.
+/// Strangers who send twice are no longer on probation: known flows are then kept because they are used. The least recently
+/// used of a sample of records is recycled, so a known flow is only where all records of the sample are known flows' own: in the
+/// row of places that they took in an empty table. Its next record stands between those of strangers and stays, so each known
+/// flow is met anew once at most.
 #[test]
 fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     let mut router = router();
@@ -84,9 +87,7 @@ fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     }
     let flows = router.router.flows();
     assert!(flows.records <= MAXIMUM, "{flows:?}");
-    // What is recycled is old only among a few, so some of the known ones are met anew.
-    let packets = 2000 * ESTABLISHED as u64;
-    assert!(again < packets / 4, "{again} of {packets} packets of known flows: {flows:?}");
+    assert!(again <= ESTABLISHED as u64, "{again} packets of {ESTABLISHED} known flows: {flows:?}");
     assert!(router.drops().is_empty());
 }
 
