@@ -1,6 +1,11 @@
 //! What ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md say of the repository holds: no arrow between rooms runs up
 //! or sideways, the glossary's paths exist, every source file begins with its description, and library rooms neither
-//! print nor exit.
+//! print nor exit. `fitness` measures the structure of rooms.
+
+mod circles;
+mod fitness;
+mod items;
+mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};
