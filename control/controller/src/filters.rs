@@ -381,7 +381,7 @@ impl Router {
             let at_route = gate.position == Position::Route.name();
             let beaten = winner.filter(|_| at_route).and_then(|winner| {
                 let beaten = inner.beaten(winner, primary, route.as_deref());
-                primary |= beaten.is_none();
+                primary |= beaten.is_none() && inner.chooses_way(winner);
                 beaten
             });
             let (candidates, left_out) =
@@ -398,13 +398,18 @@ impl Router {
 }
 
 impl Inner {
+    /// Whether a binding at a gate of position `route` takes the place of the route: instances and `accept` don't.
+    fn chooses_way(&self, id: BindingId) -> bool {
+        self.model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
+    }
+
     /// Why the filter that wins at a gate of position `route` does not count; `None` when it does.
     fn beaten(&self, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
-        let bound = self.model.plugins.binding(winner)?;
-        let priority = self.model.options.route_priority;
-        if bound.action.instance().is_some() {
+        if !self.chooses_way(winner) {
             return None;
         }
+        let bound = self.model.plugins.binding(winner)?;
+        let priority = self.model.options.route_priority;
         if primary {
             return Some("matches, but a gate before this one has chosen the way".to_owned());
         }

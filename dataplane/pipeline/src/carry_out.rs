@@ -174,6 +174,7 @@ impl Router {
             gates: &self.gates,
             route_priority: self.options.route_priority,
             martians: self.options.martians,
+            own_addresses: &self.own_addresses,
             seed: self.seed,
             worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
         }

@@ -4,15 +4,17 @@ use std::net::IpAddr;
 
 use millrace_classify::{Candidate, flow_hash};
 use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
-use millrace_packet::DropReason;
-use millrace_plugin::Action;
+use millrace_packet::{DropReason, Exceptions, FlowKey};
+use millrace_plugin::{Action, BindingId, Health, OnFault};
 use millrace_plugin_abi::Position;
-use millrace_units::{NextHopIndex, PortId, QueueId};
+use millrace_units::{GateId, NextHopIndex, PortId, QueueId};
 
+use crate::bare::OwnAddresses;
 use crate::classify::comes_from_there;
 use crate::commands::Question;
 use crate::fib::Fib;
 use crate::filter_route::FilterRoute;
+use crate::forward::alive;
 use crate::gates::Gates;
 use crate::ports::PortTable;
 use crate::route::admit_addresses;
@@ -47,6 +49,7 @@ pub(crate) struct Tables<'a> {
     pub gates: &'a Gates,
     pub route_priority: i32,
     pub martians: MartianPolicy,
+    pub own_addresses: &'a OwnAddresses,
     pub seed: u64,
     /// The number of the worker that is asked, and how many there are, if several.
     pub worker: Option<(usize, usize)>,
@@ -63,9 +66,76 @@ impl Explanation {
     }
 }
 
+/// How a packet leaves that has its next hop.
+enum Leaving {
+    /// At once.
+    Sent,
+    /// When the link address of its neighbour is known.
+    Held,
+}
+
+/// What gates have prescribed so far.
+struct Prescribed<'a> {
+    /// Whether a gate of position `route` has chosen the way.
+    is_chosen: bool,
+    /// That way.
+    filter: Option<FilterRoute<'a>>,
+    queue: QueueId,
+}
+
+/// A gate with bindings, and the winner there, with whether it loses against the route.
+struct Met {
+    gate: GateId,
+    position: Position,
+    bindings: u32,
+    winner: Option<(BindingId, bool)>,
+}
+
 impl Tables<'_> {
+    /// Returns the journey of a packet, in the order of `Router::settle_from`, up to where the packet ends.
     pub fn explain(&self, question: &Question) -> Explanation {
         let mut explanation = Explanation::default();
+        let verdict = self.journey(question, &mut explanation);
+        explanation.end(verdict)
+    }
+
+    fn journey(&self, question: &Question, explanation: &mut Explanation) -> String {
+        if let Some(verdict) = self.arrival(question, explanation) {
+            return verdict;
+        }
+        let destination = question.key.destination();
+        let index = self.fib.lookup(destination);
+        let gates = self.gates_of(question, index.map(|_| self.route_priority));
+        let mut prescribed = Prescribed { is_chosen: false, filter: None, queue: QueueId(0) };
+        for position in [Position::Early, Position::Route, Position::Late, Position::Copy] {
+            if let Some(verdict) = self.pass_gates(position, &gates, &mut prescribed, explanation) {
+                return verdict;
+            }
+        }
+        let way = match self.way(question, index, prescribed.filter, explanation) {
+            Ok(way) => way,
+            Err(verdict) => return verdict,
+        };
+        let leaving = match self.next_hop(question, way, explanation) {
+            Ok(leaving) => leaving,
+            Err(verdict) => return verdict,
+        };
+        if let Some(verdict) = self.pass_gates(Position::Queue, &gates, &mut prescribed, explanation) {
+            return verdict;
+        }
+        let name = self.name(way.0);
+        match leaving {
+            Leaving::Sent => {
+                explanation.queue = Some((way.0, prescribed.queue));
+                explanation.step("queue", format!("{{leaf}} at port {name}"));
+                format!("sent by port {name}")
+            }
+            Leaving::Held => format!("held until {} is resolved, then sent by port {name}", way.1),
+        }
+    }
+
+    /// Explains the stages before the gates; returns how the packet ends there.
+    fn arrival(&self, question: &Question, explanation: &mut Explanation) -> Option<String> {
         let key = &question.key;
         let from = self.name(key.port);
         explanation.step(
@@ -77,60 +147,67 @@ impl Tables<'_> {
         }
         if question.hides_transport() && self.gates.judges() {
             let reason = DropReason::Ip6HeaderChain;
-            return explanation.end(format!("dropped: {}; {}", reason.name(), reason.meaning()));
+            return Some(format!("dropped: {}; {}", reason.name(), reason.meaning()));
         }
-        if let Some(verdict) = self.martian(question) {
-            return explanation.end(verdict);
+        self.martian(question).or_else(|| self.own_source(key)).or_else(|| self.wrong_way(question))
+    }
+
+    /// Returns port and neighbour of a packet that has passed the gates before the route, or how it ends.
+    fn way(
+        &self,
+        question: &Question,
+        index: Option<NextHopIndex>,
+        filter: Option<FilterRoute<'_>>,
+        explanation: &mut Explanation,
+    ) -> Result<(PortId, IpAddr), String> {
+        let destination = question.key.destination();
+        let route = filter.is_none().then_some(index).flatten();
+        if let Some(verdict) = self.forwarding_off(question, route) {
+            return Err(verdict);
         }
-        if let Some(verdict) = self.wrong_way(question) {
-            return explanation.end(verdict);
-        }
-        let destination = key.destination();
-        let index = self.fib.lookup(destination);
-        if let Some(verdict) = self.forwarding_off(question, index) {
-            return explanation.end(verdict);
-        }
-        let asked = self.explain_gates(question, index.map(|_| self.route_priority), &mut explanation);
-        let (filter, queue) = match asked {
-            Ok(found) => found,
-            Err(verdict) => return explanation.end(verdict),
-        };
         let route = match (filter, index) {
-            (Some(FilterRoute::Drop), _) => return explanation.end("dropped: filter"),
-            (Some(FilterRoute::Reject), _) => return explanation.end("dropped: filter; the source is told"),
-            (Some(FilterRoute::Host), _) => return explanation.end("delivered to the router itself"),
+            (Some(FilterRoute::Drop), _) => return Err("dropped: filter".to_owned()),
+            (Some(FilterRoute::Reject), _) => return Err("dropped: filter; the source is told".to_owned()),
+            (Some(FilterRoute::Host), _) => return Err("delivered to the router itself".to_owned()),
             (Some(FilterRoute::Forward(hops)), _) => {
                 explanation.step("route", format!("the filter's: {}", self.describe_hops(hops)));
                 let hop = *hops.select(0);
-                let way = (hop.port, hop.neighbour(destination));
-                return self.explain_next_hop(question, way, queue, explanation);
+                return Ok((hop.port, hop.neighbour(destination)));
             }
             (None, Some(index)) => self.fib.route(index),
             (None, None) => {
                 explanation.step("route", format!("no route to {destination}"));
-                return explanation.end("dropped: no_route; the source is told");
+                return Err("dropped: no_route; the source is told".to_owned());
             }
         };
         explanation.step("route", format!("{{prefix {destination}}}: {}", self.describe(route)));
-        let hops = match route {
-            Route::Forward(hops) => hops,
-            Route::Local => return explanation.end("delivered to the router itself"),
-            Route::Kernel => {
-                return explanation.end("handed to the kernel: the way out is no port of this router");
-            }
-            Route::Broadcast => return explanation.end("dropped: broadcast"),
-            Route::Blackhole => return explanation.end("dropped: blackhole"),
-            Route::Unreachable => return explanation.end("dropped: unreachable; the source is told"),
-            Route::Prohibit => return explanation.end("dropped: prohibited; the source is told"),
+        let ends = match route {
+            Route::Forward(hops) => return Ok(self.hop_of_flow(question, hops, explanation)),
+            Route::Local => "delivered to the router itself",
+            Route::Kernel => "handed to the kernel: the way out is no port of this router",
+            Route::Broadcast => "dropped: broadcast",
+            Route::Blackhole => "dropped: blackhole",
+            Route::Unreachable => "dropped: unreachable; the source is told",
+            Route::Prohibit => "dropped: prohibited; the source is told",
         };
-        let hop = *hops.select(flow_hash(key, self.seed));
+        Err(ends.to_owned())
+    }
+
+    /// Returns port and neighbour of the next hop that a flow takes.
+    fn hop_of_flow(
+        &self,
+        question: &Question,
+        hops: &NextHops,
+        explanation: &mut Explanation,
+    ) -> (PortId, IpAddr) {
+        let hop = alive(hops, flow_hash(&question.key, self.seed), self.ports);
         if hops.len() > 1 {
             explanation.step(
                 "forward",
                 format!("{} next hops; this flow's is via port {}", hops.len(), self.name(hop.port)),
             );
         }
-        self.explain_next_hop(question, (hop.port, hop.neighbour(destination)), queue, explanation)
+        (hop.port, hop.neighbour(question.key.destination()))
     }
 
     /// What becomes of a packet that may not be forwarded for its addresses.
@@ -139,6 +216,13 @@ impl Tables<'_> {
             Fate::Drop(reason) => format!("dropped: {}; {}", reason.name(), reason.meaning()),
             _ => "delivered to the router itself: such addresses are of its own links".to_owned(),
         })
+    }
+
+    /// Returns the verdict on a packet that comes in from an address of the router itself.
+    fn own_source(&self, key: &FlowKey) -> Option<String> {
+        let reason = DropReason::MartianSource;
+        let is_own = key.port != PortId::NONE && self.own_addresses.contains(&key.source());
+        is_own.then(|| format!("dropped: {}; {}", reason.name(), reason.meaning()))
     }
 
     /// Why a packet of this source can't come in by its port.
@@ -151,13 +235,8 @@ impl Tables<'_> {
         })
     }
 
-    /// What gates do; the route and the queue that filters prescribe, or how the packet ends at a gate.
-    fn explain_gates(
-        &self,
-        question: &Question,
-        route: Option<i32>,
-        explanation: &mut Explanation,
-    ) -> Result<(Option<FilterRoute<'_>>, QueueId), &'static str> {
+    /// Finds the gates with bindings, in their order, and the winners there.
+    fn gates_of(&self, question: &Question, route: Option<i32>) -> Vec<Met> {
         let candidate = Candidate {
             key: question.key,
             tcp_flags: question.tcp_flags,
@@ -165,49 +244,101 @@ impl Tables<'_> {
             exceptions: question.exceptions,
             dscp: question.dscp,
         };
-        let plugins = self.gates.plugins();
-        let (mut filter, mut refused, mut queue) = (None, None, QueueId(0));
-        for (gate, found) in plugins.winners(&candidate, route) {
-            let id = gate.id();
-            let Some((binding, loses)) = found else {
-                explanation.step("gate", format!("{{gate {id}}}: no filter of {} matches", gate.bindings()));
-                continue;
-            };
-            let less = if loses { "; the route has a higher priority" } else { "" };
-            explanation.step("gate", format!("{{gate {id}}}: bound to {{binding {binding}}}{less}"));
-            let action = plugins.action(binding).filter(|_| !loses && refused.is_none());
-            match (gate.position(), action) {
-                (Position::Route, Some(action)) if filter.is_none() => {
-                    filter =
-                        self.gates.routes().index(action).and_then(|index| self.gates.routes().route(index));
-                }
-                (_, Some(Action::Drop)) => refused = Some("dropped: filter"),
-                (_, Some(Action::Queue(named))) => queue = *named,
-                (_, Some(Action::Police(policer))) => {
-                    let (rate, burst) = (policer.rate(), policer.burst());
-                    let text = format!(
-                        "{{gate {id}}}: at most {rate} bits a second, {burst} bytes at once; more is dropped: policer"
-                    );
-                    explanation.step("gate", text);
-                }
-                (_, Some(Action::Reject)) => refused = Some("dropped: filter; the source is told"),
-                _ => {}
-            }
-        }
-        refused.map_or(Ok((filter, queue)), Err)
+        let winners = self.gates.plugins().winners(&candidate, route);
+        let met = winners.map(|(gate, winner)| Met {
+            gate: gate.id(),
+            position: gate.position(),
+            bindings: gate.bindings(),
+            winner,
+        });
+        met.collect()
     }
 
-    fn explain_next_hop(
+    /// Explains the gates of a position; returns how the packet ends at one of them, and nothing of those behind it.
+    fn pass_gates<'a>(
+        &'a self,
+        position: Position,
+        gates: &[Met],
+        prescribed: &mut Prescribed<'a>,
+        explanation: &mut Explanation,
+    ) -> Option<String> {
+        gates
+            .iter()
+            .filter(|met| met.position == position)
+            .find_map(|met| self.pass_gate(met, prescribed, explanation))
+    }
+
+    fn pass_gate<'a>(
+        &'a self,
+        met: &Met,
+        prescribed: &mut Prescribed<'a>,
+        explanation: &mut Explanation,
+    ) -> Option<String> {
+        let Met { gate, position, .. } = *met;
+        let Some((binding, loses)) = met.winner else {
+            explanation.step("gate", format!("{{gate {gate}}}: no filter of {} matches", met.bindings));
+            return None;
+        };
+        let plugins = self.gates.plugins();
+        let action = plugins.action(binding)?;
+        let is_route = position == Position::Route && action.is_route();
+        let aside = match loses {
+            true => Some("; the route has a higher priority"),
+            false if is_route && prescribed.is_chosen => Some("; a gate before this one has chosen the way"),
+            false => None,
+        };
+        let bound = format!("{{gate {gate}}}: bound to {{binding {binding}}}");
+        if let Some(aside) = aside {
+            explanation.step("gate", bound + aside);
+            return None;
+        }
+        if is_route {
+            prescribed.is_chosen = true;
+            let routes = self.gates.routes();
+            prescribed.filter = routes.index(action).and_then(|index| routes.route(index));
+            let behind = match action {
+                Action::Drop | Action::Reject => "; packets end behind the gates of position late",
+                _ => "",
+            };
+            explanation.step("gate", bound + behind);
+            return None;
+        }
+        if let Some((health, on_fault)) =
+            plugins.health(binding).filter(|(health, _)| *health != Health::Well)
+        {
+            return unwell(position, health, on_fault, bound, explanation);
+        }
+        explanation.step("gate", bound);
+        match action {
+            Action::Drop => return Some("dropped: filter".to_owned()),
+            Action::Reject => return Some("dropped: filter; the source is told".to_owned()),
+            Action::Queue(named) => prescribed.queue = *named,
+            Action::Police(policer) => {
+                let (rate, burst) = (policer.rate(), policer.burst());
+                let text = format!(
+                    "{{gate {gate}}}: at most {rate} bits a second, {burst} bytes at once; more is dropped: policer"
+                );
+                explanation.step("gate", text);
+            }
+            Action::Instance(_) | Action::Accept | Action::Send(_) | Action::Host | Action::Copy(_) => {}
+        }
+        None
+    }
+
+    /// Explains the way to a neighbour; returns whether the packet leaves at once, or how it ends.
+    fn next_hop(
         &self,
         question: &Question,
         (port, neighbour): (PortId, IpAddr),
-        queue: QueueId,
-        mut explanation: Explanation,
-    ) -> Explanation {
+        explanation: &mut Explanation,
+    ) -> Result<Leaving, String> {
+        if question.exceptions.contains(Exceptions::TTL) && question.key.port != PortId::NONE {
+            return Err("dropped: ttl_expired; the source is told".to_owned());
+        }
         let name = self.name(port);
         let Some(entry) = self.ports.get(port).filter(|entry| entry.settings.up) else {
             explanation.step("forward", format!("port {name} is down"));
-            return explanation.end("dropped: port_down; the source is told");
+            return Err("dropped: port_down; the source is told".to_owned());
         };
         let (mtu, mac) = (entry.settings.mtu, entry.settings.mac);
         if question.length > mtu {
@@ -219,20 +350,18 @@ impl Tables<'_> {
         match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
             Some(NeighbourState::Reachable(destination)) => {
                 explanation.step("forward", format!("link header {mac} to {destination} ({neighbour})"));
-                explanation.queue = Some((port, queue));
-                explanation.step("queue", format!("{{leaf}} at port {name}"));
-                explanation.end(format!("sent by port {name}"))
+                Ok(Leaving::Sent)
             }
             Some(NeighbourState::Failed) => {
                 explanation.step("forward", format!("{neighbour} does not answer at port {name}"));
-                explanation.end("dropped: neighbour_failed; the source is told")
+                Err("dropped: neighbour_failed; the source is told".to_owned())
             }
             Some(NeighbourState::Incomplete) | None => {
                 explanation.step(
                     "forward",
                     format!("the link address of {neighbour} at port {name} is not known yet"),
                 );
-                explanation.end(format!("held until {neighbour} is resolved, then sent by port {name}"))
+                Ok(Leaving::Held)
             }
         }
     }
@@ -266,4 +395,26 @@ impl Tables<'_> {
         let hops: Vec<_> = hops.iter().map(|next| hop(next.port, next.gateway)).collect();
         hops.join(", or ")
     }
+}
+
+/// Explains a binding of an instance that takes no packets; returns how they end.
+fn unwell(
+    position: Position,
+    health: Health,
+    on_fault: OnFault,
+    bound: String,
+    explanation: &mut Explanation,
+) -> Option<String> {
+    let (health, copies) = (health.name(), position == Position::Copy);
+    let text = match on_fault {
+        OnFault::Bypass => format!("{bound}, which is {health}: packets pass it by"),
+        OnFault::Drop if copies => format!("{bound}, which is {health}: its copies are dropped"),
+        OnFault::Drop => format!("{bound}, which is {health}"),
+    };
+    explanation.step("gate", text);
+    let ends = on_fault == OnFault::Drop && !copies;
+    ends.then(|| {
+        let reason = DropReason::PluginFailed;
+        format!("dropped: {}; {}", reason.name(), reason.meaning())
+    })
 }

@@ -8,7 +8,7 @@ use crate::path::{EMPTY_PATH, Part, Stage, Step, lay_out};
 use crate::slab::Slab;
 use crate::waiting::Errand;
 use crate::worker_plugins::{Binding, WorkerGate, WorkerPlugins};
-use crate::{Action, BindingId, BindingTable};
+use crate::{Action, BindingId, BindingTable, Health, OnFault};
 
 /// The treatment of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +89,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// What is done by a binding; `None` when there is no such binding.
     pub fn action(&self, binding: BindingId) -> Option<&Action> {
         Some(&self.bindings.at(binding.0)?.1.action)
+    }
+
+    /// Returns the health of the instance of a binding, and what becomes of packets while the instance is not well; `None` for other
+    /// actions.
+    pub fn health(&self, binding: BindingId) -> Option<(Health, OnFault)> {
+        let (_, binding) = self.bindings.at(binding.0)?;
+        let Some(Step::Instance(key)) = binding.step else { return None };
+        Some((self.instances.get(key)?.record.health, binding.terms.on_fault))
     }
 
     /// Whether any binding judges packets by what they may hide: it drops, rejects or polices, is an instance that does not only get

@@ -16,6 +16,7 @@ mod fragment;
 mod header_chains;
 mod icmp_error;
 mod ipv6;
+mod lookup;
 mod martian;
 mod multicast;
 mod nd;
