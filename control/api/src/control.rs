@@ -104,10 +104,12 @@ pub trait Control: Clone + Send + Sync + 'static {
         plugin: &str,
         name: &str,
         settings: &Map<String, Value>,
+        role: Role,
     ) -> Controlled<InstanceView>;
-    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView>;
-    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView>;
-    fn free_instance(&self, name: &str) -> Controlled<InstanceView>;
+    fn set_instance(&self, name: &str, settings: &Map<String, Value>, role: Role)
+    -> Controlled<InstanceView>;
+    fn rename_instance(&self, name: &str, to: &str, role: Role) -> Controlled<InstanceView>;
+    fn free_instance(&self, name: &str, role: Role) -> Controlled<InstanceView>;
     fn release_instance(&self, name: &str, role: Role) -> Controlled<ReleaseView>;
     fn quarantine(&self) -> Controlled<Vec<HeldView>>;
     fn instance_maps(&self, instance: &str) -> Controlled<Vec<MapView>>;
@@ -133,12 +135,19 @@ pub trait Control: Clone + Send + Sync + 'static {
     fn flush_flows(&self, filter: Option<&str>) -> impl Future<Output = Controlled<u64>> + Send;
     fn placements(&self) -> impl Future<Output = Controlled<PlacementsView>> + Send;
     fn place(&self, new: &NewPlacement) -> impl Future<Output = Controlled<PlacementView>> + Send;
-    fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value>;
+    fn control(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+        role: Role,
+    ) -> Controlled<Value>;
     fn control_slow_half(
         &self,
         instance: &str,
         message: &str,
         arguments: &Map<String, Value>,
+        role: Role,
     ) -> impl Future<Output = Controlled<Value>> + Send;
     fn lookup(&self, packet: &str) -> Controlled<LookupView>;
     fn configuration(&self) -> Controlled<ConfigurationView>;
@@ -360,20 +369,26 @@ impl Control for Router {
         plugin: &str,
         name: &str,
         settings: &Map<String, Value>,
+        role: Role,
     ) -> Controlled<InstanceView> {
-        Router::create_instance(self, plugin, name, settings)
+        Router::create_instance(self, plugin, name, settings, role)
     }
 
-    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
-        Router::set_instance(self, name, settings)
+    fn set_instance(
+        &self,
+        name: &str,
+        settings: &Map<String, Value>,
+        role: Role,
+    ) -> Controlled<InstanceView> {
+        Router::set_instance(self, name, settings, role)
     }
 
-    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
-        Router::rename_instance(self, name, to)
+    fn rename_instance(&self, name: &str, to: &str, role: Role) -> Controlled<InstanceView> {
+        Router::rename_instance(self, name, to, role)
     }
 
-    fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
-        Router::free_instance(self, name)
+    fn free_instance(&self, name: &str, role: Role) -> Controlled<InstanceView> {
+        Router::free_instance(self, name, role)
     }
 
     fn release_instance(&self, name: &str, role: Role) -> Controlled<ReleaseView> {
@@ -476,8 +491,14 @@ impl Control for Router {
         Router::flush_flows(self, filter).await
     }
 
-    fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
-        Router::control(self, instance, message, arguments)
+    fn control(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+        role: Role,
+    ) -> Controlled<Value> {
+        Router::control(self, instance, message, arguments, role)
     }
 
     async fn control_slow_half(
@@ -485,8 +506,9 @@ impl Control for Router {
         instance: &str,
         message: &str,
         arguments: &Map<String, Value>,
+        role: Role,
     ) -> Controlled<Value> {
-        Router::control_slow_half(self, instance, message, arguments).await
+        Router::control_slow_half(self, instance, message, arguments, role).await
     }
 
     fn lookup(&self, packet: &str) -> Controlled<LookupView> {

@@ -136,19 +136,22 @@ pub(crate) struct NewInstance {
 
 pub(crate) async fn create_instance<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Body(new): Body<NewInstance>,
 ) -> Result<Response, Problem> {
-    let instance = served.control.create_instance(&new.plugin, &new.name, &new.settings)?;
+    let NewInstance { plugin, name, settings } = new;
+    let instance = served.control.create_instance(&plugin, &name, &settings, principal.least())?;
     Ok((StatusCode::CREATED, WithTag(instance)).into_response())
 }
 
 pub(crate) async fn free_instance<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
     condition.check(|| instance(&served, &name))?;
-    Ok(Json(served.control.free_instance(&name)?))
+    Ok(Json(served.control.free_instance(&name, principal.least())?))
 }
 
 pub(crate) async fn release_instance<C: Control>(
@@ -186,13 +189,15 @@ pub(crate) struct Message {
 
 pub(crate) async fn control<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Name(name): Name,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
     let Message { message, arguments, slow } = message;
+    let role = principal.least();
     Ok(Json(match slow {
-        true => served.control.control_slow_half(&name, &message, &arguments).await?,
-        false => served.control.control(&name, &message, &arguments)?,
+        true => served.control.control_slow_half(&name, &message, &arguments, role).await?,
+        false => served.control.control(&name, &message, &arguments, role)?,
     }))
 }
 
@@ -221,15 +226,16 @@ pub(crate) struct InstanceChange {
 
 pub(crate) async fn change_instance<C: Control>(
     State(served): State<Served<C>>,
+    Extension(principal): Extension<Principal>,
     Name(name): Name,
     condition: Condition,
     Body(change): Body<InstanceChange>,
 ) -> Result<WithTag<InstanceView>, Problem> {
     condition.check(|| instance(&served, &name))?;
-    let control = &served.control;
+    let (control, role) = (&served.control, principal.least());
     let changed = match (change.settings, change.name) {
-        (Some(settings), None) => control.set_instance(&name, &settings)?,
-        (None, Some(to)) => control.rename_instance(&name, &to)?,
+        (Some(settings), None) => control.set_instance(&name, &settings, role)?,
+        (None, Some(to)) => control.rename_instance(&name, &to, role)?,
         _ => {
             let problem = "give settings, or a name: one of the two at a time".to_owned();
             return Err(ControlError::Invalid(problem).into());

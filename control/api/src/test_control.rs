@@ -252,6 +252,7 @@ impl Control for TestControl {
         plugin: &str,
         name: &str,
         settings: &Map<String, Value>,
+        _: Role,
     ) -> Controlled<InstanceView> {
         if plugin != "statistics" {
             return Err(ControlError::unknown("plugin", plugin, ["statistics"]));
@@ -282,7 +283,7 @@ impl Control for TestControl {
         Ok(instance)
     }
 
-    fn set_instance(&self, name: &str, settings: &Map<String, Value>) -> Controlled<InstanceView> {
+    fn set_instance(&self, name: &str, settings: &Map<String, Value>, _: Role) -> Controlled<InstanceView> {
         let index = self.instance(name)?;
         let instance = &mut self.lock()[index];
         instance.settings = Value::Object(settings.clone());
@@ -298,14 +299,14 @@ impl Control for TestControl {
         Err(ControlError::unknown("map", map, []))
     }
 
-    fn rename_instance(&self, name: &str, to: &str) -> Controlled<InstanceView> {
+    fn rename_instance(&self, name: &str, to: &str, _: Role) -> Controlled<InstanceView> {
         let index = self.instance(name)?;
         let instance = &mut self.lock()[index];
         to.clone_into(&mut instance.name);
         Ok(instance.clone())
     }
 
-    fn free_instance(&self, name: &str) -> Controlled<InstanceView> {
+    fn free_instance(&self, name: &str, _: Role) -> Controlled<InstanceView> {
         let index = self.instance(name)?;
         Ok(self.lock().remove(index))
     }
@@ -519,7 +520,13 @@ impl Control for TestControl {
         Ok(if filter.is_some() { 1 } else { 3 })
     }
 
-    fn control(&self, instance: &str, message: &str, arguments: &Map<String, Value>) -> Controlled<Value> {
+    fn control(
+        &self,
+        instance: &str,
+        message: &str,
+        arguments: &Map<String, Value>,
+        _: Role,
+    ) -> Controlled<Value> {
         self.instance(instance)?;
         Ok(json!({"message": message, "arguments": arguments}))
     }
@@ -529,6 +536,7 @@ impl Control for TestControl {
         instance: &str,
         message: &str,
         arguments: &Map<String, Value>,
+        _: Role,
     ) -> Controlled<Value> {
         self.instance(instance)?;
         Ok(json!({"slow": message, "arguments": arguments}))

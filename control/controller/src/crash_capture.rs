@@ -323,7 +323,7 @@ fn addresses(frame: &[u8]) -> Vec<IpAddr> {
     found.into_iter().flatten().collect()
 }
 
-fn since_1970() -> Duration {
+pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

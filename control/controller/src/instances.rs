@@ -1,5 +1,6 @@
 //! Instances of plugins: created, changed, freed, and spoken to.
 
+use millrace_config::Role;
 use millrace_pipeline::PluginCommand;
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::{Instance, Message, Reply};
@@ -7,10 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::host_level::PATIENCE;
+use crate::quarantine::Freed;
 use crate::router::{Inner, Router};
 use crate::show;
 use crate::upgrade::handed_on;
 use crate::view::InstanceView;
+
+/// What a control message is called in refusals.
+const MESSAGE: &str = "a control message";
 
 impl Router {
     /// All instances.
@@ -32,37 +37,48 @@ impl Router {
     /// Creates an instance of a plugin.
     ///
     /// # Errors
-    /// No such plugin, a name taken, a setting refused; nothing has changed then.
+    /// No such plugin, a name taken, a setting refused; [`ControlError::NeedsAdmin`] for a role below `admin` and a shared object of
+    /// which an instance is in quarantine; nothing has changed then.
     pub fn create_instance(
         &self,
         plugin: &str,
         name: &str,
         settings: &Map<String, Value>,
+        role: Role,
     ) -> Result<InstanceView, ControlError> {
-        self.to_change()?.create_instance(plugin, name, settings)
+        let mut inner = self.to_change()?;
+        inner.may_create(plugin, role)?;
+        inner.create_instance(plugin, name, settings)
     }
 
     /// Gives an instance other settings while packets go through it. It keeps what it knows, where its plugin can save and
     /// restore that.
     ///
     /// # Errors
-    /// No such instance, a setting refused; nothing has changed then.
+    /// No such instance, a setting refused; [`ControlError::NeedsAdmin`] as for [`create_instance`](Self::create_instance); nothing has
+    /// changed then.
     pub fn set_instance(
         &self,
         name: &str,
         settings: &Map<String, Value>,
+        role: Role,
     ) -> Result<InstanceView, ControlError> {
-        self.to_change()?.set_instance(name, settings)
+        let mut inner = self.to_change()?;
+        inner.may_replace(name, role)?;
+        inner.set_instance(name, settings)
     }
 
     /// Gives an instance another name.
     ///
     /// # Errors
-    /// No such instance, a name that is taken or none.
-    pub fn rename_instance(&self, name: &str, to: &str) -> Result<InstanceView, ControlError> {
+    /// No such instance, a name that is taken or none; [`ControlError::NeedsAdmin`] for a role below `admin` and an instance of a
+    /// shared object that is in quarantine, or a name that is.
+    pub fn rename_instance(&self, name: &str, to: &str, role: Role) -> Result<InstanceView, ControlError> {
         let mut inner = self.to_change()?;
+        inner.may_rename(name, to, role)?;
         inner.model.plugins.rename_instance(name, to)?;
-        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, to) {
+        let plugin = inner.model.plugins.plugin_of(to)?.name();
+        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
             inner.model.plugins.rename_instance(to, name)?;
             return Err(ControlError::system("remember the new name of what is in quarantine", error));
         }
@@ -71,26 +87,30 @@ impl Router {
         inner.find_instance(to)
     }
 
-    /// Frees an instance; its bindings go first.
+    /// Frees an instance; its bindings go first. An admin lets it out of quarantine so; freed by another role, an instance of a shared
+    /// object stays there.
     ///
     /// # Errors
     /// No such instance.
-    pub fn free_instance(&self, name: &str) -> Result<InstanceView, ControlError> {
-        self.to_change()?.free_instance(name)
+    pub fn free_instance(&self, name: &str, role: Role) -> Result<InstanceView, ControlError> {
+        self.to_change()?.free_instance(name, Freed::by(role))
     }
 
     /// Sends an instance a control message and returns its reply.
     ///
     /// # Errors
-    /// No such instance or message, or the instance refuses.
+    /// No such instance or message, or the instance refuses; [`ControlError::NeedsAdmin`] for a role below `admin` and an instance of a
+    /// shared object that is in quarantine.
     pub fn control(
         &self,
         instance: &str,
         message: &str,
         arguments: &Map<String, Value>,
+        role: Role,
     ) -> Result<Value, ControlError> {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let mut inner = self.lock();
+        inner.may_run(instance, role, MESSAGE)?;
         let id = inner.model.plugins.address(instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
@@ -106,16 +126,19 @@ impl Router {
     /// slow halves have their turn.
     ///
     /// # Errors
-    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds.
+    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds;
+    /// [`ControlError::NeedsAdmin`] as for [`control`](Self::control).
     pub async fn control_slow_half(
         &self,
         instance: &str,
         message: &str,
         arguments: &Map<String, Value>,
+        role: Role,
     ) -> Result<Value, ControlError> {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let reply = {
-            let inner = self.lock();
+            let mut inner = self.lock();
+            inner.may_run(instance, role, MESSAGE)?;
             let id = inner.model.plugins.address_slow_half(instance, &message)?;
             inner.host_level.control(id, message)?
         };
@@ -171,10 +194,10 @@ impl Inner {
         self.find_instance(name)
     }
 
-    pub fn free_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
+    pub fn free_instance(&mut self, name: &str, freed: Freed) -> Result<InstanceView, ControlError> {
         let id = self.model.plugins.instance(name)?;
         let view = self.find_instance(name)?;
-        self.forget_quarantine(name)?;
+        self.free_quarantine(id, name, freed)?;
         let changes = self.model.plugins.free_instance(name)?;
         self.host_level.remove(id)?;
         self.tell_plugins(changes)?;

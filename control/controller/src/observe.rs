@@ -43,7 +43,9 @@ impl Inner {
         self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
         let held: Vec<_> = self.model.repository.quarantine().all().to_vec();
         for held in held {
-            if let Ok(instance) = self.model.plugins.instance(&held.instance) {
+            if let Ok(instance) = self.model.plugins.instance(&held.instance)
+                && self.model.plugins.is_held(instance)
+            {
                 self.note_quarantine(instance, &held.why);
             }
         }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use millrace_config::SchedulerNode;
+use millrace_config::{Role, SchedulerNode};
 use millrace_plugin_abi::{Request, RequestKinds};
 use millrace_store::Who;
 use serde::Deserialize;
@@ -13,6 +13,9 @@ use crate::ControlError;
 use crate::reading::read;
 use crate::request::{NewBinding, NewFilter, NewRoute, NodeRemoval};
 use crate::router::Router;
+
+/// The role that requests of plugins are made with.
+const ROLE: Role = Role::Operator;
 
 /// What a plugin asks for: an object with one key.
 #[derive(Debug, Deserialize)]
@@ -139,15 +142,15 @@ impl Router {
             PluginRequest::AddRoute(new) => self.add_route(&new).await.map(drop),
             PluginRequest::RemoveRoute(to) => self.remove_route(&to).await.map(drop),
             PluginRequest::CreateInstance { plugin, name, settings } => {
-                self.create_instance(&plugin, &name, &settings).map(drop)
+                self.create_instance(&plugin, &name, &settings, ROLE).map(drop)
             }
-            PluginRequest::FreeInstance(name) => self.free_instance(&name).map(drop),
+            PluginRequest::FreeInstance(name) => self.free_instance(&name, ROLE).map(drop),
             PluginRequest::Bind(new) => self.bind(&new).map(drop),
             PluginRequest::Unbind { instance, gate, filter } => {
                 self.unbind(&instance, &gate, &filter).map(drop)
             }
             PluginRequest::Control { instance, message, arguments } => {
-                self.control(&instance, &message, &arguments).map(drop)
+                self.control(&instance, &message, &arguments, ROLE).map(drop)
             }
             PluginRequest::AddNode { port, node } => self.add_scheduler_node(&port, &node).map(drop),
             PluginRequest::SetNode { port, node, settings } => {

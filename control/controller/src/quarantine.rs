@@ -3,25 +3,32 @@
 use millrace_config::Role;
 use millrace_plugin::{Health, Inheritance};
 use millrace_plugin_abi::Home;
+use millrace_repository::Held;
 use millrace_telemetry::utc;
+use millrace_units::InstanceId;
 
 use crate::ControlError;
+use crate::crash_capture::since_1970;
 use crate::router::{Inner, Router};
 use crate::view::{HeldView, ReleaseView};
 
 impl Router {
-    /// The instances that a call of theirs has ended the router for, as the next start will know them.
+    /// The instances that a call of theirs has ended the router for, as the next start will know them, and those of shared objects
+    /// that were freed in quarantine.
     ///
     /// # Errors
     /// None so far.
     pub fn quarantine(&self) -> Result<Vec<HeldView>, ControlError> {
         let inner = self.lock();
-        let view = |held: &millrace_repository::Held| HeldView {
+        let is_here = |held: &Held| {
+            inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
+        };
+        let view = |held: &Held| HeldView {
             instance: held.instance.clone(),
             plugin: held.plugin.clone(),
             since: utc(held.since),
             why: held.why.clone(),
-            is_here: inner.model.plugins.instance(&held.instance).is_ok(),
+            is_here: is_here(held),
         };
         Ok(inner.model.repository.quarantine().all().iter().map(view).collect())
     }
@@ -34,37 +41,30 @@ impl Router {
     /// [`ControlError::NeedsAdmin`] for a role below `admin` where code would run again that nothing contains.
     pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let mut inner = self.to_change()?;
-        inner.may_release(name, role)?;
-        let id = match inner.model.plugins.instance(name) {
-            Ok(id) => id,
-            Err(unknown) => {
-                return match inner.forget_quarantine(name)? {
-                    true => {
-                        inner.note_release(None, name);
-                        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
-                    }
-                    false => Err(unknown.into()),
-                };
+        match inner.model.plugins.instance(name) {
+            Ok(id) if inner.is_quarantined(id)? => inner.release_here(id, name, role),
+            Ok(_) => {
+                let well = ControlError::Conflict(format!("instance {name:?} is not in quarantine"));
+                inner.release_absent(name, role, well)
             }
-        };
-        let reports = inner.snapshot()?.instances;
-        let is_quarantined = |health| health == Health::Quarantined;
-        if !reports.iter().any(|(known, report)| *known == id && is_quarantined(report.health)) {
-            return Err(ControlError::Conflict(format!("instance {name:?} is not in quarantine")));
+            Err(unknown) => inner.release_absent(name, role, unknown.into()),
         }
-        let workers = inner.workers.len();
-        let version = inner.model.plugins.plugin_of(name)?.state_version();
-        let successors = inner.model.plugins.afresh(name, workers)?;
-        let slow = inner.model.plugins.slow_half_of(name)?;
-        let maps = successors.maps.clone();
-        inner.forget_quarantine(name)?;
-        inner.succeed_all(vec![successors], Inheritance::Renounced, (version, version))?;
-        inner.model.plugins.note_maps(id, maps);
-        inner.model.plugins.note_release(id);
-        inner.host_level.put(id, slow, (version, false))?;
-        inner.note_release(Some(id), name);
-        tracing::info!(instance = name, "is let out of quarantine");
-        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
+    }
+}
+
+/// Effect of freeing an instance on its quarantine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Freed {
+    /// The instance leaves quarantine.
+    Released,
+    /// An instance of a shared object stays in quarantine: created again, it runs no code.
+    Held,
+}
+
+impl Freed {
+    /// The effect of freeing by a caller of this role.
+    pub fn by(role: Role) -> Self {
+        if role >= Role::Admin { Self::Released } else { Self::Held }
     }
 }
 
@@ -81,23 +81,157 @@ impl Inner {
         Ok(own.map(|(_, name, _)| name.to_owned()).collect())
     }
 
-    /// Refuses a release that takes a higher role.
-    fn may_release(&self, name: &str, role: Role) -> Result<(), ControlError> {
-        let home = self.model.plugins.plugin_of(name).map(|plugin| plugin.home()).ok();
-        let is_held = self.model.repository.quarantine().all().iter().any(|held| held.instance == name);
-        if role >= role_to_release(home, is_held) {
-            return Ok(());
-        }
-        let what = if home.is_some() { "is one of a shared object" } else { "has ended the router" };
-        Err(ControlError::NeedsAdmin(format!(
-            "instance {name:?} {what}, which nothing contains: releasing it needs the role admin"
-        )))
+    /// Refuses a further instance of a shared object of which an instance is in quarantine, for a role below `admin`: its code would
+    /// begin again under another name.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
+        self.may_begin(plugin, role, "a further instance")
     }
 
-    /// Has the next start know nothing of an instance's quarantine; whether it did.
-    pub fn forget_quarantine(&mut self, name: &str) -> Result<bool, ControlError> {
-        let released = self.model.repository.quarantine_mut().release(name);
-        released.map_err(|error| ControlError::system("let the instance out of quarantine", error))
+    /// Refuses other settings for an instance of a shared object of which an instance is in quarantine, for a role below `admin`: an
+    /// instance with other settings begins its code anew.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
+        match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
+            Ok(plugin) => self.may_begin(plugin, role, "a change of settings"),
+            // The operation itself reports an unknown instance.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Refuses an operation on an instance of a shared object that is in quarantine, for a role below `admin`.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_run(&mut self, instance: &str, role: Role, what: &str) -> Result<(), ControlError> {
+        let plugins = &self.model.plugins;
+        let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
+            return Ok(());
+        };
+        if role >= Role::Admin || plugin.home() != Home::Trusted || !self.is_quarantined(id)? {
+            return Ok(());
+        }
+        Err(needs_admin(plugin.name(), instance, what))
+    }
+
+    /// Refuses a rename that makes the next start miss a quarantine, or takes a name that is in quarantine, for a role below
+    /// `admin`.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
+        self.may_run(instance, role, RENAME)?;
+        let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
+        let is_taken = self.model.repository.quarantine().find(to, plugin.name()).is_some();
+        if role >= Role::Admin || plugin.home() != Home::Trusted || !is_taken {
+            return Ok(());
+        }
+        Err(needs_admin(plugin.name(), to, RENAME))
+    }
+
+    /// Refuses an operation that begins code of a shared object of which an instance is in quarantine, here or freed.
+    fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
+        let is_trusted =
+            self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        if role >= Role::Admin || !is_trusted {
+            return Ok(());
+        }
+        let held = self.model.repository.quarantine().of_plugin(plugin).next();
+        let held = match held.map(|held| held.instance.clone()) {
+            Some(held) => Some(held),
+            None => self.quarantined_of(plugin)?.into_iter().next(),
+        };
+        held.map_or(Ok(()), |held| Err(needs_admin(plugin, &held, what)))
+    }
+
+    /// Returns whether an instance is in quarantine, since its creation or for its faults.
+    fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
+        Ok(self.model.plugins.is_held(id) || self.quarantine_report(id)?.is_some())
+    }
+
+    /// Returns the last fault of an instance that the data plane has in quarantine.
+    fn quarantine_report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
+        let reports = self.snapshot()?.instances;
+        let quarantined =
+            reports.into_iter().find(|(known, report)| *known == id && report.health == Health::Quarantined);
+        Ok(quarantined.map(|(_, report)| report.last_fault))
+    }
+
+    /// Begins an instance in quarantine anew.
+    fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        if role < role_to_release(Some(plugin.home())) {
+            return Err(ControlError::NeedsAdmin(format!(
+                "instance {name:?} is one of a shared object, which nothing contains: releasing it needs the role admin"
+            )));
+        }
+        let workers = self.workers.len();
+        let version = plugin.state_version();
+        let successors = self.model.plugins.afresh(name, workers)?;
+        let slow = self.model.plugins.slow_half_of(name)?;
+        let maps = successors.maps.clone();
+        self.forget_quarantine(name, plugin.name())?;
+        self.succeed_all(vec![successors], Inheritance::Renounced, (version, version))?;
+        self.model.plugins.note_maps(id, maps);
+        self.model.plugins.note_release(id);
+        self.host_level.put(id, slow, (version, false))?;
+        self.note_release(Some(id), name);
+        tracing::info!(instance = name, "is let out of quarantine");
+        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
+    }
+
+    /// Forgets the quarantine of instances of a name that are not here; `otherwise` is the error where there are none.
+    fn release_absent(
+        &mut self,
+        name: &str,
+        role: Role,
+        otherwise: ControlError,
+    ) -> Result<ReleaseView, ControlError> {
+        let named = self.model.repository.quarantine().named(name);
+        let plugins: Vec<String> = named.map(|held| held.plugin.clone()).collect();
+        if plugins.is_empty() {
+            return Err(otherwise);
+        }
+        if role < role_to_release(None) {
+            return Err(ControlError::NeedsAdmin(format!(
+                "instance {name:?} has ended the router, and nothing contains it: releasing it needs the role admin"
+            )));
+        }
+        for plugin in plugins {
+            self.forget_quarantine(name, &plugin)?;
+        }
+        self.note_release(None, name);
+        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
+    }
+
+    /// Has the next start know nothing of the quarantine of an instance of a plugin.
+    fn forget_quarantine(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
+        let released = self.model.repository.quarantine_mut().release(name, plugin);
+        released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
+    }
+
+    /// Notes what becomes of the quarantine of an instance that is about to be freed.
+    ///
+    /// # Errors
+    /// When the data plane does not answer, or the disk refuses.
+    pub fn free_quarantine(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        let (home, plugin) = (plugin.home(), plugin.name());
+        if freed == Freed::Released || home != Home::Trusted {
+            return self.forget_quarantine(name, plugin);
+        }
+        if self.model.repository.quarantine().find(name, plugin).is_some() {
+            return Ok(());
+        }
+        let Some(why) = self.quarantine_report(id)? else { return Ok(()) };
+        let since = since_1970().as_secs();
+        let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
+        let kept = self.model.repository.quarantine_mut().put(held);
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
     }
 
     /// Says to who watches the workers how instances are called now.
@@ -111,13 +245,23 @@ impl Inner {
     }
 }
 
+/// What a rename is called in refusals.
+const RENAME: &str = "another name";
+
+/// The refusal of an operation that would run code of a shared object while an instance of it is in quarantine.
+fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
+    ControlError::NeedsAdmin(format!(
+        "shared object {plugin:?}: instance {held:?} is in quarantine, and nothing contains its code: {what} needs the role \
+         admin; an admin lets it out with `millrace instance release {held}`"
+    ))
+}
+
 /// The least role that releases an instance. Code of a shared object runs with the privileges of a worker, and that of one which is not
 /// here may be such code.
-fn role_to_release(home: Option<Home>, is_held: bool) -> Role {
+fn role_to_release(home: Option<Home>) -> Role {
     match home {
-        Some(Home::Trusted) => Role::Admin,
-        None if is_held => Role::Admin,
-        Some(Home::BuiltIn | Home::Contained) | None => Role::Operator,
+        Some(Home::BuiltIn | Home::Contained) => Role::Operator,
+        Some(Home::Trusted) | None => Role::Admin,
     }
 }
 
@@ -127,12 +271,17 @@ mod tests {
 
     #[test]
     fn operators_release_what_is_contained_and_admins_the_rest() {
-        for is_held in [false, true] {
-            assert_eq!(role_to_release(Some(Home::Contained), is_held), Role::Operator);
-            assert_eq!(role_to_release(Some(Home::BuiltIn), is_held), Role::Operator);
-            assert_eq!(role_to_release(Some(Home::Trusted), is_held), Role::Admin);
-        }
-        assert_eq!(role_to_release(None, true), Role::Admin);
-        assert_eq!(role_to_release(None, false), Role::Operator, "there is nobody of that name");
+        assert_eq!(role_to_release(Some(Home::Contained)), Role::Operator);
+        assert_eq!(role_to_release(Some(Home::BuiltIn)), Role::Operator);
+        assert_eq!(role_to_release(Some(Home::Trusted)), Role::Admin);
+        assert_eq!(role_to_release(None), Role::Admin, "it may be a shared object");
+    }
+
+    #[test]
+    fn only_admins_release_by_freeing() {
+        assert_eq!(
+            [Role::Viewer, Role::Operator, Role::Admin].map(Freed::by),
+            [Freed::Held, Freed::Held, Freed::Released]
+        );
     }
 }

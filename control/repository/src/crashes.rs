@@ -123,7 +123,7 @@ mod tests {
             (held.since, &*held.why),
             (1_700_000_000, "a call of it crashed (signal 11), and the router ended")
         );
-        assert!(open().release("a \"b\"").unwrap());
+        assert!(open().release("a \"b\"", "p").unwrap());
         assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
         // Who has the file open goes on writing to it.
         write!(file, "{before_signal}6{before_time}1700000001{end}").unwrap();

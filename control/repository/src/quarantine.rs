@@ -22,6 +22,13 @@ pub struct Held {
     pub why: String,
 }
 
+impl Held {
+    /// Whether it is the entry of this instance of this plugin.
+    fn is(&self, instance: &str, plugin: &str) -> bool {
+        self.instance == instance && self.plugin == plugin
+    }
+}
+
 /// The instances in quarantine, which outlive the router.
 #[derive(Clone, Debug)]
 pub struct Quarantine(Notebook<Held>);
@@ -49,7 +56,17 @@ impl Quarantine {
 
     /// Why an instance is in quarantine, if it is.
     pub fn find(&self, instance: &str, plugin: &str) -> Option<&Held> {
-        self.all().iter().find(|held| held.instance == instance && held.plugin == plugin)
+        self.all().iter().find(|held| held.is(instance, plugin))
+    }
+
+    /// Entries of an instance name, one for each plugin.
+    pub fn named<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a Held> {
+        self.all().iter().filter(move |held| held.instance == instance)
+    }
+
+    /// Entries of a plugin, one for each instance.
+    pub fn of_plugin<'a>(&'a self, plugin: &'a str) -> impl Iterator<Item = &'a Held> {
+        self.all().iter().filter(move |held| held.plugin == plugin)
     }
 
     /// Puts an instance there.
@@ -58,35 +75,32 @@ impl Quarantine {
     /// When that is not on the disk.
     pub fn put(&mut self, held: Held) -> Result<(), NotebookError> {
         self.0.change(|all| {
-            all.retain(|other| other.instance != held.instance);
+            all.retain(|other| !other.is(&held.instance, &held.plugin));
             all.push(held);
         })
     }
 
-    /// Lets an instance out; whether there was one of this name.
+    /// Releases an instance of a plugin; returns whether it was in quarantine.
     ///
     /// # Errors
     /// When that is not on the disk.
-    pub fn release(&mut self, instance: &str) -> Result<bool, NotebookError> {
-        if !self.all().iter().any(|held| held.instance == instance) {
+    pub fn release(&mut self, instance: &str, plugin: &str) -> Result<bool, NotebookError> {
+        if self.find(instance, plugin).is_none() {
             return Ok(false);
         }
-        self.0.change(|all| all.retain(|held| held.instance != instance))?;
+        self.0.change(|all| all.retain(|held| !held.is(instance, plugin)))?;
         Ok(true)
     }
 
-    /// Notes that an instance has another name.
+    /// Notes that an instance of a plugin has another name. An earlier entry of that name and plugin is replaced.
     ///
     /// # Errors
     /// When that is not on the disk.
-    pub fn rename(&mut self, instance: &str, to: &str) -> Result<(), NotebookError> {
-        if !self.all().iter().any(|held| held.instance == instance) {
-            return Ok(());
-        }
+    pub fn rename(&mut self, instance: &str, plugin: &str, to: &str) -> Result<(), NotebookError> {
+        let Some(held) = self.find(instance, plugin).cloned() else { return Ok(()) };
         self.0.change(|all| {
-            all.iter_mut()
-                .filter(|held| held.instance == instance)
-                .for_each(|held| to.clone_into(&mut held.instance));
+            all.retain(|other| !other.is(instance, plugin) && !other.is(to, plugin));
+            all.push(Held { instance: to.to_owned(), ..held });
         })
     }
 }
@@ -116,10 +130,28 @@ mod tests {
         assert_eq!(now.all(), [held("b"), held("a")]);
         assert_eq!(now.find("a", "p"), Some(&held("a")));
         assert_eq!(now.find("a", "another"), None);
-        now.rename("a", "c").unwrap();
+        now.rename("a", "p", "c").unwrap();
         assert!(open().find("c", "p").is_some() && open().find("a", "p").is_none());
-        assert!(now.release("c").unwrap());
-        assert!(!now.release("c").unwrap());
+        assert!(now.release("c", "p").unwrap());
+        assert!(!now.release("c", "p").unwrap());
         assert_eq!(open().all(), [held("b")]);
+    }
+
+    #[test]
+    fn instances_of_one_name_and_two_plugins_have_an_entry_each() {
+        let mut quarantine = Quarantine::open(None);
+        let other = Held { plugin: "q".into(), ..held("a") };
+        quarantine.put(held("a")).unwrap();
+        quarantine.put(other.clone()).unwrap();
+        assert_eq!(quarantine.named("a").count(), 2);
+        assert_eq!(quarantine.of_plugin("p").collect::<Vec<_>>(), [&held("a")]);
+        quarantine.rename("a", "q", "b").unwrap();
+        assert_eq!(quarantine.find("a", "p"), Some(&held("a")));
+        assert!(!quarantine.release("b", "p").unwrap());
+        assert!(quarantine.release("b", "q").unwrap());
+        // The entry of a name that an instance gets is replaced.
+        quarantine.put(held("c")).unwrap();
+        quarantine.rename("c", "p", "a").unwrap();
+        assert_eq!(quarantine.all(), [held("a")]);
     }
 }

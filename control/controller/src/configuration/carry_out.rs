@@ -7,6 +7,7 @@ use super::routes::Refused;
 use super::running::gate_table;
 use crate::model::{options, table_kind};
 use crate::placement::Placed;
+use crate::quarantine::Freed;
 use crate::router::{Inner, Progress, Router};
 use crate::{ControlError, NewPlugin};
 
@@ -269,7 +270,10 @@ impl Inner {
             Change::RemoveGate(gate) => self.remove_gate(&gate.name).map(drop),
             Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
             Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
-            Change::RemoveInstance(instance) => self.free_instance(&instance.name).map(drop),
+            Change::RemoveInstance(instance) => {
+                // What is undone, or goes back by itself, begins no code that is in quarantine.
+                self.free_instance(&instance.name, Freed::Held).map(drop)
+            }
             Change::SetInstance { from, to } => self.set_instance(&to.name, &from.settings_to(to)).map(drop),
             other => Err(ControlError::System(format!("{other} is made elsewhere"))),
         }
