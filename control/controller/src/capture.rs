@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millrace_classify::CompiledExpression;
 use millrace_config::Size;
 use millrace_pipeline::{CapturePlace, CaptureSink, CaptureSource, Direction, capture};
 use millrace_telemetry::CaptureFile;
@@ -52,8 +53,10 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// A capture of a request, whose selection is `filter`, at so many workers.
     pub(crate) fn new(
         request: &CaptureRequest,
+        filter: Option<&CompiledExpression>,
         number: u32,
         model: &Model,
         workers: usize,
@@ -64,7 +67,6 @@ impl Capture {
             CaptureAt::Gate(name) => CapturePlace::Gate(model.gate(name)?),
             CaptureAt::Instance(name) => CapturePlace::Instance(model.instance(name)?),
         };
-        let filter = model.compile_requested(request.filter.as_deref())?;
         let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };
         let names = match &request.place {
             CaptureAt::Gate(name) => vec![format!("gate {name}")],
@@ -80,7 +82,7 @@ impl Capture {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let file = CaptureFile::new(&names, snap).map_err(ControlError::refused)?;
         let ends =
-            (0..workers).map(|_| capture(number, place, filter.clone(), snap as usize, RING / workers));
+            (0..workers).map(|_| capture(number, place, filter.cloned(), snap as usize, RING / workers));
         let (sinks, sources) = ends.unzip();
         Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }

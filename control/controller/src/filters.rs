@@ -17,7 +17,7 @@ use crate::ControlError;
 use crate::death::Need;
 use crate::filter_check::{MOST_COMPARED, named};
 use crate::filter_conflicts::FilterConflicts;
-use crate::lookup::parse_candidate;
+use crate::lookup::ReadPacket;
 use crate::model::call_limits;
 use crate::model::{Model, PortPlan};
 use crate::page::{Page, PageQuery};
@@ -369,8 +369,9 @@ impl Router {
     /// # Errors
     /// When the packet is not one.
     pub fn explain_filters(&self, packet: &str) -> Result<Vec<GateExplanationView>, ControlError> {
+        let packet = ReadPacket::read(packet)?;
         let inner = self.lock();
-        let candidate = parse_candidate(packet, &inner.model)?;
+        let candidate = packet.candidate(&inner.model)?;
         let route = inner.route_to(candidate.key.destination()).map(|route| route.to);
         let mut primary = false;
         let mut gates = Vec::new();

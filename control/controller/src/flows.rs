@@ -52,7 +52,7 @@ impl Router {
         if !(1..=MOST).contains(&limit) {
             return Err(ControlError::Invalid(format!("limit {limit}: it takes 1 to {MOST}")));
         }
-        let filter = self.select(query.filter.as_deref())?;
+        let filter = self.selected_flows(query.filter.as_deref())?;
         let mut before = HashMap::new();
         if query.order == FlowOrder::Rate {
             let note = |worker, flow: FlowReport| {
@@ -80,14 +80,14 @@ impl Router {
     /// # Errors
     /// A filter that is none; when the data plane does not answer.
     pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
-        let filter = self.select(filter)?;
+        let filter = self.selected_flows(filter)?;
         let mut flushed = 0;
         self.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
         Ok(flushed)
     }
 
-    fn select(&self, filter: Option<&str>) -> Result<CompiledExpression, ControlError> {
-        Ok(self.lock().model.compile_requested(filter)?.unwrap_or_else(CompiledExpression::any))
+    fn selected_flows(&self, filter: Option<&str>) -> Result<CompiledExpression, ControlError> {
+        Ok(self.select(filter)?.unwrap_or_else(CompiledExpression::any))
     }
 
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.

@@ -66,6 +66,7 @@ mod scheduler_names;
 mod scheduler_tree;
 mod scheduler_view;
 mod schedulers;
+mod selection;
 mod show;
 mod start;
 mod tokens;

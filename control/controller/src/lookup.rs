@@ -17,20 +17,44 @@ use crate::view::{LookupView, StepView};
 /// Length of a packet of which none was said.
 const LENGTH: u16 = 64;
 
+/// A packet as a request describes it, whose port is not looked up. A long text is read without the lock of the router.
+pub(crate) struct ReadPacket<'a> {
+    filter: Filter,
+    text: &'a str,
+}
+
+impl<'a> ReadPacket<'a> {
+    /// Reads the description of a packet.
+    ///
+    /// # Errors
+    /// A text that is no filter of one match.
+    pub fn read(text: &'a str) -> Result<Self, ControlError> {
+        let filter = text.parse();
+        let filter = filter.map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))?;
+        Ok(Self { filter, text })
+    }
+
+    /// Returns the packet, with its port looked up.
+    ///
+    /// # Errors
+    /// A filter with wildcards for source or destination, a name of no port.
+    pub fn question(&self, model: &Model) -> Result<Question, ControlError> {
+        question(&self.filter, self.text, model)
+    }
+
+    /// Returns the packet as filters see it, with what is exceptional about it.
+    ///
+    /// # Errors
+    /// Those of [`question`](Self::question).
+    pub fn candidate(&self, model: &Model) -> Result<Candidate, ControlError> {
+        let Question { key, tcp_flags, dscp, tag, exceptions, .. } = self.question(model)?;
+        Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
+    }
+}
+
 /// The packet that a filter without wildcards for source and destination describes.
 pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, ControlError> {
-    question(&parse(text)?, text, model)
-}
-
-/// The same as filters see it, with what is exceptional about it.
-pub(crate) fn parse_candidate(text: &str, model: &Model) -> Result<Candidate, ControlError> {
-    let filter = parse(text)?;
-    let Question { key, tcp_flags, dscp, tag, exceptions, .. } = question(&filter, text, model)?;
-    Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
-}
-
-fn parse(text: &str) -> Result<Filter, ControlError> {
-    text.parse().map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))
+    ReadPacket::read(text)?.question(model)
 }
 
 fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, ControlError> {

@@ -28,7 +28,6 @@ use crate::built_in::{built_in_plugins, test_plugins};
 use crate::control_plane::limits_of;
 use crate::crash::beginning;
 use crate::error::Unplannable;
-use crate::filters::parse_filter;
 use crate::load::Admitted;
 use crate::loader::Loader;
 use crate::placement::Placed;
@@ -263,16 +262,11 @@ impl Model {
         self.port(name).ok().map(|plan| plan.id)
     }
 
-    fn unknown_port(&self, filter: &FilterExpression, unknown: &UnknownPort) -> ControlError {
+    /// The error of a filter that names no port.
+    pub fn unknown_port(&self, filter: &FilterExpression, unknown: &UnknownPort) -> ControlError {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         let missing = ControlError::unknown("port", &unknown.name, known);
         ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
-    }
-
-    /// Compiles the filter of a request; `None` where the request has none.
-    pub fn compile_requested(&self, text: Option<&str>) -> Result<Option<CompiledExpression>, ControlError> {
-        let given = text.filter(|text| !text.trim().is_empty());
-        given.map(|text| self.compile(&parse_filter(text)?)).transpose()
     }
 
     /// Plans a route. Returns whether it is for the kernel to keep.

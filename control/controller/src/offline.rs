@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_classify::CompiledExpression;
-use millrace_config::Config;
+use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
     CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts,
     FlowReport, FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourCommand, NeighbourKnowledge,
@@ -350,6 +350,7 @@ impl OfflineRouter {
         flow: &str,
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
+        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
         let id = self.model.port(port)?.id;
         let old = self.model.schedulers.clone();
         let change = self.model.change_flow(port, queue, flow, changes)?;

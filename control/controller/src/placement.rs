@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::{CompiledExpression, FilterExpression};
 use millrace_config::{
     Config, MOST_PLACED_ALTERNATIVES, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
 };
@@ -25,6 +25,7 @@ use crate::filters::parse_filter;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
 use crate::router::{Inner, Router};
+use crate::selection::{ReadSelection, ResolvedSelection};
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
 
 /// Where flows are wanted, or the packets of an instance.
@@ -62,14 +63,31 @@ enum Concerned {
     Bound(InstanceId),
 }
 
-impl Concerned {
+/// The same with names looked up, and not yet compiled.
+enum Resolved {
+    Flows(ResolvedSelection),
+    Bound(InstanceId),
+}
+
+impl Resolved {
     fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
         Ok(match what {
-            Placeable::Flows(filter) => Self::Flows(model.compile(filter)?),
+            Placeable::Flows(filter) => Self::Flows(ReadSelection::of(filter.clone()).resolve(model)?),
             Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
         })
     }
 
+    fn compile(&self) -> Result<Concerned, ControlError> {
+        Ok(match self {
+            Self::Flows(selection) => {
+                Concerned::Flows(selection.compile()?.unwrap_or_else(CompiledExpression::any))
+            }
+            Self::Bound(id) => Concerned::Bound(*id),
+        })
+    }
+}
+
+impl Concerned {
     fn is(&self, flow: &FlowReport, model: &Model) -> bool {
         match self {
             Self::Flows(filter) => filter.may_match_flow(&flow.key),
@@ -87,12 +105,13 @@ impl Router {
     /// # Errors
     /// When the data plane does not answer.
     pub async fn placements(&self) -> Result<PlacementsView, ControlError> {
-        let (placed, concerned) = {
+        let (placed, resolved) = {
             let inner = self.lock();
-            let concerned = |placed: &Placed| Concerned::of(&placed.what, &inner.model);
-            let concerned: Vec<_> = inner.model.placements.iter().map(concerned).collect::<Result<_, _>>()?;
-            (inner.model.placements.clone(), concerned)
+            let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
+            let resolved: Vec<_> = inner.model.placements.iter().map(resolved).collect::<Result<_, _>>()?;
+            (inner.model.placements.clone(), resolved)
         };
+        let concerned: Vec<_> = resolved.iter().map(Resolved::compile).collect::<Result<_, _>>()?;
         let (counts, all) = self.count_flows(&concerned).await?;
         let inner = self.lock();
         let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
@@ -126,10 +145,12 @@ impl Router {
     /// # Errors
     /// Neither a filter nor an instance, an instance that can't be in the driver, too many placements; nothing has changed then.
     pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
-        let (placed, concerned) = {
+        // Others need not wait while a long filter is read.
+        let filter = parse_filter(new.flow.trim());
+        let (placed, resolved) = {
             let mut inner = self.to_change()?;
-            let what = inner.placeable(new)?;
-            let concerned = Concerned::of(&what, &inner.model)?;
+            let what = inner.placeable(new, filter)?;
+            let resolved = Resolved::of(&what, &inner.model)?;
             let before = inner.model.placements.clone();
             let known = inner.model.placements.iter().position(|placed| placed.what == what);
             let level = match new.level {
@@ -152,17 +173,21 @@ impl Router {
                 inner.model.placements = before;
                 return Err(error);
             }
-            (Placed { what, level: level.unwrap_or(Level::Driver) }, concerned)
+            (Placed { what, level: level.unwrap_or(Level::Driver) }, resolved)
         };
-        let (counts, _) = self.count_flows(&[concerned]).await?;
+        let (counts, _) = self.count_flows(&[resolved.compile()?]).await?;
         let view = counts[0].view(&placed, &self.lock().model);
         Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
     }
 }
 
 impl Inner {
-    /// What is meant: an instance, by its name or `instance NAME`, or flows.
-    fn placeable(&self, new: &NewPlacement) -> Result<Placeable, ControlError> {
+    /// What is meant: an instance, by its name or `instance NAME`, or flows: those of `filter`, which is the same text read as one.
+    fn placeable(
+        &self,
+        new: &NewPlacement,
+        filter: Result<FilterExpression, ControlError>,
+    ) -> Result<Placeable, ControlError> {
         let what = new.flow.trim();
         let named = what.strip_prefix("instance ").map(str::trim);
         let name = named.unwrap_or(what);
@@ -186,7 +211,7 @@ impl Inner {
         let wrong = |error: ControlError| {
             ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
         };
-        let flows = parse_filter(what).map(Placeable::Flows).map_err(wrong)?;
+        let flows = filter.map(Placeable::Flows).map_err(wrong)?;
         self.may_be_placed(new.level)?;
         Ok(flows)
     }

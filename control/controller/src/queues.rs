@@ -221,6 +221,8 @@ impl Router {
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
+        // Others need not wait while a long text is read.
+        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
         let mut inner = self.to_change()?;
         let id = inner.model.port(port)?.id;
         let old = inner.model.schedulers.clone();
@@ -263,7 +265,7 @@ impl Model {
         Ok(all)
     }
 
-    /// Remembers changes of what is said of a flow, and says what they make of a port's scheduler.
+    /// Remembers changes of what is said of a flow, in the spelling of [`one_flow`], and says what they make of a port's scheduler.
     pub(crate) fn change_flow(
         &mut self,
         port: &str,
@@ -272,7 +274,6 @@ impl Model {
         changes: &Map<String, Value>,
     ) -> Result<ScheduleChange, ControlError> {
         let id = self.port(port)?.id;
-        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
         let mut there = self.schedulers.of(id).into_iter().flat_map(|scheduler| &scheduler.flow);
         let known = there.find(|own| own.is_queue_of(queue, flow));
         if let Some(other) = known.filter(|own| own.flow != *flow) {

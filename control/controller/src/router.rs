@@ -31,7 +31,7 @@ use crate::events::Events;
 use crate::host_level::HostLevel;
 use crate::host_output::HostOutput;
 use crate::loader::Loader;
-use crate::lookup::{self, parse_packet};
+use crate::lookup::{self, ReadPacket};
 use crate::model::Model;
 use crate::observe::Observed;
 use crate::overrides::Overrides;
@@ -448,8 +448,9 @@ impl Router {
     /// # Errors
     /// When the packet is not one.
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
+        let packet = ReadPacket::read(packet)?;
         let mut inner = self.lock();
-        let question: Question = parse_packet(packet, &inner.model)?;
+        let question: Question = packet.question(&inner.model)?;
         let explanation = inner
             .workers
             .owner_of_flow(&question.key)
@@ -485,10 +486,12 @@ impl Router {
     /// # Errors
     /// No such port, a filter that is none.
     pub fn capture(&self, request: &CaptureRequest) -> Result<Capture, ControlError> {
+        let filter = self.select(request.filter.as_deref())?;
         let mut inner = self.lock();
         inner.captures += 1;
         let number = inner.captures;
-        let (capture, sinks) = Capture::new(request, number, &inner.model, inner.workers.len())?;
+        let workers = inner.workers.len();
+        let (capture, sinks) = Capture::new(request, filter.as_ref(), number, &inner.model, workers)?;
         let start = |sink| ObservationCommand::StartCapture(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         Ok(capture)

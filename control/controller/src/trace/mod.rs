@@ -104,8 +104,8 @@ impl Router {
         let every = request.every.unwrap_or(1);
         in_range("every", every.into(), 1 << 20)?;
         let time = request.time.map_or(TIME, TraceTime::duration);
+        let filter = self.select(request.filter.as_deref())?;
         let mut inner = self.lock();
-        let filter = inner.model.compile_requested(request.filter.as_deref())?;
         if inner.tracing.is_some() {
             return Err(ControlError::Conflict(
                 "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
