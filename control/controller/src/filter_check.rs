@@ -62,7 +62,7 @@ impl Model {
 }
 
 fn shadows(entries: &Entries) -> Shadows {
-    shadowed_bindings(entries, &analyse(entries, 0))
+    shadowed_bindings(entries, &analyse(entries, 0, |entry| entry.value))
 }
 
 impl Router {
@@ -84,7 +84,7 @@ impl Router {
         let gates = self.entries()?;
         let analyse_all = move || {
             let analysed = |(gate, entries): (String, Entries)| {
-                let analysis = analyse(&entries, PAIRS);
+                let analysis = analyse(&entries, PAIRS, |entry| entry.value);
                 (gate, entries, analysis)
             };
             gates.into_iter().map(analysed).collect::<Vec<_>>()
@@ -130,8 +130,7 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
         Some(ShadowedView { filter: named(binding, model)?, by })
     });
     let binding = |id: &FilterId| by_id.get(id).map(|entry| entry.value);
-    let others = found.ambiguous.iter().filter(|pair| binding(&pair.winner) != binding(&pair.loser));
-    let ambiguous = others.filter_map(|pair| {
+    let ambiguous = found.ambiguous.iter().filter_map(|pair| {
         Some(AmbiguousView {
             winner: name(&pair.winner)?,
             loser: name(&pair.loser)?,

@@ -374,6 +374,31 @@ fn wrong_entries(error: ControlError) -> Vec<(usize, String)> {
 }
 
 #[test]
+fn a_check_compares_expressions_and_not_the_alternatives_of_one() {
+    with_router(async |router| {
+        let add = |text: &str, action: &str| {
+            let new = NewFilter { priority: 20, ..filter(text, action) };
+            router.add_filter(&new).unwrap().id
+        };
+        let check = async || {
+            let gates = router.check_filters().await.unwrap();
+            gates.into_iter().find(|gate| gate.gate == "route").unwrap()
+        };
+        let not_ssh = add("not port 22", "drop");
+        let alone = check().await;
+        assert_eq!((alone.ambiguous_pairs, alone.ambiguous.len()), (0, 0), "{alone:?}");
+        assert!(alone.shadowed.is_empty() && alone.undecided.is_empty(), "{alone:?}");
+        // Many alternatives of the two cross each other; that is one finding.
+        let hosts = add("host 10.1.0.7", "accept");
+        let both = check().await;
+        let [pair] = &both.ambiguous[..] else { panic!("{both:?}") };
+        let mut named = [pair.winner.id, pair.loser.id];
+        named.sort_unstable();
+        assert_eq!((both.ambiguous_pairs, named, both.filters), (1, [not_ssh, hosts], 2), "{both:?}");
+    });
+}
+
+#[test]
 fn a_list_of_routes_comes_and_goes_whole() {
     with_router(async |router| {
         let before = state(&router);

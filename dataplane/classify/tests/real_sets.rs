@@ -118,7 +118,7 @@ fn comes_and_goes(set: &FilterSet, name: &str, table: &mut dyn FilterTable<usize
 fn what_analysis_calls_shadowed_never_wins_in_a_trace() {
     for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
         let table = fill(TupleSpace::new(), &set, true);
-        let found = analyse(table.entries(), 10);
+        let found = analyse(table.entries(), 10, |entry| entry.id);
         // With a priority for each, no two are ambiguous.
         assert_eq!(found.ambiguous_pairs, 0);
         for packet in trace(&set, Popularity::Uniform, 20_000, 6) {

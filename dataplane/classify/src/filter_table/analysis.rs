@@ -4,11 +4,16 @@
 //! that comes before it covers it, or several do together: it never wins. Whether several do is found out by taking them away from
 //! it, piece by piece ([`cover`](super::cover)); where that would take too long it is left undecided, and said.
 //!
+//! Filters that are alternatives of one expression share their action, so [`analyse`] doesn't compare them with each other.
+//!
 //! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither covers the other:
 //! neither is a special case of the other, so it is only the order of the fields in
 //! [`Specificity`](crate::Specificity), or else their age, that decides between them. (Of two filters of one priority,
 //! one of which covers the other, the covered one comes first, unless it is shadowed.) These are the
 //! ambiguous filters of *Router Plugins* (section 5.1.2); a priority makes plain what is meant.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use crate::Field;
 
@@ -72,19 +77,37 @@ pub fn shadowed_by<'a, T: 'a>(
     (!meant.is_empty()).then_some(all)
 }
 
-/// Looks for filters that are shadowed and for those that are ambiguous; of ambiguous pairs the first `most` are told.
+/// Finds shadowed and ambiguous filters; lists the first `most` ambiguous pairs.
+///
+/// Filters of one owner are the alternatives of one expression: they share an action, so they are never compared with
+/// each other. A pair of owners counts once, however many of their filters are ambiguous.
 ///
 /// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long. What several filters cover
 /// together is found with a bounded number of comparisons for each filter.
-pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most: usize) -> Analysis {
+pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
+    entries: impl IntoIterator<Item = &'a Entry<T>>,
+    most: usize,
+    owner: impl Fn(&Entry<T>) -> K,
+) -> Analysis {
     let sorted = in_order(entries);
     let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
+    let owners: Vec<K> = sorted.iter().map(|entry| owner(entry)).collect();
     let mut analysis = Analysis::default();
     // Those that can win, by place.
     let mut alive: Vec<usize> = Vec::new();
+    // Their owners.
+    let mut can_win: HashSet<K> = HashSet::new();
     for (place, shape) in shapes.iter().enumerate() {
         // What a shadowed filter covers, those that shadow it cover as well.
-        let by = match cover(shape, &shapes, &alive, MOST) {
+        let is_other = |other: &usize| owners[*other] != owners[place];
+        let others: Vec<usize>;
+        let before = if can_win.contains(&owners[place]) {
+            others = alive.iter().copied().filter(is_other).collect();
+            &others
+        } else {
+            &alive
+        };
+        let by = match cover(shape, &shapes, before, MOST) {
             Cover::None => None,
             Cover::By(by) => Some(by),
             Cover::Undecided => {
@@ -97,17 +120,25 @@ pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most:
                 let by = by.into_iter().map(|by| sorted[by].id).collect();
                 analysis.shadowed.push(Shadowed { filter: sorted[place].id, by });
             }
-            None => alive.push(place),
+            None => {
+                alive.push(place);
+                can_win.insert(owners[place]);
+            }
         }
     }
     for group in alive.chunk_by(|one, next| sorted[*one].priority == sorted[*next].priority) {
-        for (number, loser) in group.iter().enumerate() {
-            for winner in &group[..number] {
+        let groups = by_owner(group, &owners);
+        for (number, own) in groups.iter().enumerate() {
+            for others in &groups[number + 1..] {
+                let pairs = own
+                    .iter()
+                    .flat_map(|one| others.iter().map(move |other| (one.min(other), one.max(other))));
                 // The winner doesn't cover the loser, or that would be shadowed.
-                let (first, second) = (&shapes[*winner], &shapes[*loser]);
-                if !first.overlaps(second) || second.covers(first) {
-                    continue;
-                }
+                let is_ambiguous = |(winner, loser): &(&usize, &usize)| {
+                    let (first, second) = (&shapes[**winner], &shapes[**loser]);
+                    first.overlaps(second) && !second.covers(first)
+                };
+                let Some((winner, loser)) = { pairs }.find(is_ambiguous) else { continue };
                 analysis.ambiguous_pairs += 1;
                 if analysis.ambiguous.len() < most {
                     analysis.ambiguous.push(ambiguous(sorted[*winner], sorted[*loser]));
@@ -116,6 +147,19 @@ pub fn analyse<'a, T: 'a>(entries: impl IntoIterator<Item = &'a Entry<T>>, most:
         }
     }
     analysis
+}
+
+/// Groups places by the owners of their filters, in the order of the first of each.
+fn by_owner<K: Copy + Eq + Hash>(places: &[usize], owners: &[K]) -> Vec<Vec<usize>> {
+    let (mut groups, mut numbers): (Vec<Vec<usize>>, HashMap<K, usize>) = Default::default();
+    for place in places {
+        let number = *numbers.entry(owners[*place]).or_insert(groups.len());
+        if number == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[number].push(*place);
+    }
+    groups
 }
 
 fn ambiguous<T>(winner: &Entry<T>, loser: &Entry<T>) -> Ambiguous {
@@ -144,7 +188,7 @@ mod tests {
     }
 
     fn shadowed_by(filters: &[(&str, i32)]) -> Vec<(u64, Vec<u64>)> {
-        let found = analyse(table(filters).entries(), 0);
+        let found = analyse(table(filters).entries(), 0, |entry| entry.id);
         assert_eq!(found.undecided, []);
         let by = |shadowed: &Shadowed| {
             let mut by: Vec<u64> = shadowed.by.iter().map(|by| by.0).collect();
@@ -159,7 +203,7 @@ mod tests {
     }
 
     fn ambiguous(filters: &[(&str, i32)]) -> Vec<(u64, u64, Option<Field>)> {
-        let found = analyse(table(filters).entries(), 10);
+        let found = analyse(table(filters).entries(), 10, |entry| entry.id);
         assert_eq!(found.ambiguous.len(), found.ambiguous_pairs);
         found.ambiguous.iter().map(|pair| (pair.winner.0, pair.loser.0, pair.decided_by)).collect()
     }
@@ -215,11 +259,32 @@ mod tests {
         // What never wins is in no pair.
         assert_eq!(ambiguous(&[("dst 10.0.0.0/8", 0), (source, 0), ("*", 1)]), []);
         assert_eq!(
-            analyse(table(&[("dport 1-5", 0), ("dport 4-8", 0), ("dport 3-9", 0)]).entries(), 1)
-                .ambiguous
-                .len(),
+            analyse(table(&[("dport 1-5", 0), ("dport 4-8", 0), ("dport 3-9", 0)]).entries(), 1, |entry| {
+                entry.id
+            })
+            .ambiguous
+            .len(),
             1
         );
+    }
+
+    #[test]
+    fn filters_of_one_owner_are_not_compared_and_a_pair_of_owners_counts_once() {
+        let filters = [("sport 1-9", 0), ("dport 1-9", 0), ("src 10.0.0.0/8", 0)];
+        let table = table(&filters);
+        let pairs = |owner: fn(&Entry<()>) -> u64| {
+            let found = analyse(table.entries(), 10, owner);
+            assert_eq!(found.ambiguous.len(), found.ambiguous_pairs);
+            found.ambiguous_pairs
+        };
+        assert_eq!(pairs(|entry| entry.id.0), 3);
+        // The two ports are one expression, the address another.
+        assert_eq!(pairs(|entry| entry.id.0 / 2), 1);
+        assert_eq!(pairs(|_| 0), 0);
+        // A filter that others of its owner cover is not shadowed: they have the same action.
+        let covered = [("src 10.0.0.0/8", 0), ("src 10.0.0.1", 0), ("src 10.0.0.0/9", 1)];
+        let found = analyse(self::table(&covered).entries(), 0, |_| 0);
+        assert_eq!((found.shadowed, found.undecided), (vec![], vec![]));
     }
 
     /// Packets of every kind that the filters of [`few_filters`] tell apart.
@@ -304,7 +369,7 @@ mod tests {
             for (filter, priority) in &filters {
                 table.insert(filter.compile(resolve).unwrap(), *priority, ());
             }
-            let found = analyse(table.entries(), usize::MAX);
+            let found = analyse(table.entries(), usize::MAX, |entry| entry.id);
             prop_assert_eq!(found.ambiguous.len(), found.ambiguous_pairs);
             for candidate in &candidates {
                 let winner = table.lookup(candidate).map(|(id, _)| id);
@@ -332,7 +397,7 @@ mod tests {
             for (filter, priority) in &filters {
                 table.insert(*filter, *priority, ());
             }
-            let found = analyse(table.entries(), 0);
+            let found = analyse(table.entries(), 0, |entry| entry.id);
             prop_assert!(found.undecided.is_empty());
             let packets = all_packets();
             let winners: std::collections::HashSet<FilterId> =
