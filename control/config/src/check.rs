@@ -1,5 +1,7 @@
 //! Checks across the tables of a configuration.
 
+mod port_files;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -71,6 +73,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
         .enumerate()
         .for_each(|(index, port)| checker.note(checker.at("port", Some(index)).port(index, port)));
     checker.devices();
+    checker.port_files();
     checker.routes();
     checker.each("neighbour", &config.neighbour, |neighbour| checker.known("port", &neighbour.port));
     checker.places();
