@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// There is no benchmark of that name.
-    #[error("no benchmark `{name}`: there are {known}")]
+    #[error("no benchmark `{name}`; benchmarks here: {known}")]
     Unknown {
         /// The name that was asked for.
         name: String,

@@ -24,6 +24,7 @@ use crate::output::Failure;
 
 use group::group;
 use line::Line;
+use millrace_units::count;
 
 /// The exit code of a process that memory gave out for.
 const CODE: i32 = 4;
@@ -131,8 +132,10 @@ pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure
     let Some(group) = group().filter(|group| group.left() < needed) else { return Ok(()) };
     let mebibytes = |bytes: u64| bytes >> 20;
     let message = format!(
-        "no memory for packets: {workers} workers with {frames} frames each, and all else, take {} MiB, and of the {} MiB that the \
+        "no memory for packets: {} with {} each, and all else, take {} MiB, and of the {} MiB that the \
          control group may have {} are left: ask for fewer frames (`frames` under [router]), or raise its limit",
+        count(workers, "worker"),
+        count(frames, "frame"),
         mebibytes(needed),
         mebibytes(group.limit()),
         mebibytes(group.left())

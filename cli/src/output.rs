@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use millrace_config::{ConfigError, ConfigErrors, Place};
 use millrace_controller::ControlError;
+use millrace_units::count;
 use serde_json::{Value, json};
 
 /// Why a command failed: what to say, and the exit code.
@@ -76,7 +77,7 @@ impl Progress {
             return;
         }
         let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
-        eprint!("{made} of {of} changes made{end}");
+        eprint!("{made} of {} made{end}", count(of, "change"));
         self.shown = true;
     }
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use millrace_units::{here, remedy};
 use toml::Spanned;
 
 use crate::daemon;
-use crate::position::nearest;
 use crate::router_config;
 use crate::schema::{
     DaemonTable, Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text,
@@ -144,11 +144,8 @@ fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Resul
     let index = find_node(lab, table.node.get_ref(), table.node.span())?;
     let name = table.program.get_ref();
     let Some(program) = daemon::PROGRAMS.iter().find(|known| *known == name) else {
-        let known = daemon::PROGRAMS.join(", ");
-        return wrong(
-            table.program.span(),
-            format!("{name:?} is no routing daemon that is known: there are {known}"),
-        );
+        let known = here("routing daemon", daemon::PROGRAMS);
+        return wrong(table.program.span(), format!("{name:?} is no known routing daemon; {known}"));
     };
     let config = match (&table.config, &table.text) {
         (None, Some(text)) => text.get_ref().clone(),
@@ -263,15 +260,7 @@ fn find_node(lab: &LabFile, name: &str, span: Range<usize>) -> Result<usize, Wro
         return Ok(index);
     }
     let names: Vec<&str> = lab.nodes.iter().map(|node| node.name.as_str()).collect();
-    match nearest(name, names.iter().copied()) {
-        Some(near) => {
-            wrong(span, format!("no [[host]] or [[router]] is called {name:?}: did you mean {near:?}?"))
-        }
-        None => wrong(
-            span,
-            format!("no [[host]] or [[router]] is called {name:?}: there are {}", names.join(", ")),
-        ),
-    }
+    wrong(span, format!("no [[host]] or [[router]] is named {name:?}{}", remedy("node", name, names)))
 }
 
 /// Gives a link's impairment to the port of the Millrace router at one of its ends: the first, when both are.

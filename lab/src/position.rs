@@ -21,12 +21,6 @@ pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> Strin
     }
 }
 
-/// The word most like `wrong`, when one is like it.
-pub(crate) fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = right.into_iter().map(|word| (strsim::jaro_winkler(wrong, word), word));
-    scored.filter(|(score, _)| *score > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, word)| word)
-}
-
 /// Says the nearest right key, or all of them, where the parser knows only that a key is unknown.
 pub(crate) fn improve(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -37,10 +31,7 @@ pub(crate) fn improve(message: &str) -> String {
         return message.trim_end().replace('\n', ", ");
     };
     let noun = if unknown_key { "key" } else { "value" };
-    match nearest(wrong, right.iter().copied()) {
-        Some(word) => format!("unknown {noun} `{wrong}`: did you mean `{word}`?"),
-        None => format!("unknown {noun} `{wrong}`: known are {}", right.join(", ")),
-    }
+    format!("unknown {noun} `{wrong}`{}", millrace_units::remedy(noun, wrong, right.iter().copied()))
 }
 
 #[cfg(test)]
@@ -58,9 +49,9 @@ mod tests {
     #[test]
     fn an_unknown_key_leads_to_the_nearest() {
         let message = "unknown field `adresses`, expected one of `name`, `addresses`, `gateway`";
-        assert_eq!(improve(message), "unknown key `adresses`: did you mean `addresses`?");
+        assert_eq!(improve(message), "unknown key `adresses`: did you mean \"addresses\"?");
         let far = improve("unknown field `zzz`, expected `name` or `mtu`");
-        assert_eq!(far, "unknown key `zzz`: known are name, mtu");
+        assert_eq!(far, "unknown key `zzz`; keys here: name, mtu");
         assert_eq!(improve("missing field `name`\n"), "missing field `name`");
     }
 }

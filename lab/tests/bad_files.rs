@@ -82,7 +82,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "[\"h2\", \"r\"]",
         "[\"h2\", \"rr\"]",
-        "x.toml:17:15: no [[host]] or [[router]] is called \"rr\": did you mean \"r\"?",
+        "x.toml:17:15: no [[host]] or [[router]] is named \"rr\": did you mean \"r\"?",
     ),
     ("[\"h2\", \"r\"]", "[\"h2\"]", "x.toml:17:8: a link has two ends, as ends = [\"h1\", \"r:r1\"]"),
     ("[\"h2\", \"r\"]", "[\"r:a\", \"r:b\"]", "x.toml:17:8: both ends are at r: a link joins two nodes"),
@@ -201,7 +201,7 @@ fn the_document_of_labs_has_every_key_of_every_table_and_no_other() {
     ] {
         // What is like no key is told all of them.
         let error = parse(&format!("{header}\n_0_ = 1\n")).unwrap_err();
-        let (_, known) = error.split_once("known are ").unwrap_or_else(|| panic!("{table}: {error}"));
+        let (_, known) = error.split_once("keys here: ").unwrap_or_else(|| panic!("{table}: {error}"));
         let known: BTreeSet<&str> = known.split(", ").map(str::trim).collect();
         let (_, section) = document.split_once(&format!("### `{header}`\n")).expect(header);
         let section = section.split("\n### ").next().unwrap_or_default();
@@ -215,7 +215,7 @@ fn a_daemon_says_what_it_needs() {
     let with = |keys: &str| parse(&format!("{GOOD}[[daemon]]\nnode = \"r\"\n{keys}\n")).unwrap_err();
     let unknown = with("program = \"brid\"\ntext = \"\"");
     assert!(
-        unknown.contains("\"brid\" is no routing daemon that is known: there are bird, zebra"),
+        unknown.contains("\"brid\" is no known routing daemon; routing daemons here: bird, zebra"),
         "{unknown}"
     );
     let silent = with("program = \"bird\"");

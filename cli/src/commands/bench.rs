@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use millrace_bench::instructions::{self, BASELINE};
 use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all, shown};
 use millrace_port::create_output;
+use millrace_units::count;
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
@@ -211,7 +212,7 @@ fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
         println!("{:#}", json!({"baseline": baseline, "changes": changes}));
     } else {
         changes.iter().for_each(|change| println!("{change}"));
-        println!("{} changes; written to {}", changes.len(), baseline.display());
+        println!("{}; written to {}", count(changes.len(), "change"), baseline.display());
     }
     Ok(())
 }
@@ -240,11 +241,8 @@ fn check_name(name: &str) -> Result<(), Failure> {
     if known.contains(&name.split('/').next().unwrap_or(name)) {
         return Ok(());
     }
-    let hint = match millrace_config::nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are: {}", known.join(", ")),
-    };
-    Err(Failure::usage(format!("no benchmark is named {name:?}: {hint}")))
+    let remedy = millrace_units::remedy("benchmark", name, known);
+    Err(Failure::usage(format!("no benchmark is named {name:?}{remedy}")))
 }
 
 fn show(report: &Report, json: bool) -> Result<(), Failure> {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use millrace_config::Config;
 use millrace_controller::ControlError;
+use millrace_units::count;
 use serde_json::{Value, json};
 
 use crate::arguments::Check;
@@ -52,8 +53,12 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
         println!("{valid:#}");
     } else {
         println!(
-            "{} is valid: {ports} ports, {routes} routes, {bindings} bindings, {filters} filters",
-            file.display()
+            "{} is valid: {}, {}, {}, {}",
+            file.display(),
+            count(ports, "port"),
+            count(routes, "route"),
+            count(bindings, "binding"),
+            count(filters, "filter")
         );
     }
     super::filter::warn_never_winning(&shadowed);

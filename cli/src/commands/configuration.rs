@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use hyper::Method;
 use millrace_controller::utc;
+use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
 use super::remote::{done, print};
@@ -79,8 +80,8 @@ fn warn_of_missing(client: &Client) {
 /// Says what was applied.
 fn applied(value: &Value, json: bool) {
     let changes = rows(&value["changes"]);
-    let (one, lines) = (changes.len() == 1, changes.iter().map(|change| format!("  {}\n", plain(change))));
-    let what = if one { "1 change".to_owned() } else { format!("{} changes", changes.len()) };
+    let lines = changes.iter().map(|change| format!("  {}\n", plain(change)));
+    let what = count(changes.len(), "change");
     let line = match (value["revision"].as_u64(), value["confirm"].as_str()) {
         (None, _) if changes.is_empty() => {
             format!("{} is what runs: nothing is changed", plain(&value["origin"]))
@@ -108,9 +109,12 @@ pub(super) fn missing(status: &Value) -> Vec<String> {
     let line =
         |route: &Value| format!("the route to {} is missing: {}", plain(&route["to"]), plain(&route["why"]));
     let mut lines: Vec<String> = named.iter().map(line).collect();
-    let count = status["missing_routes"]["count"].as_u64().unwrap_or(0);
-    let more = count.saturating_sub(lines.len() as u64);
-    lines.extend((more > 0).then(|| format!("{more} more routes are missing: `millrace route list`")));
+    let all = status["missing_routes"]["count"].as_u64().unwrap_or(0);
+    let more = all.saturating_sub(lines.len() as u64);
+    let are = by_number(more, "is", "are");
+    lines.extend(
+        (more > 0).then(|| format!("{} {are} missing: `millrace route list`", count(more, "more route"))),
+    );
     lines
 }
 

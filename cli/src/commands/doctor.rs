@@ -84,12 +84,8 @@ fn chosen<'a>(state: &'a HostState, wanted: &[String]) -> Result<Vec<&'a HostLin
 }
 
 pub(super) fn unknown(state: &HostState, name: &str) -> Failure {
-    let known: Vec<&str> = state.links().map(|link| link.name.as_str()).collect();
-    let hint = match millrace_config::nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are: {}", known.join(", ")),
-    };
-    Failure::new(format!("no device is named {name:?} in this network namespace: {hint}"))
+    let remedy = millrace_units::remedy("device", name, state.links().map(|link| link.name.as_str()));
+    Failure::new(format!("no device is named {name:?} in this network namespace{remedy}"))
 }
 
 fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: SwitchUse) -> DeviceView {

@@ -36,7 +36,7 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
     for count in counts {
         let [reason, meaning, total, ports] =
             ["reason", "meaning", "packets", "ports"].map(|key| plain(&count[key]));
-        println!("{reason}  {total} packets ({ports})  {meaning}");
+        println!("{reason}  {} ({ports})  {meaning}", millrace_units::count(total, "packet"));
         let of_reason = rows(&packets).iter().filter(|packet| packet["reason"] == count["reason"]);
         of_reason.for_each(|packet| println!("  {}", line(packet)));
     }

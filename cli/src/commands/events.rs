@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use millrace_units::{by_number, count};
 use serde_json::Value;
 
 use crate::arguments::{Audit, Events};
@@ -59,15 +60,16 @@ fn follow(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
 
 /// An event as a line.
 fn line(event: &Value) -> String {
-    let count = event["count"].as_u64().filter(|count| *count > 1);
-    let times = count.map(|count| format!(" ({count} times)")).unwrap_or_default();
+    let several = event["count"].as_u64().filter(|times| *times > 1);
+    let times = several.map(|times| format!(" ({})", count(times, "time"))).unwrap_or_default();
     let [number, time, severity, kind, text] =
         ["number", "time", "severity", "kind", "text"].map(|key| plain(&event[key]));
     format!("{number:>6}  {time}  {severity:<11}  {kind:<25}  {text}{times}")
 }
 
 fn gap(missed: u64) -> String {
-    format!("        {missed} events in between are not kept any more")
+    let are = by_number(missed, "is", "are");
+    format!("        {} in between {are} not kept any more", count(missed, "event"))
 }
 
 /// Prints the last lines of the audit log.

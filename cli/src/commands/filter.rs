@@ -1,6 +1,7 @@
 //! The command `filter`.
 
 use hyper::Method;
+use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
 use super::lists::Lines;
@@ -31,7 +32,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
     match action {
         FilterAction::Add { from: Some(file), .. } => {
             let value = Lines::read(file, entry, json)?.send(client, Method::POST, "/filters", json)?;
-            done(&value, &format!("{} filters added", plain(&value["added"])), json);
+            done(&value, &format!("{} added", count(plain(&value["added"]), "filter")), json);
             warn_never_winning(&value["shadowed"]);
         }
         FilterAction::Add { filter, action, gate, priority, from: None } => {
@@ -144,7 +145,8 @@ fn explain(value: &Value, json: bool) {
             println!("{mark} {id:>4}  {action} for {filter}, priority {priority}: {outcome}");
         }
         if gate["left_out"] != 0 {
-            println!("        {} more do not match", plain(&gate["left_out"]));
+            let more = plain(&gate["left_out"]);
+            println!("        {more} more {} not match", by_number(&more, "does", "do"));
         }
     }
 }
@@ -179,7 +181,8 @@ pub(super) fn warn_never_winning(shadowed: &Value) {
         eprintln!("warning: {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
     }
     if all.len() > WARNED {
-        eprintln!("warning: {} more never win: `millrace filter check`", all.len() - WARNED);
+        let more = all.len() - WARNED;
+        eprintln!("warning: {more} more never {}: `millrace filter check`", by_number(more, "wins", "win"));
     }
 }
 
@@ -205,8 +208,7 @@ fn check(value: &Value, json: bool) -> Result<(), Failure> {
     let findings = |gate: &Value| lists.iter().map(|list| rows(&gate[list]).len()).sum::<usize>();
     match rows(value).iter().map(findings).sum() {
         0 => Ok(()),
-        1 => Err(Failure::new("1 finding: see above")),
-        findings => Err(Failure::new(format!("{findings} findings: see above"))),
+        findings => Err(Failure::new(format!("{}: see above", count(findings, "finding")))),
     }
 }
 
@@ -214,7 +216,13 @@ fn print_findings(value: &Value) {
     for gate in rows(value) {
         let [name, filters, pairs] = ["gate", "filters", "ambiguous_pairs"].map(|key| plain(&gate[key]));
         let shadowed = rows(&gate["shadowed"]);
-        println!("gate {name}: {filters} filters, {} never win, {pairs} ambiguous pairs", shadowed.len());
+        let never = by_number(shadowed.len(), "wins", "win");
+        println!(
+            "gate {name}: {}, {} never {never}, {}",
+            count(filters, "filter"),
+            shadowed.len(),
+            count(pairs, "ambiguous pair")
+        );
         for finding in shadowed {
             println!("  {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
         }

@@ -1,6 +1,7 @@
 //! The command `flow`.
 
 use hyper::Method;
+use millrace_units::count;
 use serde_json::Value;
 
 use super::remote::{done, segment};
@@ -38,7 +39,7 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
         }
         FlowAction::Flush { flows } => {
             let value = client.send(Method::DELETE, &path(flows.filter(), ""), None)?;
-            done(&value, &format!("{} flows forgotten", plain(&value["flushed"])), json);
+            done(&value, &format!("{} forgotten", count(plain(&value["flushed"]), "flow")), json);
         }
     }
     Ok(())

@@ -72,10 +72,9 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
 fn not_up(name: &str) -> Result<String, Failure> {
     let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
     let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
-    Ok(match (millrace_config::nearest(name, known.iter().copied()), known.is_empty()) {
-        (Some(near), _) => format!("no lab {name:?} is up: did you mean {near:?}?"),
-        (None, true) => format!("no lab {name:?} is up, nor any other"),
-        (None, false) => format!("no lab {name:?} is up: there are {}", known.join(", ")),
+    Ok(match known.is_empty() {
+        true => format!("no lab {name:?} is up, nor any other"),
+        false => format!("no lab {name:?} is up{}", millrace_units::remedy("lab", name, known)),
     })
 }
 

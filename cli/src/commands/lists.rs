@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use hyper::Method;
+use millrace_units::by_number;
 use serde_json::{Value, json};
 
 use super::configuration::read;
@@ -90,7 +91,8 @@ impl Lines {
         for (line, problem) in wrong.iter().take(SHOWN).filter(|_| !json) {
             eprintln!("{}:{line}: {problem}", self.name);
         }
-        let what = if count == 1 { "1 line is wrong".to_owned() } else { format!("{count} lines are wrong") };
+        let what =
+            format!("{} {}", millrace_units::count(count, "line"), by_number(count, "is wrong", "are wrong"));
         let rest =
             if count > SHOWN && !json { format!(", of which {SHOWN} are named") } else { String::new() };
         Failure::new(format!("{}: {what}{rest}; nothing was changed", self.name))

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hyper::Method;
 use millrace_kit::Progress;
+use millrace_units::count;
 use millrace_workbench::{Module, check};
 use serde_json::{Value, json};
 
@@ -25,9 +26,9 @@ pub fn plugin(
             let folder = dir.as_deref().unwrap_or(Path::new(name));
             let files = millrace_kit::new(name, *lang, folder).map_err(Failure::new)?;
             let text = format!(
-                "{} is written, {} files: now millrace plugin build {0}",
+                "{} is written, {}: now millrace plugin build {0}",
                 folder.display(),
-                files.len()
+                count(files.len(), "file")
             );
             done(&json!({"name": name, "folder": folder, "files": files}), &text, json);
         }
@@ -76,7 +77,7 @@ fn build(dir: &Path, home: millrace_kit::Home, json: bool) -> Result<(), Failure
         let file = built.file.display();
         Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
     })?;
-    let text = format!("{} is built, {} bytes", built.file.display(), built.bytes);
+    let text = format!("{} is built, {}", built.file.display(), count(built.bytes, "byte"));
     done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
     Ok(())
 }
@@ -126,17 +127,17 @@ fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<()
 fn upgraded(value: &Value) -> String {
     let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
     let instances = value["instances"].as_array().map_or(0, Vec::len);
-    let word = if instances == 1 { "instance" } else { "instances" };
-    let mut text = format!("plugin {name}: {from} is replaced by {to}, in {instances} {word}; ");
+    let mut text =
+        format!("plugin {name}: {from} is replaced by {to}, in {}; ", count(instances, "instance"));
     text += &match (instances, value["state"].as_u64()) {
         (1.., Some(0)) if rows(&value["lost"]).is_empty() => {
             "they begin anew, for nothing was handed over".to_owned()
         }
-        _ => format!("{state} bytes of state taken over"),
+        _ => format!("{} of state taken over", count(state, "byte")),
     };
     if let Some(shadow) = value["shadow"].as_object() {
         let [different, packets] = ["different", "packets"].map(|key| plain(&shadow[key]));
-        text += &format!("\nit treated {different} of {packets} packets differently");
+        text += &format!("\nit treated {different} of {} differently", count(packets, "packet"));
     }
     for lost in value["lost"].as_array().into_iter().flatten() {
         text += &format!("\nwhat was known is lost: {}", plain(lost));

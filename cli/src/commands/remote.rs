@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hyper::Method;
+use millrace_units::count;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
@@ -267,8 +268,8 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
                 |row: &&Value| format!("--gate {} --filter '{}'", plain(&row["gate"]), plain(&row["filter"]));
             let lines: Vec<String> = several.iter().map(line).collect();
             Err(Failure::usage(format!(
-                "instance {instance:?} has {} bindings{at}: add --all, or one of: {}",
-                several.len(),
+                "instance {instance:?} has {}{at}: add --all, or one of: {}",
+                count(several.len(), "binding"),
                 lines.join("; ")
             )))
         }

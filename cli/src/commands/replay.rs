@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use millrace_controller::replay::{self, Options};
+use millrace_units::count;
 
 use crate::arguments::Replay;
 use crate::commands::check;
@@ -45,7 +46,9 @@ fn replay_crash(capture: &Path, json: bool) -> Result<(), Failure> {
         _ => "does not panic".to_owned(),
     };
     Err(Failure::new(format!(
-        "not reproduced: the worker panicked at {}: {}; the replay of {} frames {instead}",
-        crash.location, crash.message, crash.frames
+        "not reproduced: the worker panicked at {}: {}; the replay of {} {instead}",
+        crash.location,
+        crash.message,
+        count(crash.frames, "frame")
     )))
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use hyper::Method;
+use millrace_units::count;
 use serde_json::{Value, json};
 
 use super::columns::columns;
@@ -19,7 +20,7 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
         RouteAction::Add { from: Some(file), .. } => {
             let lines = Lines::read(file, |line| body(line.split_whitespace()), json)?;
             let value = lines.send(client, Method::POST, "/routes", json)?;
-            done(&value, &format!("{} routes added", plain(&value["added"])), json);
+            done(&value, &format!("{} added", count(plain(&value["added"]), "route")), json);
         }
         RouteAction::Add { words, from: None } => {
             let body = body(words.iter().map(String::as_str))
@@ -36,7 +37,7 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
         RouteAction::Remove { from: Some(file), .. } => {
             let prefix = |line: &str| body(line.split_whitespace()).map(|route| json!({"to": route["to"]}));
             let value = Lines::read(file, prefix, json)?.send(client, Method::DELETE, "/routes", json)?;
-            done(&value, &format!("{} routes removed", plain(&value["removed"])), json);
+            done(&value, &format!("{} removed", count(plain(&value["removed"]), "route")), json);
         }
         RouteAction::Remove { prefix, from: None } => {
             let prefix = prefix.as_deref().unwrap_or_default();
@@ -95,7 +96,10 @@ fn counted(route: &Value) -> String {
     let [queued, sent, bytes, lost, waiting] =
         ["queued_packets", "sent_packets", "sent_bytes", "lost_packets", "waiting_packets"]
             .map(|key| plain(&route[key]));
-    format!("\npackets queued {queued}, sent {sent} ({bytes} bytes), lost {lost}, waiting {waiting}")
+    format!(
+        "\npackets queued {queued}, sent {sent} ({}), lost {lost}, waiting {waiting}",
+        count(bytes, "byte")
+    )
 }
 
 /// The request for a route of so many words, which are those of ip-route(8), of `route add` or of `route list --lines`.

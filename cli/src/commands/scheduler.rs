@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hyper::Method;
-use millrace_units::BitRate;
+use millrace_units::{BitRate, by_number, count};
 use serde_json::{Map, Value, json};
 
 use super::remote::{changes, done, pairs, segment};
@@ -116,12 +116,12 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
 fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
     let left =
         to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
-    let filters = match (rows(&value["filters"]).len(), to.filter(|_| value["with_filters"] != true)) {
-        (0, _) => String::new(),
-        (1, Some(to)) => format!("; 1 filter that named its queue names {to} now"),
-        (count, Some(to)) => format!("; {count} filters that named its queue name {to} now"),
-        (1, None) => "; 1 filter that named its queue is removed".to_owned(),
-        (count, None) => format!("; {count} filters that named its queue are removed"),
+    let number = rows(&value["filters"]).len();
+    let named = count(number, "filter");
+    let filters = match to.filter(|_| value["with_filters"] != true) {
+        _ if number == 0 => String::new(),
+        Some(to) => format!("; {named} that named its queue {} {to} now", by_number(number, "names", "name")),
+        None => format!("; {named} that named its queue {} removed", by_number(number, "is", "are")),
     };
     format!("node {node} removed from {port}; {left}{filters}")
 }
@@ -218,8 +218,11 @@ fn show(scheduler: &Value, json: bool) {
     let [held, room, bytes, room_bytes] =
         ["held", "room_packets", "held_bytes", "room_bytes"].map(|key| plain(&scheduler[key]));
     println!(
-        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {most} queues in use, \
-         {held} of {room} packets and {bytes} of {room_bytes} bytes wait"
+        "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {} in use, \
+         {held} of {} and {bytes} of {} wait",
+        count(most, "queue"),
+        count(room, "packet"),
+        count(room_bytes, "byte")
     );
     if let Some(warning) = scheduler["warning"].as_str() {
         println!("warning: {warning}");
@@ -244,7 +247,9 @@ fn host(host: &Value) -> Option<String> {
         (Some(true), _) => {
             let [packets, bytes, lost] = ["packets", "bytes", "lost"].map(|key| plain(&host[key]));
             format!(
-                "what the kernel itself sends waits here too ({setting}): {packets} packets, {bytes} bytes, {lost} lost"
+                "what the kernel itself sends waits here too ({setting}): {}, {}, {lost} lost",
+                count(packets, "packet"),
+                count(bytes, "byte")
             )
         }
         (_, Some(why)) => format!("what the kernel itself sends passes by: {why}"),

@@ -51,7 +51,7 @@ fn unknown(one: &str, several: &str, name: &str, known: &[String]) -> Failure {
     let more = known.len().saturating_sub(NAMED);
     // A number is no slip of another one.
     let words = known.iter().map(String::as_str).filter(|known| known.parse::<u64>().is_err());
-    let hint = match millrace_config::nearest(name, words) {
+    let hint = match millrace_units::nearest(name, words) {
         Some(near) => format!("did you mean {near:?}?"),
         None if known.is_empty() => format!("{several} here: none"),
         None => {

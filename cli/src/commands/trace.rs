@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use millrace_units::count;
 use serde_json::Value;
 
 use crate::arguments::Trace;
@@ -45,10 +46,11 @@ pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> 
 fn say_end(end: &Value) {
     let [packets, lost] = ["packets", "lost"].map(|key| end[key].as_u64().unwrap_or_default());
     match lost {
-        0 => eprintln!("{packets} packets"),
-        _ => {
-            eprintln!("{packets} packets; {lost} more were left out, as they came faster than they were read")
-        }
+        0 => eprintln!("{}", count(packets, "packet")),
+        _ => eprintln!(
+            "{}; {lost} more left out: they came faster than they were read",
+            count(packets, "packet")
+        ),
     }
 }
 

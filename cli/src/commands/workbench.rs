@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use millrace_units::count;
 use millrace_workbench::{
     Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, measure, try_out,
 };
@@ -72,9 +73,9 @@ fn print_trial(trial: &Trial) {
     println!("{:>4}  {:<16} {:>5}  flow", "nr", "verdict", "bytes");
     trial.packets.iter().for_each(|packet| println!("{packet}"));
     let verdicts = trial.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}"));
-    println!("{} packets: {}", trial.packets.len(), verdicts.collect::<Vec<_>>().join(", "));
+    println!("{}: {}", count(trial.packets.len(), "packet"), verdicts.collect::<Vec<_>>().join(", "));
     if trial.truncated > 0 {
-        println!("{} packets left out: the capture holds their beginning only", trial.truncated);
+        println!("{} left out: the capture holds only the beginning", count(trial.truncated, "packet"));
     }
     if trial.suspensions > 0 {
         println!("stopped in the middle of a call, its time being over: {}", trial.suspensions);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use millrace_controller::{CaptureAt, CaptureRequest, SnapSize};
+use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -102,7 +103,7 @@ impl<R: Recording> Drop for Running<R> {
     fn drop(&mut self) {
         let lost = self.recording.lost();
         if lost > 0 {
-            tracing::warn!("a capture left out {lost} frames: its client was too slow");
+            tracing::warn!("a capture left out {}: its client was too slow", count(lost, "frame"));
         }
     }
 }

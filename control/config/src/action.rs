@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::nearest;
+use millrace_units::nearest;
+
 use crate::quantity::{Bits, Size};
 
 /// What a filter does. Names are not looked up yet.

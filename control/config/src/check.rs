@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use millrace_classify::FilterExpression;
 use millrace_plugin_abi::DEFAULT_GATES;
+use millrace_units::{count, here, remedy};
 
 use crate::api::Api;
 use crate::error::Found;
-use crate::nearest;
 use crate::origin::Step;
 use crate::read::LeftOut;
 use crate::schema::{
@@ -254,12 +254,9 @@ impl Checker<'_> {
 
     fn known_at(&self, span: Option<Range<usize>>, noun: &str, name: &str) -> Checked {
         let known = self.names(noun);
-        let hint = || match (nearest(name, known.iter().copied()), known.is_empty()) {
-            (Some(near), _) => format!("did you mean {near:?}?"),
-            (None, true) => "there is none".to_owned(),
-            (None, false) => format!("there are: {}", known.join(", ")),
-        };
-        self.require(known.contains(&name), span, || format!("no {noun} is named {name:?}: {}", hint()))
+        self.require(known.contains(&name), span, || {
+            format!("no {noun} is named {name:?}{}", remedy(noun, name, known.iter().copied()))
+        })
     }
 
     fn port(&self, index: usize, port: &Port) -> Checked {
@@ -410,11 +407,8 @@ impl Checker<'_> {
         match &filter.gate {
             Some(gate) => self.known("gate", gate),
             None => self.require(action.default_gate().is_some(), span(), || {
-                format!(
-                    "a filter with the action {:?} says its gate: there are {}",
-                    filter.action.written(),
-                    self.names("gate").join(", ")
-                )
+                let (action, gates) = (filter.action.written(), here("gate", self.names("gate")));
+                format!("a filter with the action {action:?} needs a gate; {gates}")
             }),
         }
     }
@@ -424,7 +418,7 @@ impl Checker<'_> {
         self.at("place", Some(MOST_PLACEMENTS));
         let beyond = At::Entry("place", MOST_PLACEMENTS, &[]);
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
-            format!("{} placements: there can be {MOST_PLACEMENTS}", places.len())
+            format!("{}: there can be {MOST_PLACEMENTS}", count(places.len(), "placement"))
         }));
         let mut alternatives = 0;
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use millrace_units::remedy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::flow::without_incoming;
-use crate::nearest;
 use crate::overhead::Overhead;
 use crate::quantity::{Bits, Length, QueueSize, Time};
 use crate::schema::{InputWeight, is_default};
@@ -305,10 +305,7 @@ impl FromStr for SchedulerKind {
             return Ok(*kind);
         }
         let names = Self::ALL.map(|(name, _)| name);
-        Err(match nearest(text, names) {
-            Some(near) => format!("there is no kind {text:?} of scheduler: did you mean {near:?}?"),
-            None => format!("there is no kind {text:?} of scheduler: there are {}", names.join(", ")),
-        })
+        Err(format!("no kind of scheduler is named {text:?}{}", remedy("kind", text, names)))
     }
 }
 

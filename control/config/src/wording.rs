@@ -3,7 +3,7 @@
 //! Files and requests are read by serde, whose own sentences are for programmers. They are taken apart here, and told in one way wherever
 //! something is read.
 
-use crate::nearest;
+use millrace_units::remedy;
 
 /// What serde says of a value, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +82,10 @@ pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
     let place = if path.is_empty() { whole.to_owned() } else { format!("{path:?}") };
     match Complaint::of(said) {
         Complaint::UnknownKey(wrong, known) => {
-            format!("no {noun} is named {wrong:?}: {}", hint(wrong, &known))
+            format!("no {noun} is named {wrong:?}{}", remedy("key", wrong, known))
         }
         Complaint::UnknownWord(wrong, known) => {
-            format!("{place}: no value here is named {wrong:?}: {}", hint(wrong, &known))
+            format!("{place}: no value here is named {wrong:?}{}", remedy("value", wrong, known))
         }
         Complaint::Missing(key) => format!("{place} lacks the key {key:?}"),
         Complaint::Twice(key) => format!("{place} has the key {key:?} twice: once is right"),
@@ -97,29 +97,18 @@ pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
 /// The same of a file, where line and column say where; `None` where serde's words are somebody's own.
 pub(crate) fn explain_in_file(path: &str, said: &str) -> Option<String> {
     let place = if path.is_empty() { "the file".to_owned() } else { format!("{path:?}") };
-    let nearest = |wrong: &str, known: &[&str]| match nearest(wrong, known.iter().copied()) {
-        Some(name) => format!("did you mean {name:?}?"),
-        None => format!("it is one of {}", known.join(", ")),
-    };
     Some(match Complaint::of(said) {
-        Complaint::UnknownKey(wrong, known) => format!("unknown key {wrong:?}: {}", nearest(wrong, &known)),
+        Complaint::UnknownKey(wrong, known) => {
+            format!("unknown key {wrong:?}{}", remedy("key", wrong, known))
+        }
         Complaint::UnknownWord(wrong, known) => {
-            format!("{place}: unknown value {wrong:?}: {}", nearest(wrong, &known))
+            format!("{place}: unknown value {wrong:?}{}", remedy("value", wrong, known))
         }
         // Who names the value need not name its key.
         Complaint::Told(said) if path.is_empty() || said.starts_with('"') => return None,
         Complaint::Told(said) => format!("{place}: {said}"),
         _ => explain(&place, "key", path, said),
     })
-}
-
-/// What was probably meant, or what there is.
-fn hint(wrong: &str, known: &[&str]) -> String {
-    match (nearest(wrong, known.iter().copied()), known) {
-        (Some(near), _) => format!("did you mean {near:?}?"),
-        (None, []) => "there is none".to_owned(),
-        (None, known) => format!("there are: {}", known.join(", ")),
-    }
 }
 
 /// What is there, as JSON and TOML call it.
@@ -208,7 +197,7 @@ mod tests {
             (
                 "role",
                 "unknown variant `root`, expected one of `viewer`, `operator`, `admin`",
-                "\"role\": no value here is named \"root\": there are: viewer, operator, admin",
+                "\"role\": no value here is named \"root\"; values here: viewer, operator, admin",
             ),
             (
                 ".",

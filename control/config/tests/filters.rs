@@ -93,7 +93,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
         (filter("match = \"*\"\naction = \"copy-to wan,lam\""), "did you mean \"lan\"?"),
         (
             filter("match = \"*\"\naction = \"instance s1\"\ngate = \"tap\""),
-            "no instance is named \"s1\": there is none",
+            "no instance is named \"s1\"; no instances here",
         ),
         (
             filter("match = \"*\"\naction = \"drop\"\ngate = \"rout\""),
@@ -106,7 +106,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
             format!(
                 "{PORTS}[[instance]]\nplugin = \"null\"\nname = \"n\"\n[[filter]]\nmatch = \"*\"\naction = \"instance n\"\n"
             ),
-            "f:14:10: a filter with the action \"instance n\" says its gate: there are options, ",
+            "f:14:10: a filter with the action \"instance n\" needs a gate; gates here: options, ",
         ),
         (
             filter("match = \"*\"\naction = \"drop\"").replace("on-death = \"kernel\"\n", ""),

@@ -71,3 +71,45 @@ fn every_key_that_is_wrong_missing_or_unknown_is_named_in_words_of_ours() {
     }
     assert!(problems.is_empty(), "{:#}", json!(problems));
 }
+
+/// Returns the keys of a table, which an error about an unknown key lists.
+fn keys_of(table: &str) -> Vec<String> {
+    let error = Config::parse(&format!("{table}\n_0_ = 1\n"), "f").unwrap_err().to_string();
+    let (_, keys) = error.split_once("keys here: ").unwrap_or_else(|| panic!("{table}: {error}"));
+    let keys = keys.lines().next().unwrap_or_default();
+    keys.split(", ").map(|key| key.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()).collect()
+}
+
+#[test]
+fn a_typo_of_each_key_leads_to_the_key() {
+    let tables = [
+        "[router]",
+        "[control-plane]",
+        "[plugins]",
+        "[api]",
+        "[[port]]",
+        "[[route]]",
+        "[[filter]]",
+        "[[gate]]",
+        "[[instance]]",
+        "[[bind]]",
+        "[[place]]",
+        "[[neighbour]]",
+    ];
+    for table in tables {
+        let keys = keys_of(table);
+        assert!(keys.len() > 1, "{table}: {keys:?}");
+        for key in keys.iter().filter(|key| key.len() > 3) {
+            let (head, tail) = key.split_at(key.len() / 2);
+            let (last, first) = (&head[head.len() - 1..], &tail[..1]);
+            let doubled = format!("{head}{last}{tail}");
+            let swapped = format!("{}{first}{last}{}", &head[..head.len() - 1], &tail[1..]);
+            let missing = format!("{head}{}", &tail[1..]);
+            let underscored = key.replace('-', "_");
+            for typo in [doubled, swapped, missing, underscored].iter().filter(|typo| !keys.contains(typo)) {
+                let error = Config::parse(&format!("{table}\n\"{typo}\" = 1\n"), "f").unwrap_err().to_string();
+                assert!(error.contains(&format!("did you mean {key:?}?")), "{table} {typo}: {error}");
+            }
+        }
+    }
+}

@@ -32,7 +32,8 @@ pub(crate) fn open(
         let (lost, text) = match trouble {
             AuditTrouble::Unwritten(error) => (1, format!("a line can't be written into {file}: {error}")),
             AuditTrouble::Lost(lost) => {
-                (lost, format!("{lost} lines of {file} are lost: the disk took them too slowly"))
+                let lines = millrace_units::count(lost, "line");
+                (lost, format!("{lines} of {file} lost: the disk took them too slowly"))
             }
         };
         tracing::error!("{text}");

@@ -53,7 +53,8 @@ pub struct Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entries, wrong, errors } = self;
-        write!(f, "{wrong} of {entries} entries can't be done, so nothing was changed")?;
+        let entries = millrace_units::count(*entries, "entry");
+        write!(f, "{wrong} of {entries} can't be done, so nothing was changed")?;
         errors.first().map_or(Ok(()), |(entry, error)| write!(f, ": entry {entry}, counted from 0: {error}"))
     }
 }
@@ -197,13 +198,7 @@ impl ControlError {
 
     /// Nothing of kind `noun` has the name `name`; `known` are those that exist.
     pub fn unknown<'a>(noun: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let known: Vec<&str> = known.into_iter().collect();
-        let hint = match (millrace_config::nearest(name, known.iter().copied()), known.is_empty()) {
-            (Some(near), _) => format!("did you mean {near:?}?"),
-            (None, true) => "there is none".to_owned(),
-            (None, false) => format!("there are: {}", known.join(", ")),
-        };
-        Self::NotFound(format!("no {noun} is named {name:?}: {hint}"))
+        Self::NotFound(format!("no {noun} is named {name:?}{}", millrace_units::remedy(noun, name, known)))
     }
 
     /// A port that there is has no scheduler.

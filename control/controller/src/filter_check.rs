@@ -108,8 +108,9 @@ impl Router {
             let filters = table.filters().len();
             if filters > MOST {
                 return Err(ControlError::Invalid(format!(
-                    "gate {:?} has {filters} filters: more than {MOST} take too long to compare with each other",
-                    gate.name
+                    "gate {:?} has {}: more than {MOST} take too long to compare with each other",
+                    gate.name,
+                    millrace_units::count(filters, "filter")
                 )));
             }
             if filters > 0 {

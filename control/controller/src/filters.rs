@@ -42,10 +42,9 @@ impl Model {
         priority: i32,
     ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let Some(gate) = gate.or(action.default_gate()) else {
-            let gates = self.plugins.gates().into_iter().map(|gate| gate.name).collect::<Vec<_>>().join(", ");
-            return Err(ControlError::Invalid(format!(
-                "the action \"{action}\" needs a gate: there are {gates}"
-            )));
+            let gates = self.plugins.gates();
+            let gates = millrace_units::here("gate", gates.iter().map(|gate| gate.name.as_str()));
+            return Err(ControlError::Invalid(format!("the action \"{action}\" needs a gate; {gates}")));
         };
         let position = self.plugins.gate(gate)?.position;
         if matches!(action, FilterAction::Copy(_)) && position != Position::Copy {

@@ -220,7 +220,10 @@ impl Inner {
         let how = |queues: Vec<String>| match queues.as_slice() {
             [_] if device.sockets.len() == 1 => format!("an AF_XDP socket, {mode}"),
             [queue] => format!("an AF_XDP socket, for queue {queue}, {mode}"),
-            queues => format!("{} AF_XDP sockets, for queues {}, {mode}", queues.len(), queues.join(", ")),
+            queues => {
+                let sockets = millrace_units::count(queues.len(), "AF_XDP socket");
+                format!("{sockets}, for queues {}, {mode}", queues.join(", "))
+            }
         };
         queues.into_iter().map(|(worker, queues)| (worker_name(worker), how(queues))).collect()
     }

@@ -5,6 +5,7 @@ use std::iter;
 
 use millrace_config::{Change, Filter, FilterAction, Heir, Scheduler, Text};
 use millrace_plugin::{Action, BindingId};
+use millrace_units::{by_number, count};
 
 use crate::ControlError;
 use crate::model::Model;
@@ -98,10 +99,7 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let (count, name) = match filters.len() {
-        1 => ("1 filter", "names"),
-        count => (&*format!("{count} filters"), "name"),
-    };
+    let (count, name) = (count(filters.len(), "filter"), by_number(filters.len(), "names", "name"));
     ControlError::Conflict(format!(
         "{count} {name} as queue what would be gone with {node:?}, and no other port has it: {}{more}; give their packets to \
          another leaf (`scheduler remove {port} {node} --to LEAF`), or remove them with it (`--with-filters`)",

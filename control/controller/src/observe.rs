@@ -245,7 +245,7 @@ impl Inner {
             self.observed.missed.insert(plan.id, (missed, looks));
             let what = format!("receive ring of port {}", plan.settings.name);
             let details = json!({"port": plan.settings.name, "lost": lost});
-            let text = format!("{what} is full: {lost} packets were lost in a second");
+            let text = format!("{what} is full: {} lost in a second", millrace_units::count(lost, "packet"));
             self.observe_threshold(&what, looks >= 2, looks == 0, text, details);
         }
     }

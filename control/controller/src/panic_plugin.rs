@@ -39,7 +39,7 @@ struct Panics;
 
 impl Instance for Panics {
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        panic!("plugin panic got {} packets", packets.len());
+        panic!("plugin panic got {}", millrace_units::count(packets.len(), "packet"));
     }
 
     fn control(&mut self, _message: &Message) -> Reply {

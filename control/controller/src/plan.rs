@@ -8,6 +8,7 @@ use std::path::Path;
 
 use millrace_config::{Config, OnDeath, Step};
 use millrace_port::pcap::Recording;
+use millrace_units::count;
 use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
@@ -190,13 +191,13 @@ impl fmt::Display for Plan {
                 writeln!(f, "  reverse path: {}", port.reverse_path)?;
             }
         }
-        writeln!(f, "{} routes of the kernel would be mirrored", self.routes)?;
+        writeln!(f, "{} would be mirrored", count(self.routes, "route of the kernel"))?;
         self.installed
             .iter()
             .try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
         self.filters.iter().take(LISTED).try_for_each(|filter| writeln!(f, "filter: {filter}"))?;
         if let Some(more) = self.filters.len().checked_sub(LISTED).filter(|more| *more > 0) {
-            writeln!(f, "and {more} more filters")?;
+            writeln!(f, "and {}", count(more, "more filter"))?;
         }
         self.refused_for.iter().try_for_each(|finding| writeln!(f, "would refuse to start: {finding}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))

@@ -90,7 +90,8 @@ impl Progress {
     fn refusal(self) -> ControlError {
         let Self { made, of } = self;
         ControlError::Conflict(format!(
-            "a configuration or a list is being applied, {made} of {of} changes so far: try again in a second"
+            "a configuration or a list is being applied, {made} of {} so far: try again in a second",
+            millrace_units::count(of, "change")
         ))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
 use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot, thread};
 use millrace_schedule::{NodeView, in_tree};
-use millrace_units::{BitRate, Instant, PortId, QueueId};
+use millrace_units::{BitRate, Instant, PortId, QueueId, count};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
@@ -43,20 +43,23 @@ fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Op
 fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
     let beyond = scheduler.node.iter().find_map(|node| {
         let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
-            format!("node {:?} is to hold up to {limit} packets, and can hold {}", node.name, room / 2)
+            let limit = count(limit, "packet");
+            format!("node {:?} is to hold up to {limit}, and can hold {}", node.name, room / 2)
         });
         let queues = || {
             let queues = node.queues.filter(|queues| *queues > room)?;
             Some(format!(
-                "node {:?} has {queues} queues, of which no more than {room} can hold a packet",
-                node.name
+                "node {:?} has {}, of which no more than {room} can hold a packet",
+                node.name,
+                count(queues, "queue")
             ))
         };
         limit.or_else(queues)
     })?;
     Some(format!(
-        "packet memory has room for {room} packets in the port's queues: {beyond}; what comes beyond is dropped as buffer_full; \
-         `frames` of [router] gives more"
+        "packet memory has room for {} in the port's queues: {beyond}; what comes beyond is dropped as buffer_full; \
+         `frames` of [router] gives more",
+        count(room, "packet")
     ))
 }
 

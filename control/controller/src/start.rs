@@ -229,7 +229,7 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
                     tracing::error!(instance, plugin, "a call crashed when the router last ran");
                 }
                 if found.unreadable > 0 {
-                    tracing::warn!("{} lines about crashes can't be read", found.unreadable);
+                    tracing::warn!(lines = found.unreadable, "lines about crashes can't be read");
                 }
             }
             Err(problem) => tracing::error!("what is known of crashes does not count: {problem}"),

@@ -196,9 +196,10 @@ impl Router {
         let view = all.into_iter().flatten().fold(ShadowView::default(), add);
         if !has_seen && view.is_clean() {
             return Err(refused(format!(
-                "in {} s its instances got fewer than {packets} packets each, {} in all, and the old version goes on: try it out on \
+                "in {} s its instances got fewer than {} each, {} in all, and the old version goes on: try it out on \
                  fewer packets, or under load",
                 TRIAL.as_secs(),
+                millrace_units::count(packets, "packet"),
                 view.packets
             )));
         }

@@ -215,7 +215,7 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
         assert_runs(&router, BASE).await;
         assert_eq!(revisions().find(|(_, runs)| *runs), Some((5, true)));
         let unknown = router.roll_back(Some(9), &RollBack::default(), Who::router()).await.unwrap_err();
-        assert_eq!(unknown.to_string(), "there is no revision 9: there are 1 to 5");
+        assert_eq!(unknown.to_string(), "there is no revision 9; revisions here: 1 to 5");
     });
 }
 

@@ -413,7 +413,7 @@ fn a_refusal_names_only_what_would_be_right() {
             ("voice", "voice", r#""voice" goes with "voice": what waits there can go to a leaf that stays"#),
             ("top", "rest", r#""rest" goes with "top""#),
             ("voice", "top", "holds no packets itself"),
-            ("voice", "els", "there are: top, video, rest"),
+            ("voice", "els", "nodes here: top, video, rest"),
         ] {
             let refused = router.remove_scheduler_node("wan", node, &to(heir)).await.unwrap_err();
             assert!(refused.to_string().contains(problem), "{refused}");
@@ -423,9 +423,9 @@ fn a_refusal_names_only_what_would_be_right() {
             .add_scheduler_node("wan", &serde_json::from_value(node).unwrap())
             .map(|view| view.nodes.len())
             .unwrap_err();
-        assert!(refused.to_string().ends_with("there are: top, voice, video, rest"), "{refused}");
+        assert!(refused.to_string().ends_with("nodes here: top, voice, video, rest"), "{refused}");
         let refused = router.set_scheduler("wan", &object(json!({"limit": 5}))).map(drop).unwrap_err();
-        let settings = "there are: rate, overhead, default, queues, host, host-weight";
+        let settings = "settings here: rate, overhead, default, queues, host, host-weight";
         assert!(refused.to_string().ends_with(settings), "{refused}");
         assert_eq!(shown(&router).len(), 5);
     });

@@ -330,7 +330,7 @@ mod tests {
         }));
         let text = reading.join().unwrap();
         assert_eq!(text.matches("DELETE /filters/").count() as u64 + lost, all as u64);
-        assert!(lost > 0 && text.contains("lines are lost"), "{lost}");
+        assert!(lost > 0 && text.contains("lines lost"), "{lost}");
     }
 
     #[tokio::test]

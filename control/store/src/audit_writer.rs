@@ -146,7 +146,10 @@ fn gap(lost: u64, time: String) -> AuditEntry {
         request: None,
         outcome: Outcome::Failed,
         status: None,
-        why: Some(format!("{lost} lines are lost: the disk took them too slowly")),
+        why: Some(format!(
+            "{} lost: the disk took them too slowly",
+            millrace_units::count(lost, "line")
+        )),
         revision: None,
     }
 }

@@ -26,7 +26,7 @@ pub enum StoreError {
         own: String,
     },
     /// There is no revision of that number.
-    #[error("there is no revision {number}: {}", known(*oldest, *newest))]
+    #[error("there is no revision {number}{}", known(*oldest, *newest))]
     Unknown {
         /// The number.
         number: u64,
@@ -39,7 +39,7 @@ pub enum StoreError {
 
 fn known(oldest: u64, newest: u64) -> String {
     match oldest {
-        0 => "nothing was applied yet".to_owned(),
-        _ => format!("there are {oldest} to {newest}"),
+        0 => ": nothing was applied yet".to_owned(),
+        _ => format!("; revisions here: {oldest} to {newest}"),
     }
 }

@@ -82,7 +82,10 @@ impl Expectation {
         let mut lines = Vec::new();
         if self.packets.len() != trial.packets.len() {
             let (expected, found) = (self.packets.len(), trial.packets.len());
-            lines.push(format!("{found} packets, expected {expected}: is it the same capture?"));
+            lines.push(format!(
+                "{}, expected {expected}: is it the same capture?",
+                millrace_units::count(found, "packet")
+            ));
         }
         for (expected, outcome) in self.packets.iter().zip(&trial.packets) {
             let found = Expected::from(outcome);

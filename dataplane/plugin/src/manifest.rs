@@ -10,6 +10,7 @@ use millrace_plugin_abi::{
     Features, MOST_MAP_ENTRIES, MOST_MAP_KEY, MOST_MAP_MEMORY, MOST_MAP_VALUE, MOST_MAPS, MapShape,
     NotOffered, Position, RequestKinds,
 };
+use millrace_units::remedy;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -58,12 +59,12 @@ pub enum ManifestError {
     #[error("the manifest is no JSON object: {0}")]
     NotAnObject(String),
     /// A key that there isn't.
-    #[error("the manifest has the unknown key {key:?}; did you mean {nearest:?}?")]
+    #[error("the manifest has the unknown key {key:?}{remedy}")]
     UnknownKey {
         /// The key, as it was written.
         key: String,
-        /// The key most like it.
-        nearest: &'static str,
+        /// The nearest key, or all keys.
+        remedy: String,
     },
     /// A key that must be there is not.
     #[error("the manifest has no {0:?}")]
@@ -335,13 +336,7 @@ fn needed<T: DeserializeOwned>(keys: &Map<String, Value>, key: &'static str) -> 
 
 fn unless_known(keys: &Map<String, Value>) -> Result<(), ManifestError> {
     let Some(key) = keys.keys().find(|key| !KEYS.contains(&key.as_str())) else { return Ok(()) };
-    let nearest = nearest(key, KEYS.into_iter()).unwrap_or_default();
-    Err(ManifestError::UnknownKey { key: shortened(key), nearest })
-}
-
-fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let name = shortened(name);
-    known.min_by_key(|other| strsim::damerau_levenshtein(&name, other))
+    Err(ManifestError::UnknownKey { key: shortened(key), remedy: remedy("key", key, KEYS) })
 }
 
 /// The first [`MOST_NAME`] characters: what is shown of a name that others chose.
@@ -398,8 +393,8 @@ fn capabilities(names: &[String]) -> Result<Vec<&'static str>, ManifestError> {
             }
             Some(capability) => format!("{capability} stands there twice"),
             None => {
-                let nearest = nearest(name, known()).unwrap_or_default();
-                format!("there is no capability {:?}; did you mean {nearest:?}?", shortened(name))
+                let remedy = remedy("capability", name, known());
+                format!("there is no capability {:?}{remedy}", shortened(name))
             }
         };
         return Err(ManifestError::Value { key: "capabilities", problem });
@@ -510,11 +505,11 @@ mod tests {
     fn unknown_names_are_refused_with_the_nearest() {
         assert_eq!(
             refusal("widnow", json!(1)),
-            "the manifest has the unknown key \"widnow\"; did you mean \"window\"?"
+            "the manifest has the unknown key \"widnow\": did you mean \"window\"?"
         );
         let capability = refusal("capabilities", json!(["packet-raed"]));
         assert!(
-            capability.ends_with("no capability \"packet-raed\"; did you mean \"packet-read\"?"),
+            capability.ends_with("no capability \"packet-raed\": did you mean \"packet-read\"?"),
             "{capability}"
         );
     }

@@ -2,7 +2,7 @@
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
-use millrace_units::{InstanceId, Instant};
+use millrace_units::{InstanceId, Instant, count};
 
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
@@ -292,7 +292,9 @@ pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -
     let cause =
         if packets > 8 { "too much work for each packet, or a loop" } else { "a loop, or a long search" };
     format!(
-        "a call for {packets} packets took more than its budget of {spent} us ({slices} slices of {} us): {cause}",
+        "a call for {} took more than its budget of {spent} us ({} of {} us): {cause}",
+        count(packets, "packet"),
+        count(slices, "slice"),
         slice.as_micros()
     )
 }

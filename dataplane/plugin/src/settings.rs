@@ -226,11 +226,11 @@ mod tests {
     fn names_become_numbers() {
         assert_eq!(prepared(json!({"rate": 3, "to": "wan"})), Ok(json!({"rate": 3, "to": 1})));
         let refused = prepared(json!({"to": "dmz"})).unwrap_err();
-        assert_eq!(refused, "plugin described: to: no port \"dmz\": there are lan, wan");
+        assert_eq!(refused, "plugin described: to: no port \"dmz\"; ports here: lan, wan");
         let refused = prepared(json!({"to": "wn"})).unwrap_err();
         assert_eq!(refused, "plugin described: to: no port \"wn\": did you mean \"wan\"?");
         let refused = prepared(json!({"next": "x"})).unwrap_err();
-        assert_eq!(refused, "plugin described: next: no instance \"x\": there is no instance yet");
+        assert_eq!(refused, "plugin described: next: no instance \"x\"; no instances here");
     }
 
     #[test]

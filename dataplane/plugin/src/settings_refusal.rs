@@ -2,12 +2,11 @@
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
+use millrace_units::{here, nearest};
 use serde_json::{Map, Value};
 
 /// Characters of a value or a name that was given which are repeated.
 const MOST_SHOWN: usize = 64;
-/// Names of settings that are listed where none is like the one that was given.
-const MOST_NAMES: usize = 16;
 
 /// The setting at fault, and what is wrong with it.
 pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) -> (String, String) {
@@ -49,16 +48,9 @@ fn property_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> &'a Value {
 fn known(schema: &Map<String, Value>, strange: &str) -> String {
     let names =
         || schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
-    let near = names()
-        .filter(|_| strange.len() <= MOST_SHOWN)
-        .map(|name| (strsim::damerau_levenshtein(strange, name), name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
-        .min();
-    let some: Vec<_> = names().take(MOST_NAMES).map(String::as_str).collect();
-    match near {
-        Some((_, near)) => format!("; did you mean {near:?}?"),
-        None if some.is_empty() => "; it takes none".to_owned(),
-        None => format!("; there are {}", some.join(", ")),
+    match nearest(strange, names().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => format!("; {}", here("setting", names().map(String::as_str))),
     }
 }
 
@@ -149,7 +141,7 @@ mod tests {
             (json!({"to": "a", "rat": 1}), "rat: there is no such setting; did you mean \"rate\"?"),
             (
                 json!({"to": "a", "colour": 1}),
-                "colour: there is no such setting; there are least, list, mode, on, ports, rate, to",
+                "colour: there is no such setting; settings here: least, list, mode, on, ports, rate, to",
             ),
             (json!({}), "to: it is missing; give the name of a port"),
             (json!({"to": 5}), "to: 5 is not right; give the name of a port"),

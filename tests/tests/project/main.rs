@@ -5,6 +5,7 @@ mod cases;
 mod links;
 mod runner;
 mod setup;
+mod wording;
 
 use std::fs;
 use std::path::{Path, PathBuf};

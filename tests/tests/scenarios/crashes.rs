@@ -86,15 +86,15 @@ fn a_worker_that_panics_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it()
     let (took, second) = crash_under_load(&line, &mut first, || start(&line, ""));
     assert!(took < END, "the process ended after {took:?}");
     let log = first.log();
-    assert!(log.contains("a worker panicked at ") && log.contains("plugin panic got 1 packets"), "{log}");
+    assert!(log.contains("a worker panicked at ") && log.contains("plugin panic got 1 packet"), "{log}");
     // The next start tells of it, and holds the instance back.
     let status = second.json(&["show", "status"]);
     let crashes = status["crashes"].as_array().unwrap();
     assert_eq!(crashes.len(), 1, "{status:#}");
-    assert_eq!(crashes[0]["message"], "plugin panic got 1 packets");
+    assert_eq!(crashes[0]["message"], "plugin panic got 1 packet");
     assert_eq!(crashes[0]["instance"], "boom");
     let events = second.json(&["events", "--kind", "worker-panicked"]);
-    assert!(events.to_string().contains("plugin panic got 1 packets"), "{events:#}");
+    assert!(events.to_string().contains("plugin panic got 1 packet"), "{events:#}");
     let doctor = second.try_ask(&["doctor", "--json"]).stdout;
     let doctor: Value = serde_json::from_str(&doctor).unwrap();
     let checks = doctor["system"]["checks"].as_array().unwrap();

@@ -163,7 +163,7 @@ fn init_writes_the_devices_addresses_and_routes_of_a_namespace() {
     assert!(text.contains("#   10.9.0.0/16 via 10.2.0.2 dev r2\n"), "{text}");
     let checked = run_to_end(&line.r, &["check", &file]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    assert!(checked.stdout.contains("1 ports"), "{checked:?}");
+    assert!(checked.stdout.contains(": 1 port, "), "{checked:?}");
     let again = run_to_end(&line.r, &["init", "--output", &file]);
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stderr.contains("--force overwrites it"), "{again:?}");

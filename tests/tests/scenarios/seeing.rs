@@ -126,7 +126,7 @@ fn the_last_drops_are_listed_with_what_dropped_them_followed_and_written_to_a_fi
     let no_route = router.json(&["drops", "--reason", "no_route"]);
     assert_eq!(no_route["counts"][0]["packets"], 1, "{no_route:#}");
     assert_eq!(no_route["packets"].as_array().map(Vec::len), Some(1), "{no_route:#}");
-    assert!(router.ask(&["drops"]).contains("no_route  1 packets"));
+    assert!(router.ask(&["drops"]).contains("no_route  1 packet ("));
     router.try_ask(&["drops", "--reason", "filte"]).assert_refused(1, &["filte", "filter"]);
     let file = line.file("drops.pcapng").display().to_string();
     router.ask(&["drops", "-w", &file]);

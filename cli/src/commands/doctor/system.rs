@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use millrace_units::{by_number, count};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
@@ -159,7 +160,8 @@ fn huge_pages(transparent: &str, meminfo: &str) -> Check {
     let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("absent");
     let reserved =
         meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")).map_or("0", str::trim);
-    let rest = format!("{reserved} pages are reserved beside, which the router does not use");
+    let (pages, are) = (count(reserved, "page"), by_number(reserved, "is", "are"));
+    let rest = format!("{pages} {are} reserved beside, which the router does not use");
     match chosen {
         "always" | "madvise" => {
             Check::new("huge pages", true, format!("transparent ones are given when asked for; {rest}"))

@@ -1,5 +1,6 @@
 //! What `top` draws.
 
+use millrace_units::count;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
@@ -100,12 +101,12 @@ impl Screen {
         let per_second = |key: &str| self.rate(|look| look.summary[key].as_f64()).map_or("-".into(), rounded);
         let mut lines = vec![
             Line::from(format!(
-                "millrace {}  up {} s  {} flows of {}  {} routes  frames {} of {}{held}",
+                "millrace {}  up {} s  {} of {}  {}  frames {} of {}{held}",
                 plain(&status["version"]),
                 rounded(status["uptime"].as_f64().unwrap_or(0.0)),
-                plain(&status["flows"]["known"]),
+                count(plain(&status["flows"]["known"]), "flow"),
                 plain(&status["flows"]["most"]),
-                plain(&status["routes"]),
+                count(plain(&status["routes"]), "route"),
                 plain(&status["memory"]["used"]),
                 plain(&status["memory"]["frames"]),
             )),
@@ -133,8 +134,8 @@ impl Screen {
             rate.map_or("-".into(), rounded)
         };
         Some(format!(
-            "in the driver: {} flows of {}; per second: come {}, idle {}, evicted {}, refused {}",
-            plain(&flows["flows"]),
+            "in the driver: {} of {}; per second: come {}, idle {}, evicted {}, refused {}",
+            count(plain(&flows["flows"]), "flow"),
             plain(&flows["most"]),
             per_second("inserted"),
             per_second("idle"),

@@ -143,7 +143,8 @@ impl Router {
     fn note_applied(&self, view: &AppliedView, who: &Who) {
         let AppliedView { revision: Some(revision), changes, confirm, origin, .. } = view else { return };
         let wait = confirm.map(|time| format!(", to be confirmed within {time}")).unwrap_or_default();
-        let text = format!("{who} applied {origin} as revision {revision}: {} changes{wait}", changes.len());
+        let count = millrace_units::count(changes.len(), "change");
+        let text = format!("{who} applied {origin} as revision {revision}: {count}{wait}");
         let details = json!({
             "who": who,
             "revision": revision,

@@ -9,7 +9,7 @@ use millrace_packet::Exceptions;
 use millrace_pipeline::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};
 use millrace_plugin::{BindingId, Direction};
 use millrace_telemetry::utc_milliseconds;
-use millrace_units::{GateId, PortId, QueueId};
+use millrace_units::{GateId, PortId, QueueId, count};
 use millrace_wire::Protocol;
 
 use crate::headers::{Headers, hexadecimal};
@@ -218,7 +218,7 @@ impl Words<'_> {
         let name = self.port(port);
         TraceStepView {
             stage: "queue",
-            text: format!("port {name}, {place}, {before} packets before it"),
+            text: format!("port {name}, {place}, {} before it", count(before, "packet")),
             port: Some(name),
             ..TraceStepView::default()
         }
@@ -284,8 +284,7 @@ fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView 
     };
     let bound = match bindings {
         0 => "bound to nothing".to_owned(),
-        1 => "1 binding".to_owned(),
-        more => format!("{more} bindings"),
+        bindings => count(bindings, "binding"),
     };
     let driver = if in_driver { "; the driver forwards this flow while it is not traced" } else { "" };
     TraceStepView {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::Inherited;
 use millrace_plugin_abi::Plugin;
+use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -45,9 +46,9 @@ impl UpgradeView {
             }
         }
         let all = inherited.len();
-        self.lost.extend(lost.into_iter().map(|(why, count)| match count {
-            count if count == all => format!("{instance}: {why}"),
-            count => format!("{instance}, at {count} of {all} workers: {why}"),
+        self.lost.extend(lost.into_iter().map(|(why, workers)| match workers {
+            some if some == all => format!("{instance}: {why}"),
+            some => format!("{instance}, at {some} of {}: {why}", count(all, "worker")),
         }));
         self.lost.extend(of_flows.iter().map(|why| format!("{instance}: {why}")));
     }
@@ -75,7 +76,7 @@ impl ShadowView {
 
 impl std::fmt::Display for ShadowView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} packets", self.different, self.packets)?;
+        write!(f, "{} of {}", self.different, count(self.packets, "packet"))?;
         let said = self.first.iter().chain(&self.fault);
         said.into_iter().try_for_each(|text| write!(f, "; {text}"))
     }

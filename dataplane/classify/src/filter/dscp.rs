@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::error::{Refusal, nearest};
+use millrace_units::nearest;
+
+use super::error::Refusal;
 use super::port_range::number;
 
 /// A code point, 0 to 63.
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_no_code_point_is_refused() {
-        assert_eq!(Dscp::parse("af14").unwrap_err().help, "did you mean af11?");
+        assert_eq!(Dscp::parse("af14").unwrap_err().help, "did you mean af41?");
         assert!(Dscp::parse("64").is_err());
         assert!(Dscp::parse("").is_err());
     }

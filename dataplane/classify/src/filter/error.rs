@@ -38,17 +38,3 @@ pub(super) struct Token<'a> {
     /// In bytes from the start of the filter.
     pub offset: usize,
 }
-
-/// The one of `known` that looks most like `word`, if one is close enough to have been meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Quadratic in the length, and nobody misspells a keyword into something long.
-    if word.len() > 32 {
-        return None;
-    }
-    known
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&word.to_ascii_lowercase(), name), name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(2).min(3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}

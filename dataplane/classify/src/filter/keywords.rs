@@ -1,8 +1,10 @@
 //! The keyword syntax: `src 129.0.0.0/8 proto tcp dport 80`.
 
-use super::error::{FilterError, Refusal, Token, nearest};
+use millrace_units::nearest;
+
+use super::error::{FilterError, Refusal, Token};
 use super::parse::Draft;
-use super::{Field, Filter, protocol};
+use super::{Field, Filter, expression, protocol};
 
 pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     let mut tokens = tokens(text);
@@ -54,7 +56,7 @@ pub(super) fn unknown(word: &str) -> Refusal {
         "from" | "source" | "saddr" => "did you mean src?".to_owned(),
         "to" | "destination" | "daddr" => "did you mean dst?".to_owned(),
         "iif" | "iifname" | "interface" => "did you mean in?".to_owned(),
-        _ => match nearest(word, Field::ALL.map(Field::keyword)) {
+        _ => match nearest(word, Field::ALL.map(Field::keyword).into_iter().chain(expression::words())) {
             Some(keyword) => format!("did you mean {keyword}?"),
             None => format!("write one of {}", Field::ALL.map(Field::keyword).join(", ")),
         },

@@ -6,8 +6,9 @@
 use std::fmt;
 
 use millrace_packet::Exceptions;
+use millrace_units::nearest;
 
-use super::error::{Refusal, nearest};
+use super::error::Refusal;
 
 /// The TCP flags that a filter asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,8 +1,9 @@
 //! IP protocols by name or number.
 
+use millrace_units::nearest;
 use millrace_wire::Protocol;
 
-use super::error::{Refusal, nearest};
+use super::error::Refusal;
 use super::port_range::number;
 
 /// Other names in use for some protocols.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use millrace_units::count;
+
 use crate::{Candidate, CompiledFilter};
 
 use super::{DagTable, Entry, Explanation, FilterId, FilterTable, TupleSpace};
@@ -40,8 +42,9 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
 /// A filter would have made a table too large. The table is what it was before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {filters} filters): the \
-     filter was not added, those before stay in force"
+    "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {}): the \
+     filter was not added, those before stay in force",
+    count(.filters, "filter")
 )]
 pub struct OverMemory {
     /// Bytes that the table takes without the filter.
@@ -84,9 +87,10 @@ impl fmt::Display for Moved {
         let OverMemory { bytes, limit, filters } = self.reason;
         write!(
             f,
-            "the {} of {filters} filters, of {bytes} bytes, would take more than the {limit} bytes it may with one \
+            "the {} of {}, of {bytes} bytes, would take more than the {limit} bytes it may with one \
              more: all were moved to the other table, and match as before",
-            self.from
+            self.from,
+            count(filters, "filter")
         )
     }
 }

@@ -52,7 +52,7 @@ pub enum PluginControlError {
         name: String,
     },
     /// As many as there can be.
-    #[error("there are {limit} {kind}s already, and there can't be more: remove one first")]
+    #[error("{limit} {kind}s are there already, and there can't be more: remove one first")]
     Full {
         /// `plugin`, `instance`, `gate` or `binding`.
         kind: &'static str,
@@ -148,29 +148,7 @@ impl PluginControlError {
     }
 
     /// No `kind` has the name, but these have others.
-    pub(crate) fn unknown<'a>(
-        kind: &'static str,
-        name: &str,
-        known: impl Iterator<Item = &'a str> + Clone,
-    ) -> Self {
-        Self::Unknown { kind, name: name.to_owned(), hint: hint(kind, name, known) }
-    }
-}
-
-fn hint<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let near = known
-        .clone()
-        .filter(|_| name.len() <= 64)
-        .map(|other| (strsim::damerau_levenshtein(name, other), other))
-        .filter(|(distance, other)| *distance <= other.len().div_ceil(3))
-        .min();
-    if let Some((_, near)) = near {
-        return format!(": did you mean {near:?}?");
-    }
-    let names: Vec<_> = known.take(16).collect();
-    if names.is_empty() {
-        format!(": there is no {kind} yet")
-    } else {
-        format!(": there are {}", names.join(", "))
+    pub(crate) fn unknown<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        Self::Unknown { kind, name: name.to_owned(), hint: millrace_units::remedy(kind, name, known) }
     }
 }

@@ -170,7 +170,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
     );
     assert_eq!(
         said(unit.create_instance("noisy", "n", Map::new()).unwrap_err()),
-        "no plugin \"noisy\": there are quiet"
+        "no plugin \"noisy\"; plugins here: quiet"
     );
     let settings = json!({ "loud": true }).as_object().unwrap().clone();
     assert_eq!(

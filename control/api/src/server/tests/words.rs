@@ -25,16 +25,8 @@ const NOT_OURS: &[&str] = &[
 ];
 
 /// By which an answer says what would be right.
-const RIGHT: &[&str] = &[
-    " right",
-    "lacks the key",
-    "did you mean",
-    "there are: ",
-    "there is none",
-    "it takes",
-    "it has a",
-    "write ",
-];
+const RIGHT: &[&str] =
+    &[" right", "lacks the key", "did you mean", "here: ", "no keys here", "it takes", "it has a", "write "];
 
 fn schema(describe: Describe) -> Value {
     describe(&mut SchemaGenerator::default()).to_value()

@@ -38,6 +38,9 @@ pub use compiled::CompiledExpression;
 
 use super::error::Refusal;
 use super::{Filter, FilterError, UnknownPort, keywords, tuple};
+pub use selection::{CompiledSelection, Selection};
+
+pub(super) use parse::words;
 
 /// Alternatives of an expression, at most.
 pub const MOST_ALTERNATIVES: usize = 1024;

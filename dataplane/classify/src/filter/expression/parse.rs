@@ -42,6 +42,15 @@ const EITHER: [(&str, [Field; 2]); 4] = [
     ("portrange", [Field::SourcePort, Field::DestinationPort]),
 ];
 
+/// Operators, and words for a family.
+const OTHERS: [&str; 5] = ["not", "or", "and", "ip", "ip6"];
+
+/// Returns the words of expressions that filters of keywords lack.
+pub(in super::super) fn words() -> impl Iterator<Item = &'static str> {
+    let alone = WORDS.iter().map(|(word, ..)| *word);
+    alone.chain(EITHER.iter().map(|(word, _)| *word)).chain(OTHERS)
+}
+
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token<'a>>,

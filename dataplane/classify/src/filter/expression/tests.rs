@@ -229,5 +229,55 @@ fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
     let count = |protocol| compiled.of_protocol(protocol).count();
     assert!(compiled.alternatives().len() > 250 && count(6) <= 6 && count(50) == count(6) + 1);
     let flow = |port| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (port, 4000), PortId(1));
+#[test]
+fn a_typo_of_each_word_leads_to_the_word() {
+    for (typo, word) in [
+        ("prt 22", "port"),
+        ("prot 22", "port"),
+        ("pot 22", "port"),
+        ("porrt 22", "port"),
+        ("potr 22", "port"),
+        ("prots tcp", "proto"),
+        ("porto tcp", "proto"),
+        ("prto tcp", "proto"),
+        ("poto tcp", "proto"),
+        ("scr 10.0.0.1", "src"),
+        ("sr 10.0.0.1", "src"),
+        ("srcc 10.0.0.1", "src"),
+        ("dts 10.0.0.1", "dst"),
+        ("dest 10.0.0.1", "dst"),
+        ("sprt 5", "sport"),
+        ("srpot 5", "sport"),
+        ("dprt 5", "dport"),
+        ("dpotr 5", "dport"),
+        ("hots 10.0.0.1", "host"),
+        ("hst 10.0.0.1", "host"),
+        ("hosts 10.0.0.1", "host"),
+        ("nte 10.0.0.0/8", "net"),
+        ("nets 10.0.0.0/8", "net"),
+        ("portrnge 1-9", "portrange"),
+        ("prtrange 1-9", "portrange"),
+        ("falgs syn", "flags"),
+        ("flag syn", "flags"),
+        ("tga 3", "tag"),
+        ("execptions ttl", "exceptions"),
+        ("exception ttl", "exceptions"),
+        ("dcsp ef", "dscp"),
+        ("dsp ef", "dscp"),
+        ("tpc", "tcp"),
+        ("upd", "udp"),
+        ("sctpp", "sctp"),
+        ("imcp", "icmp"),
+        ("imcp6", "icmp6"),
+        ("ipp6", "ip6"),
+        ("nto tcp", "not"),
+        ("tcp adn udp", "and"),
+    ] {
+        let help = format!("did you mean {word}?");
+        assert!(refused(typo).contains(&help), "{typo}: {}", refused(typo));
+    }
+    assert!(refused("zebra 22").contains("write one of src, dst,"), "{}", refused("zebra 22"));
+}
+
     assert!(compiled.may_match_flow(&flow(22)) && !compiled.may_match_flow(&flow(80)));
 }

@@ -184,8 +184,8 @@ pub enum ScheduleError {
     },
     /// A leaf would have more queues than the port.
     #[error(
-        "node {node}: {queues} queues for flows and one for all others are more than the {most} of the port; its \
-         scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
+        "node {node}: {} for flows and one for all others are more than the {most} of the port; its \
+         scheduler's `queues` goes up to {most_of_all}", millrace_units::count(.queues, "queue"), most_of_all = crate::MOST_QUEUES
     )]
     LeafQueues {
         /// The leaf.
