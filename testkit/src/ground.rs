@@ -39,7 +39,11 @@ impl Machine {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, turns: MutexGuard<'a, Turns>, must_wait: fn(&mut Turns) -> bool) -> MutexGuard<'a, Turns> {
+    fn wait<'a>(
+        &self,
+        turns: MutexGuard<'a, Turns>,
+        must_wait: fn(&mut Turns) -> bool,
+    ) -> MutexGuard<'a, Turns> {
         self.changed.wait_while(turns, must_wait).unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -100,8 +100,8 @@ fn is_default(gate: &str) -> bool {
 /// Most `[[place]]` of a configuration: workers look at one after the other.
 pub const MOST_PLACEMENTS: usize = 256;
 
-/// Most alternatives of all `[[place]]` together: workers look at them for each flow that may leave for the driver.
-pub const MOST_PLACED_ALTERNATIVES: usize = 4096;
+/// Most terms of all `[[place]]` together: workers look at them for each flow that may leave for the driver.
+pub const MOST_PLACED_TERMS: usize = 4096;
 
 impl Checker<'_> {
     /// What is noted from now on is wrong with this table, or with this entry of a list.
@@ -386,11 +386,15 @@ impl Checker<'_> {
     /// Checks the ports that a filter's packets come in by.
     fn incoming(&self, filter: &Text<FilterExpression>) -> Checked {
         let wrong = |(span, problem)| (span, format!("filter {:?}: {problem}", filter.written()));
-        self.incoming_at(filter.span(), filter.value()).map_err(wrong)
+        let ports = filter.value().alternatives().iter().filter_map(millrace_classify::Filter::incoming);
+        self.incoming_at(filter.span(), ports).map_err(wrong)
     }
 
-    fn incoming_at(&self, span: Option<Range<usize>>, filter: &FilterExpression) -> Checked {
-        let mut ports = filter.alternatives().iter().filter_map(millrace_classify::Filter::incoming);
+    fn incoming_at<'a>(
+        &self,
+        span: Option<Range<usize>>,
+        mut ports: impl Iterator<Item = &'a str>,
+    ) -> Checked {
         ports.try_for_each(|port| self.known_at(span.clone(), "port", port))
     }
 
@@ -420,17 +424,18 @@ impl Checker<'_> {
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
             format!("{}: there can be {MOST_PLACEMENTS}", count(places.len(), "placement"))
         }));
-        let mut alternatives = 0;
+        let mut terms = 0;
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
-            let before = alternatives;
-            alternatives += place.flow.value().alternatives();
-            let is_full = alternatives > MOST_PLACED_ALTERNATIVES && before <= MOST_PLACED_ALTERNATIVES;
+            let before = terms;
+            terms += place.flow.value().terms();
+            let is_full = terms > MOST_PLACED_TERMS && before <= MOST_PLACED_TERMS;
             let checks = self.at("place", Some(index));
             checks.note(self.place(place, &places[..index]));
             checks.note(self.require(!is_full, place.flow.span(), || {
                 format!(
-                    "{alternatives} alternatives in the placements down to this one: at most \
-                     {MOST_PLACED_ALTERNATIVES}; write wider prefixes or ranges, or fewer `not`"
+                    "{} in the placements down to this one: at most \
+                     {MOST_PLACED_TERMS}; write wider prefixes or ranges, or fewer `not`",
+                    count(terms, "term")
                 )
             }));
         }
@@ -444,7 +449,7 @@ impl Checker<'_> {
         let same = before.iter().any(|other| other.flow.value() == place.flow.value());
         self.require(!same, span(), || format!("{written:?} is placed twice: the first would count"))?;
         let known = match place.flow.value() {
-            Placeable::Flows(filter) => self.incoming_at(span(), filter),
+            Placeable::Flows(filter) => self.incoming_at(span(), filter.incoming()),
             Placeable::Instance(name) => self.known_at(span(), "instance", name),
         };
         known.map_err(|(span, problem)| (span, format!("placement {written:?}: {problem}")))

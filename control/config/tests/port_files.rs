@@ -31,7 +31,10 @@ fn a_file_is_not_written_by_two_keys_nor_read_and_written() {
     for (text, words) in [
         (pcap("a", "output = \"x\"\nrecord = \"x\""), "port \"a\" names \"x\" as record and as output"),
         (pcap("a", "input = \"x\"\nrecord = \"x\""), "port \"a\" names \"x\" as record and as input"),
-        (pcap("a", "output = \"x\"") + &pcap("b", "output = \"x\""), "ports \"a\" (output) and \"b\" (output)"),
+        (
+            pcap("a", "output = \"x\"") + &pcap("b", "output = \"x\""),
+            "ports \"a\" (output) and \"b\" (output)",
+        ),
         (pcap("a", "input = \"x\"") + &pcap("b", "output = \"x\""), "ports \"b\" (output) and \"a\" (input)"),
     ] {
         let told = refused(&text);

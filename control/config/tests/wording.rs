@@ -107,7 +107,8 @@ fn a_typo_of_each_key_leads_to_the_key() {
             let missing = format!("{head}{}", &tail[1..]);
             let underscored = key.replace('-', "_");
             for typo in [doubled, swapped, missing, underscored].iter().filter(|typo| !keys.contains(typo)) {
-                let error = Config::parse(&format!("{table}\n\"{typo}\" = 1\n"), "f").unwrap_err().to_string();
+                let error =
+                    Config::parse(&format!("{table}\n\"{typo}\" = 1\n"), "f").unwrap_err().to_string();
                 assert!(error.contains(&format!("did you mean {key:?}?")), "{table} {typo}: {error}");
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::CompiledSelection;
 use millrace_config::Size;
 use millrace_pipeline::{CapturePlace, CaptureSink, CaptureSource, Direction, capture};
 use millrace_telemetry::CaptureFile;
@@ -56,7 +56,7 @@ impl Capture {
     /// A capture of a request, whose selection is `filter`, at so many workers.
     pub(crate) fn new(
         request: &CaptureRequest,
-        filter: Option<&CompiledExpression>,
+        filter: Option<&CompiledSelection>,
         number: u32,
         model: &Model,
         workers: usize,

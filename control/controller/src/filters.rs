@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use ipnet::IpNet;
 use millrace_classify::{
-    Candidate, CompiledExpression, Filter, FilterExpression, FilterTable, Outcome, shadowed_by,
+    Candidate, CompiledExpression, Filter, FilterError, FilterExpression, FilterTable, Outcome, shadowed_by,
 };
 use millrace_config::{FilterAction, Policing};
 use millrace_pipeline::GateTable;
@@ -295,7 +296,7 @@ impl Router {
     /// # Errors
     /// No such binding.
     pub fn unbind(&self, instance: &str, gate: &str, filter: &str) -> Result<BindingView, ControlError> {
-        let filter = parse_filter(filter)?;
+        let filter: FilterExpression = parse_filter(filter)?;
         let mut inner = self.to_change()?;
         let written = filter.to_string();
         let is_it = |one: &millrace_plugin::BindingDescription| {
@@ -497,7 +498,7 @@ fn is_for_groups(filter: &FilterExpression) -> bool {
     alternatives.peek().is_some() && alternatives.all(|one| one.destination().is_some_and(is_group))
 }
 
-/// Reads a filter.
-pub(crate) fn parse_filter(filter: &str) -> Result<FilterExpression, ControlError> {
+/// Reads a filter, or an expression that only selects packets.
+pub(crate) fn parse_filter<T: FromStr<Err = FilterError>>(filter: &str) -> Result<T, ControlError> {
     filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
 }

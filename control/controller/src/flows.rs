@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use millrace_classify::{CompiledExpression, Filter};
+use millrace_classify::{CompiledSelection, Filter};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{FlowCommand, FlowPage, FlowReport, FlowScan, ReplyTo};
 use millrace_units::PortId;
@@ -86,15 +86,15 @@ impl Router {
         Ok(flushed)
     }
 
-    fn selected_flows(&self, filter: Option<&str>) -> Result<CompiledExpression, ControlError> {
-        Ok(self.select(filter)?.unwrap_or_else(CompiledExpression::any))
+    fn selected_flows(&self, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
+        Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
     }
 
     /// Goes through the tables of all workers, part by part; `take` gets the number of the worker too.
     pub(crate) async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
-        filter: &CompiledExpression,
+        filter: &CompiledSelection,
         mut take: impl FnMut(usize, FlowReport),
     ) -> Result<(), ControlError> {
         let workers = self.lock().workers.len();

@@ -2,13 +2,14 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
-use millrace_classify::{CompiledExpression, FilterExpression, UnknownPort};
+use millrace_classify::{CompiledExpression, CompiledSelection, FilterExpression, Selection, UnknownPort};
 use millrace_config::{
     Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
 };
@@ -258,12 +259,17 @@ impl Model {
         filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
+    /// Compiles an expression that only selects packets.
+    pub fn compile_selection(&self, filter: &Selection) -> Result<CompiledSelection, ControlError> {
+        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+    }
+
     fn port_id(&self, name: &str) -> Option<PortId> {
         self.port(name).ok().map(|plan| plan.id)
     }
 
-    /// The error of a filter that names no port.
-    pub fn unknown_port(&self, filter: &FilterExpression, unknown: &UnknownPort) -> ControlError {
+    /// Returns the error of a filter that names no port.
+    pub fn unknown_port(&self, filter: &impl Display, unknown: &UnknownPort) -> ControlError {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         let missing = ControlError::unknown("port", &unknown.name, known);
         ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))

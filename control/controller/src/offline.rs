@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::CompiledExpression;
+use millrace_classify::{CompiledExpression, CompiledSelection};
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
     CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts,
@@ -488,7 +488,7 @@ impl OfflineRouter {
 
     /// Flows that are known, as they are listed: a bounded number of them.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
-        let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledExpression::any() };
+        let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
         let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));
         pages.into_iter().flat_map(|page| page.flows).collect()
     }

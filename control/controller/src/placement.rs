@@ -6,17 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use millrace_classify::{CompiledExpression, FilterExpression};
-use millrace_config::{
-    Config, MOST_PLACED_ALTERNATIVES, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
-};
+use millrace_classify::{CompiledSelection, Selection};
+use millrace_config::{Config, MOST_PLACED_TERMS, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text};
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
     ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, OffloadCommand, POLICE, Placement,
     StaysUp,
 };
 use millrace_plugin::DriverRefusal;
-use millrace_units::InstanceId;
+use millrace_units::{InstanceId, count};
 
 use crate::ControlError;
 use crate::driver_flows::why_no_cache;
@@ -58,7 +56,7 @@ impl Placed {
 /// What is placed, as flows are told apart by it.
 enum Concerned {
     /// Flows of which some packet matches.
-    Flows(CompiledExpression),
+    Flows(CompiledSelection),
     /// Flows that are bound to an instance.
     Bound(InstanceId),
 }
@@ -80,7 +78,7 @@ impl Resolved {
     fn compile(&self) -> Result<Concerned, ControlError> {
         Ok(match self {
             Self::Flows(selection) => {
-                Concerned::Flows(selection.compile()?.unwrap_or_else(CompiledExpression::any))
+                Concerned::Flows(selection.compile()?.unwrap_or_else(CompiledSelection::any))
             }
             Self::Bound(id) => Concerned::Bound(*id),
         })
@@ -128,7 +126,7 @@ impl Router {
     async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
         let mut flows = Vec::new();
         let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
-        self.scan(FlowCommand::Scan, &CompiledExpression::any(), |_, flow| flows.push(flow)).await?;
+        self.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
         let inner = self.lock();
         for flow in &flows {
             all.add(flow);
@@ -186,7 +184,7 @@ impl Inner {
     fn placeable(
         &self,
         new: &NewPlacement,
-        filter: Result<FilterExpression, ControlError>,
+        filter: Result<Selection, ControlError>,
     ) -> Result<Placeable, ControlError> {
         let what = new.flow.trim();
         let named = what.strip_prefix("instance ").map(str::trim);
@@ -231,7 +229,7 @@ impl Inner {
         let Self { model, workers, .. } = self;
         let placement = |placed: &Placed| match &placed.what {
             Placeable::Flows(filter) => {
-                Some(model.compile(filter).map(|flows| Placement { flows, level: placed.level }))
+                Some(model.compile_selection(filter).map(|flows| Placement { flows, level: placed.level }))
             }
             Placeable::Instance(_) => None,
         };
@@ -275,13 +273,14 @@ impl Model {
                 "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
             )));
         }
-        let own = placed.what.alternatives();
-        let others: usize = self.placements.iter().map(|placed| placed.what.alternatives()).sum();
-        if own + others > MOST_PLACED_ALTERNATIVES {
+        let own = placed.what.terms();
+        let others: usize = self.placements.iter().map(|placed| placed.what.terms()).sum();
+        if own + others > MOST_PLACED_TERMS {
             return Err(ControlError::Conflict(format!(
-                "placement {:?}: it has {own} alternatives, the other placements have {others}, and together there \
-                 can be {MOST_PLACED_ALTERNATIVES}: write wider prefixes or ranges, or fewer `not`",
-                placed.what.to_string()
+                "placement {:?}: it has {}, the other placements have {others}, and together there \
+                 can be {MOST_PLACED_TERMS}: write wider prefixes or ranges, or fewer `not`",
+                placed.what.to_string(),
+                count(own, "term")
             )));
         }
         self.placements.push(placed);

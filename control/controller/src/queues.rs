@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::CompiledSelection;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
@@ -178,7 +178,7 @@ impl Router {
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
         };
-        self.scan(FlowCommand::Scan, &CompiledExpression::any(), note).await?;
+        self.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
         let inner = self.lock();
         // Flows that something was said of are known also while no packet of theirs comes.
         let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);

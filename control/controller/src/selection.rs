@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_classify::{CompiledExpression, FilterExpression, UnknownPort};
+use millrace_classify::{CompiledSelection, Selection, UnknownPort};
 use millrace_units::PortId;
 
 use crate::ControlError;
@@ -17,13 +17,13 @@ use crate::router::Router;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ReadSelection {
     /// `None` for all packets.
-    expression: Option<FilterExpression>,
+    expression: Option<Selection>,
 }
 
 /// A selection with the ports that it names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ResolvedSelection {
-    expression: Option<FilterExpression>,
+    expression: Option<Selection>,
     ports: BTreeMap<String, PortId>,
 }
 
@@ -38,7 +38,7 @@ impl ReadSelection {
     }
 
     /// The selection of an expression that was read before.
-    pub fn of(expression: FilterExpression) -> Self {
+    pub fn of(expression: Selection) -> Self {
         Self { expression: Some(expression) }
     }
 
@@ -48,8 +48,7 @@ impl ReadSelection {
     /// A name of no port.
     pub fn resolve(self, model: &Model) -> Result<ResolvedSelection, ControlError> {
         let mut ports = BTreeMap::new();
-        let alternatives = self.expression.iter().flat_map(|expression| expression.alternatives());
-        for name in alternatives.filter_map(|filter| filter.incoming()) {
+        for name in self.expression.iter().flat_map(Selection::incoming) {
             if ports.contains_key(name) {
                 continue;
             }
@@ -69,7 +68,7 @@ impl ResolvedSelection {
     ///
     /// # Errors
     /// None so far: all ports are known.
-    pub fn compile(&self) -> Result<Option<CompiledExpression>, ControlError> {
+    pub fn compile(&self) -> Result<Option<CompiledSelection>, ControlError> {
         let Some(expression) = &self.expression else { return Ok(None) };
         let compiled = expression.compile(|name| self.ports.get(name).copied());
         compiled.map(Some).map_err(|unknown| ControlError::system("compile the filter", unknown))
@@ -81,7 +80,7 @@ impl Router {
     ///
     /// # Errors
     /// A text that is no filter, a name of no port.
-    pub(crate) fn select(&self, text: Option<&str>) -> Result<Option<CompiledExpression>, ControlError> {
+    pub(crate) fn select(&self, text: Option<&str>) -> Result<Option<CompiledSelection>, ControlError> {
         let read = ReadSelection::read(text)?;
         let resolved = read.resolve(&self.lock().model)?;
         resolved.compile()
@@ -117,7 +116,7 @@ mod tests {
     fn resolved_selection_compiles_as_the_model_does() {
         let model = model();
         for text in ["proto udp", "in lan", "proto udp in lan or (proto tcp and not dport 80-90)", "*"] {
-            let whole = model.compile(&parse_filter(text).unwrap()).unwrap();
+            let whole = model.compile_selection(&parse_filter(text).unwrap()).unwrap();
             let resolved = ReadSelection::read(Some(text)).unwrap().resolve(&model).unwrap();
             assert_eq!(resolved.compile().unwrap(), Some(whole), "{text}");
         }

@@ -308,7 +308,30 @@ fn whatever_takes_a_filter_takes_an_expression() {
 }
 
 #[test]
-fn alternatives_of_all_placements_are_bounded() {
+fn what_selects_packets_takes_the_complement_of_any_host_and_a_gate_that_of_an_ipv4_host() {
+    with_router(async |router| {
+        for text in ["not host 10.1.0.7", "not host 2001:db8::7", "udp and not host 10.1.0.7,fd00::7"] {
+            let filter = Some(text.to_owned());
+            let query = FlowQuery { filter: filter.clone(), ..FlowQuery::default() };
+            assert_eq!(router.flows(&query).await.unwrap().found, 0);
+            assert_eq!(router.flush_flows(Some(text)).await.unwrap(), 0);
+            router.capture(&CaptureRequest { filter: filter.clone(), ..CaptureRequest::default() }).unwrap();
+            router.trace(&TraceRequest { filter, ..TraceRequest::default() }).unwrap();
+            let new = NewPlacement { flow: text.to_owned(), level: WantedLevel::Worker };
+            assert_eq!(router.place(&new).await.unwrap().flow, text);
+        }
+        router.add_filter(&filter("not host 10.1.0.7", "accept")).unwrap();
+        let refused = router.add_filter(&filter("not host 2001:db8::7", "accept")).unwrap_err().to_string();
+        for words in ["16385 filters", "1280", "of higher priority with the action accept"] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        let checked = router.check_filters().await.unwrap();
+        assert!(checked.iter().all(|gate| gate.ambiguous_pairs == 0), "{checked:?}");
+    });
+}
+
+#[test]
+fn terms_of_all_placements_are_bounded() {
     with_router(async |router| {
         let place = |port: u16, level| NewPlacement { flow: format!("not dport {port}"), level };
         // Each has 256: two ranges, 252 protocols without ports, and two ways in which ports are not read.
@@ -316,7 +339,7 @@ fn alternatives_of_all_placements_are_bounded() {
             router.place(&place(port, WantedLevel::Worker)).await.unwrap();
         }
         let refused = router.place(&place(17, WantedLevel::Worker)).await.unwrap_err().to_string();
-        assert!(refused.contains("256 alternatives") && refused.contains("can be 4096"), "{refused}");
+        assert!(refused.contains("256 terms") && refused.contains("can be 4096"), "{refused}");
         router.place(&place(3, WantedLevel::Auto)).await.unwrap();
         router.place(&place(17, WantedLevel::Worker)).await.unwrap();
     });
@@ -351,29 +374,6 @@ fn a_check_names_what_never_wins_and_what_is_ambiguous() {
 }
 
 #[test]
-fn a_table_over_its_limit_is_refused() {
-    with_router(async |router| {
-        let there = router.gates().unwrap().len();
-        for number in there..256 {
-            router.create_gate(&format!("g{number}"), "late").unwrap();
-        }
-        let error = router.create_gate("one-more", "late").unwrap_err().to_string();
-        assert!(error.contains("256 gates") && error.contains("can't be more"), "{error}");
-        assert_eq!(router.gates().unwrap().len(), 256);
-    });
-}
-
-fn wrong_entries(error: ControlError) -> Vec<(usize, String)> {
-    match error {
-        ControlError::List(refused) => {
-            assert_eq!(refused.wrong, refused.errors.len());
-            refused.errors.into_iter().map(|(number, error)| (number, error.to_string())).collect()
-        }
-        other => panic!("{other:?} is not about a list"),
-    }
-}
-
-#[test]
 fn a_check_compares_expressions_and_not_the_alternatives_of_one() {
     with_router(async |router| {
         let add = |text: &str, action: &str| {
@@ -396,6 +396,29 @@ fn a_check_compares_expressions_and_not_the_alternatives_of_one() {
         named.sort_unstable();
         assert_eq!((both.ambiguous_pairs, named, both.filters), (1, [not_ssh, hosts], 2), "{both:?}");
     });
+}
+
+#[test]
+fn a_table_over_its_limit_is_refused() {
+    with_router(async |router| {
+        let there = router.gates().unwrap().len();
+        for number in there..256 {
+            router.create_gate(&format!("g{number}"), "late").unwrap();
+        }
+        let error = router.create_gate("one-more", "late").unwrap_err().to_string();
+        assert!(error.contains("256 gates") && error.contains("can't be more"), "{error}");
+        assert_eq!(router.gates().unwrap().len(), 256);
+    });
+}
+
+fn wrong_entries(error: ControlError) -> Vec<(usize, String)> {
+    match error {
+        ControlError::List(refused) => {
+            assert_eq!(refused.wrong, refused.errors.len());
+            refused.errors.into_iter().map(|(number, error)| (number, error.to_string())).collect()
+        }
+        other => panic!("{other:?} is not about a list"),
+    }
 }
 
 #[test]

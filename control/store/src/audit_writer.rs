@@ -146,10 +146,7 @@ fn gap(lost: u64, time: String) -> AuditEntry {
         request: None,
         outcome: Outcome::Failed,
         status: None,
-        why: Some(format!(
-            "{} lost: the disk took them too slowly",
-            millrace_units::count(lost, "line")
-        )),
+        why: Some(format!("{} lost: the disk took them too slowly", millrace_units::count(lost, "line"))),
         revision: None,
     }
 }

@@ -30,8 +30,8 @@ pub mod prefix_match;
 pub use candidate::Candidate;
 pub use change_log::{ChangeLog, Touch};
 pub use filter::{
-    CompiledExpression, CompiledFilter, Dscp, ExceptionsMatch, Field, Filter, FilterError, FilterExpression,
-    MOST_ALTERNATIVES, PortRange, Specificity, TcpFlagsMatch, UnknownPort,
+    CompiledExpression, CompiledFilter, CompiledSelection, Dscp, ExceptionsMatch, Field, Filter, FilterError,
+    FilterExpression, MOST_ALTERNATIVES, PortRange, Selection, Specificity, TcpFlagsMatch, UnknownPort,
 };
 pub use filter_table::{
     Ambiguous, Analysis, BoundedTable, CuttingTree, DagConfig, DagTable, Entry, Explanation, FilterId,

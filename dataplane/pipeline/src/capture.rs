@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_classify::{Candidate, CompiledExpression};
+use millrace_classify::{Candidate, CompiledSelection};
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin::{Group, Refusal, Stop, Watch};
 use millrace_units::{GateId, InstanceId, Instant, PortId};
@@ -43,7 +43,7 @@ pub struct CaptureSink {
     /// The number by which the capture is ended.
     pub id: u32,
     place: CapturePlace,
-    filter: Option<CompiledExpression>,
+    filter: Option<CompiledSelection>,
     snap: usize,
     ring: Producer<u8>,
     lost: Arc<AtomicU64>,
@@ -76,7 +76,7 @@ pub enum CapturePlace {
 pub fn capture(
     id: u32,
     place: CapturePlace,
-    filter: Option<CompiledExpression>,
+    filter: Option<CompiledSelection>,
     snap: usize,
     capacity: usize,
 ) -> (CaptureSink, CaptureSource) {

@@ -56,7 +56,7 @@ impl Router {
     pub(crate) fn change_plugins(&mut self, command: PluginCommand, now: Instant) {
         match command {
             PluginCommand::Change(changes) => {
-                changes.into_iter().for_each(|change| drop(self.gates.apply(change)));
+                changes.into_iter().for_each(|change| self.gates.apply(change));
                 self.gates.plugins_mut().release_orphans();
             }
             PluginCommand::Control(instance, message, reply) => {

@@ -96,7 +96,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn health(&self, binding: BindingId) -> Option<(Health, OnFault)> {
         let (_, binding) = self.bindings.at(binding.0)?;
         let Some(Step::Instance(key)) = binding.step else { return None };
-        Some((self.instances.get(key)?.record.health, binding.terms.on_fault))
+        Some((self.instances.get(key)?.record.health, binding.call_limits.on_fault))
     }
 
     /// Whether any binding judges packets by what they may hide: it drops, rejects or polices, is an instance that does not only get

@@ -94,9 +94,13 @@ mod tests {
     #[test]
     fn a_slip_finds_its_word_and_nonsense_finds_none() {
         let names = ["name", "address", "device"];
-        for (word, name) in
-            [("addres", "address"), ("nmae", "name"), ("DEVICE", "device"), ("divice", "device"), ("device_", "device")]
-        {
+        for (word, name) in [
+            ("addres", "address"),
+            ("nmae", "name"),
+            ("DEVICE", "device"),
+            ("divice", "device"),
+            ("device_", "device"),
+        ] {
             assert_eq!(nearest(word, names), Some(name), "{word}");
         }
         for word in ["", "zzzzzz", "ö", "x"] {

@@ -40,7 +40,9 @@ impl Checker<'_> {
                     "output" => &port.output,
                     _ => &port.input,
                 };
-                let Some(path) = path.as_deref().filter(|path| *path != Path::new("/dev/null")) else { continue };
+                let Some(path) = path.as_deref().filter(|path| *path != Path::new("/dev/null")) else {
+                    continue;
+                };
                 files.push((plain(path), Use { port: &port.name, index, key }));
             }
         }
@@ -55,7 +57,9 @@ impl Checker<'_> {
             let (one, other) = (first.port, second.port);
             let who = match one == other {
                 true => format!("port {one:?} names {path:?} as {first_key} and as {second_key}"),
-                false => format!("ports {one:?} ({first_key}) and {other:?} ({second_key}) name the same file {path:?}"),
+                false => format!(
+                    "ports {one:?} ({first_key}) and {other:?} ({second_key}) name the same file {path:?}"
+                ),
             };
             format!("{who}: one would overwrite the other; give each a file of its own")
         }));

@@ -74,16 +74,16 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placeable {
     /// Flows.
-    Flows(millrace_classify::FilterExpression),
+    Flows(millrace_classify::Selection),
     /// The packets of an instance that has a form for the driver.
     Instance(String),
 }
 
 impl Placeable {
-    /// Number of alternatives of the filter; 0 for an instance.
-    pub fn alternatives(&self) -> usize {
+    /// Number of terms of the filter, with which a flow is compared; 0 for an instance.
+    pub fn terms(&self) -> usize {
         match self {
-            Self::Flows(filter) => filter.alternatives().len(),
+            Self::Flows(filter) => filter.terms(),
             Self::Instance(_) => 0,
         }
     }

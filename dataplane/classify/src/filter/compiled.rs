@@ -36,7 +36,7 @@ pub struct CompiledFilter {
 }
 
 /// An address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Masked {
     /// `None` for both.
     pub(crate) family: Option<Family>,
@@ -45,7 +45,7 @@ pub(crate) struct Masked {
 }
 
 impl Masked {
-    fn of(net: Option<IpNet>) -> Self {
+    pub(super) fn of(net: Option<IpNet>) -> Self {
         let Some(net) = net else { return Self::default() };
         let (family, value) = match net.addr() {
             IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits()) << 96),
@@ -56,7 +56,7 @@ impl Masked {
     }
 
     #[inline]
-    fn holds(self, family: Family, bytes: &[u8; 16]) -> bool {
+    pub(super) fn holds(self, family: Family, bytes: &[u8; 16]) -> bool {
         self.family.is_none_or(|own| own == family) && u128::from_be_bytes(*bytes) & self.mask == self.value
     }
 }

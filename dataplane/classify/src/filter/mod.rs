@@ -62,7 +62,7 @@ pub(crate) use compiled::Masked;
 pub use compiled::{CompiledFilter, UnknownPort};
 pub use dscp::Dscp;
 pub use error::FilterError;
-pub use expression::{CompiledExpression, FilterExpression, MOST_ALTERNATIVES};
+pub use expression::{CompiledExpression, CompiledSelection, FilterExpression, MOST_ALTERNATIVES, Selection};
 pub use field::Field;
 pub use masked::{ExceptionsMatch, TcpFlagsMatch};
 pub use port_range::PortRange;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::CompiledSelection;
 use millrace_packet::FlowKey;
 use millrace_plugin::BindingId;
 
@@ -17,7 +17,7 @@ pub struct FlowScan {
     /// Most records to look at, whatever flows they are of.
     pub records: u32,
     /// Flows of which some packet may match.
-    pub filter: CompiledExpression,
+    pub filter: CompiledSelection,
 }
 
 /// Flows of a part of the table.

@@ -1,6 +1,6 @@
 //! At which level a flow is, and why it is not lower: for who places flows, and for people.
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::CompiledSelection;
 use millrace_packet::FlowKey;
 use millrace_plugin::DriverRefusal;
 use millrace_units::PortId;
@@ -18,7 +18,7 @@ pub enum Level {
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The flows: those of which some packet may match.
-    pub flows: CompiledExpression,
+    pub flows: CompiledSelection,
     /// Where.
     pub level: Level,
 }

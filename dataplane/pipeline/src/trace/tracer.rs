@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_classify::{Candidate, CompiledExpression};
+use millrace_classify::{Candidate, CompiledSelection};
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::{Instant, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -37,7 +37,7 @@ pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
 #[derive(Clone, Debug)]
 pub struct TraceOrder {
     /// Those that this matches; all, if `None`.
-    pub filter: Option<CompiledExpression>,
+    pub filter: Option<CompiledSelection>,
     /// Of the packets that come in, one in so many is looked at, on average; with 1, each.
     pub every: u32,
     /// So many, at most [`MOST_TRACED`].
@@ -254,7 +254,7 @@ impl Tracer {
     /// could be read and there [is one](Self::has_filter). So many of its batch are chosen already, and have just begun.
     pub fn choose(&mut self, packet: &mut Packet, candidate: Option<&Candidate>, before: usize) -> bool {
         let is_other =
-            |filter: &CompiledExpression| candidate.is_none_or(|candidate| !filter.matches(candidate));
+            |filter: &CompiledSelection| candidate.is_none_or(|candidate| !filter.matches(candidate));
         if self.left == 0 || self.sink.order.filter.as_ref().is_some_and(is_other) {
             return false;
         }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::sync_channel;
 
-use millrace_classify::{CompiledExpression, FlowAnswer};
+use millrace_classify::{CompiledSelection, FlowAnswer};
 use millrace_forward::SharedFib;
 use millrace_packet::FlowKey;
 use millrace_port::Memory;
@@ -117,7 +117,7 @@ fn flows_are_listed_and_forgotten_some_at_a_time_and_none_is_left_out() {
         let hash = flows.hash(&key);
         flows.insert(&key, hash, 0, FlowAnswer::default(), Instant::ZERO).unwrap();
     }
-    let filter = CompiledExpression::any();
+    let filter = CompiledSelection::any();
     for forgets in [false, true] {
         let (mut found, mut from, mut pages) = (BTreeSet::new(), Some(0), 0);
         while let Some(start) = from {

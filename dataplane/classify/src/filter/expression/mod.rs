@@ -20,11 +20,14 @@
 //!
 //! `not` is the complement: a packet whose ports are unknown does not match `dport 80`, so it matches `not dport 80`.
 //!
-//! Gate tables, captures, traces, scans of the flow table and placements all take the [compiled form](CompiledExpression).
+//! Gate tables take the [compiled filters](CompiledExpression) of an expression. Captures, traces, scans of the flow table and
+//! placements only select packets: they take a [`Selection`], which needs no filter for each part of a complement.
 
 mod compiled;
 mod normal;
 mod parse;
+mod selection;
+mod term;
 #[cfg(test)]
 mod tests;
 
@@ -35,15 +38,18 @@ use std::sync::Arc;
 use millrace_units::PortId;
 
 pub use compiled::CompiledExpression;
-
-use super::error::Refusal;
-use super::{Filter, FilterError, UnknownPort, keywords, tuple};
 pub use selection::{CompiledSelection, Selection};
 
 pub(super) use parse::words;
 
-/// Alternatives of an expression, at most.
-pub const MOST_ALTERNATIVES: usize = 1024;
+use super::error::Refusal;
+use term::Term;
+
+use super::{Filter, FilterError, UnknownPort, keywords, tuple};
+
+/// Alternatives of an expression, at most. `not host ADDRESS` has 1,025 for an IPv4 address, and no fewer filters can match the
+/// same packets.
+pub const MOST_ALTERNATIVES: usize = 1280;
 
 /// Filter as the user writes it, with the filters that match the same packets together.
 ///
@@ -92,28 +98,49 @@ impl FromStr for FilterExpression {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let trimmed = text.trim();
-        if trimmed.is_empty() || trimmed == "*" {
-            return Ok(Filter::any().into());
-        }
-        if trimmed.starts_with('<') {
-            return tuple::parse(text).map(Self::from);
-        }
-        // One match without words of expressions: its errors name single fields.
-        let plain = keywords::parse(text);
-        if plain.is_ok() || !parse::is_expression(text) {
-            return plain.map(Self::from);
-        }
-        let parsed = parse::parse(text)?;
-        let mut alternatives = normal::alternatives(&parsed, parse::whole(text))?;
+        let terms = match read(text)? {
+            Read::Plain(filter) => return Ok(filter.into()),
+            Read::Terms(terms) => terms,
+        };
+        let mut alternatives = normal::filters(&terms, parse::whole(text))?;
         if alternatives.len() == 1
             && let Some(filter) = alternatives.pop()
         {
             return Ok(filter.into());
         }
-        let text = trimmed.split_whitespace().collect::<Vec<_>>().join(" ");
-        Ok(Self { text, alternatives: alternatives.into() })
+        Ok(Self { text: written(text), alternatives: alternatives.into() })
     }
+}
+
+/// What a text says.
+enum Read {
+    /// One filter.
+    Plain(Filter),
+    /// An expression.
+    Terms(Vec<Term>),
+}
+
+/// Reads a filter or an expression.
+fn read(text: &str) -> Result<Read, FilterError> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() || trimmed == "*" {
+        return Ok(Read::Plain(Filter::any()));
+    }
+    if trimmed.starts_with('<') {
+        return tuple::parse(text).map(Read::Plain);
+    }
+    // One match without words of expressions: its errors name single fields.
+    let plain = keywords::parse(text);
+    if plain.is_ok() || !parse::is_expression(text) {
+        return plain.map(Read::Plain);
+    }
+    let parsed = parse::parse(text)?;
+    normal::terms(&parsed, parse::whole(text)).map(Read::Terms)
+}
+
+/// Returns an expression as it was written, with single blanks.
+fn written(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Reads a filter of one alternative.

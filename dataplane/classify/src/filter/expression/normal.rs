@@ -1,18 +1,30 @@
-//! From an expression to its alternatives: the disjunctive normal form.
+//! From an expression to its terms, the disjunctive normal form, and from these to filters.
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::hash::Hash;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use millrace_wire::Protocol;
 
 use super::super::error::{FilterError, Refusal, Token};
 use super::super::{Dscp, ExceptionsMatch, Filter, PortRange, TcpFlagsMatch};
 use super::MOST_ALTERNATIVES;
 use super::parse::Expression;
+use super::term::{MOST_WEIGHT, Term};
 use crate::candidate::PORTS_UNKNOWN;
 
-/// Alternatives between two steps, at most: those that others cover are taken away at the end of each step.
+/// Terms of an expression, at most.
+const MOST_TERMS: usize = MOST_ALTERNATIVES;
+
+/// Remedy for an expression of too many conditions.
+const SEVERAL: &str = "write several filters, or one of lower priority for the rest";
+
+/// Remedy for a complement of addresses that takes too many filters.
+const ADDRESSES: &str = "leave `not` out: write a filter of higher priority with the action accept for these addresses, \
+    and one for the rest";
+
+/// Terms between two steps, at most: those that others cover are taken away at the end of each step.
 const MOST_BETWEEN: usize = 1 << 17;
 
 /// Filters that are combined or compared for one expression, at most: some tenths of a second.
@@ -22,31 +34,56 @@ const MOST_STEPS: u64 = 1 << 24;
 struct Budget(Cell<u64>);
 
 impl Budget {
-    /// Takes steps for each pair of so many filters with so many others.
-    fn take(&self, filters: usize, others: usize) -> Result<(), Refusal> {
-        let steps = (filters as u64).saturating_mul(others as u64);
-        let left = self.0.get().checked_sub(steps).ok_or_else(|| {
-            let remedy = "write several filters, or one of lower priority for the rest";
-            Refusal::new("the expression combines too many conditions", remedy)
-        })?;
+    /// Takes steps for each pair of so many conditions with so many others.
+    fn take(&self, conditions: usize, others: usize) -> Result<(), Refusal> {
+        let steps = (conditions as u64).saturating_mul(others as u64);
+        let left = self.0.get().checked_sub(steps).ok_or_else(too_many)?;
         self.0.set(left);
         Ok(())
     }
 }
 
-/// Returns the filters of which one matches where the expression does.
-pub(super) fn alternatives(
-    expression: &Expression<'_>,
-    whole: Token<'_>,
-) -> Result<Vec<Filter>, FilterError> {
+/// Returns the terms of which one holds where the expression does.
+pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec<Term>, FilterError> {
     let budget = Budget(Cell::new(MOST_STEPS));
     let made = of(expression, false, &budget).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
-    let made = without_covered(made, &budget).map_err(|refusal| refusal.at(whole))?;
+    let made = uncovered(made, &budget).map_err(|refusal| refusal.at(whole))?;
     if made.is_empty() {
         return Err(Refusal::new("no packet meets all conditions", "leave one out").at(whole));
     }
+    if made.len() > MOST_TERMS {
+        let problem = format!(
+            "the expression stands for {} combinations of conditions, at most {MOST_TERMS} are taken",
+            made.len()
+        );
+        return Err(Refusal::new(problem, SEVERAL).at(whole));
+    }
+    Ok(made)
+}
+
+/// Returns the filters of which one matches where one of the terms holds.
+///
+/// # Errors
+/// More than [`MOST_ALTERNATIVES`].
+pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, FilterError> {
+    let count = terms.iter().map(Term::count).fold(0, u64::saturating_add);
+    let refused = |count: u64| {
+        let problem = format!(
+            "the expression stands for {count} filters, and a filter table takes {MOST_ALTERNATIVES} of one expression"
+        );
+        let is_outside = terms.iter().any(|term| term.weight() > 1);
+        Refusal::new(problem, if is_outside { ADDRESSES } else { SEVERAL }).at(whole)
+    };
+    // Filters of different terms may cover each other.
+    let most = MOST_ALTERNATIVES as u64 * if terms.len() > 1 { 2 } else { 1 };
+    if count > most {
+        return Err(refused(count));
+    }
+    let made = terms.iter().flat_map(Term::filters).collect();
+    let budget = Budget(Cell::new(MOST_STEPS));
+    let made = without_covered(made, |_| 1, covers, &budget).map_err(|refusal| refusal.at(whole))?;
     if made.len() > MOST_ALTERNATIVES {
-        return Err(too_many().at(whole));
+        return Err(refused(made.len() as u64));
     }
     Ok(made)
 }
@@ -55,43 +92,46 @@ pub(super) fn alternatives(
 type Refused<'a> = (Refusal, Option<Token<'a>>);
 
 fn too_many() -> Refusal {
-    let problem = format!("the expression stands for more than {MOST_ALTERNATIVES} filters");
-    Refusal::new(problem, "write several filters, or one of lower priority for the rest")
+    Refusal::new("the expression combines too many conditions", SEVERAL)
 }
 
-/// Returns the alternatives of an expression, or of its complement.
-fn of<'a>(
-    expression: &Expression<'a>,
-    complement: bool,
-    budget: &Budget,
-) -> Result<Vec<Filter>, Refused<'a>> {
+/// Returns the terms of an expression, or of its complement.
+fn of<'a>(expression: &Expression<'a>, complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
     match expression {
-        Expression::Is(filter, _) if !complement => Ok(vec![with_protocol(filter.clone())]),
+        Expression::Is(filter, _) if !complement => Ok(vec![with_protocol(filter.clone()).into()]),
         Expression::Is(filter, at) => outside(filter).map_err(|refusal| (refusal, Some(*at))),
         Expression::Not(inner) => of(inner, !complement, budget),
         Expression::All(parts) if !complement => all(parts, complement, budget),
         Expression::Either(parts) if complement => all(parts, complement, budget),
         Expression::All(parts) | Expression::Either(parts) => {
             let made: Result<Vec<_>, _> = parts.iter().map(|part| of(part, complement, budget)).collect();
-            let made: Vec<Filter> = made?.into_iter().flatten().collect();
+            let made: Vec<Term> = made?.into_iter().flatten().collect();
             if made.len() > MOST_BETWEEN { Err((too_many(), None)) } else { Ok(made) }
         }
     }
 }
 
-/// Returns the alternatives that meet one alternative of every part.
-fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Filter>, Refused<'a>> {
-    let mut made = vec![Filter::any()];
+/// Returns the terms that meet one term of every part.
+fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
+    let mut made = vec![Term::from(Filter::any())];
     for part in parts {
         let further = of(part, complement, budget)?;
         if made.len().saturating_mul(further.len()) > MOST_BETWEEN {
             return Err((too_many(), None));
         }
-        budget.take(made.len(), further.len()).map_err(|refusal| (refusal, None))?;
-        let both = made.iter().flat_map(|one| further.iter().filter_map(|other| meet(one, other)));
-        made = without_covered(both.collect(), budget).map_err(|refusal| (refusal, None))?;
+        budget.take(weight(&made), weight(&further)).map_err(|refusal| (refusal, None))?;
+        let meet = |one: &Term, other: &Term| one.meet(other, meet(&one.filter, &other.filter)?);
+        let both = made.iter().flat_map(|one| further.iter().filter_map(move |other| meet(one, other)));
+        made = uncovered(both.collect(), budget).map_err(|refusal| (refusal, None))?;
+        if made.iter().any(|term| term.weight() > MOST_WEIGHT) {
+            return Err((too_many(), None));
+        }
     }
     Ok(made)
+}
+
+fn weight(terms: &[Term]) -> usize {
+    terms.iter().map(Term::weight).sum()
 }
 
 /// Only TCP has flags.
@@ -102,17 +142,30 @@ fn with_protocol(mut filter: Filter) -> Filter {
     filter
 }
 
-/// Removes filters that another one covers. The order of the others stays.
-fn without_covered(filters: Vec<Filter>, budget: &Budget) -> Result<Vec<Filter>, Refusal> {
+/// Removes terms that another one covers. The order of the others stays.
+fn uncovered(terms: Vec<Term>, budget: &Budget) -> Result<Vec<Term>, Refusal> {
+    let covers =
+        |wide: &Term, narrow: &Term| covers(&wide.filter, &narrow.filter) && wide.outside_covers(narrow);
+    without_covered(terms, Term::weight, covers, budget)
+}
+
+/// Removes what another one covers. The order of the others stays.
+fn without_covered<T: Clone + Eq + Hash>(
+    all: Vec<T>,
+    weight: impl Fn(&T) -> usize,
+    covers: impl Fn(&T, &T) -> bool,
+    budget: &Budget,
+) -> Result<Vec<T>, Refusal> {
     let mut seen = HashSet::new();
-    let filters: Vec<Filter> = filters.into_iter().filter(|filter| seen.insert(filter.clone())).collect();
+    let all: Vec<T> = all.into_iter().filter(|one| seen.insert(one.clone())).collect();
     // All are compared with each other.
-    if filters.len() > 4 * MOST_ALTERNATIVES {
+    if all.len() > 4 * MOST_ALTERNATIVES {
         return Err(too_many());
     }
-    budget.take(filters.len(), filters.len())?;
-    let is_covered = |narrow: &Filter| filters.iter().any(|wide| wide != narrow && covers(wide, narrow));
-    Ok(filters.iter().filter(|narrow| !is_covered(narrow)).cloned().collect())
+    let weight: usize = all.iter().map(weight).sum();
+    budget.take(weight, weight)?;
+    let is_covered = |narrow: &T| all.iter().any(|wide| wide != narrow && covers(wide, narrow));
+    Ok(all.iter().filter(|narrow| !is_covered(narrow)).cloned().collect())
 }
 
 /// Whether every packet that matches the second filter matches the first.
@@ -214,8 +267,15 @@ fn bits((value, mask): (u8, u8), (other_value, other_mask): (u8, u8)) -> Option<
     ((value ^ other_value) & mask & other_mask == 0).then_some((value | other_value, mask | other_mask))
 }
 
-/// Returns the filters that together match the packets that don't meet a condition.
-fn outside(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
+/// Returns the terms that together hold for the packets that don't meet a condition.
+fn outside(filter: &Filter) -> Result<Vec<Term>, Refusal> {
+    let nets = filter.source.map(Term::outside_source);
+    let nets = nets.into_iter().chain(filter.destination.map(Term::outside_destination));
+    Ok(nets.chain(outside_others(filter)?.into_iter().map(Term::from)).collect())
+}
+
+/// Returns the filters that together match the packets that don't meet a condition on another field than the addresses.
+fn outside_others(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     let any = Filter::any;
     let mut made = Vec::new();
     if filter.incoming.is_some() {
@@ -225,12 +285,6 @@ fn outside(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     if filter.tcp_flags.is_some() {
         let help = "write the flags that are clear, as in `flags none/syn+ack`";
         return Err(Refusal::new("`not flags` would match packets whose flags are unknown", help));
-    }
-    if let Some(net) = filter.source {
-        made.extend(outside_prefix(net).map(|net| Filter { source: Some(net), ..any() }));
-    }
-    if let Some(net) = filter.destination {
-        made.extend(outside_prefix(net).map(|net| Filter { destination: Some(net), ..any() }));
     }
     if let Some(protocol) = filter.protocol {
         made.extend(protocols(|other| other != protocol));
@@ -275,28 +329,4 @@ fn outside_ports(first: u16, last: u16) -> impl Iterator<Item = PortRange> {
     let below = first.checked_sub(1).map(|last| PortRange::Ports { first: 0, last });
     let above = last.checked_add(1).map(|first| PortRange::Ports { first, last: u16::MAX });
     below.into_iter().chain(above)
-}
-
-/// Returns the prefixes that together hold all other addresses: one for each bit of the prefix, and the other family.
-fn outside_prefix(net: IpNet) -> impl Iterator<Item = IpNet> {
-    let other_family = match net {
-        IpNet::V4(_) => IpNet::V6(Ipv6Net::default()),
-        IpNet::V6(_) => IpNet::V4(Ipv4Net::default()),
-    };
-    let siblings = (1..=net.prefix_len()).filter_map(move |length| sibling(net, length));
-    siblings.chain([other_family])
-}
-
-/// Returns the prefix of that length that differs in its last bit alone.
-fn sibling(net: IpNet, length: u8) -> Option<IpNet> {
-    Some(match net {
-        IpNet::V4(net) => {
-            let flipped = net.addr().to_bits() ^ (1 << (32 - u32::from(length)));
-            IpNet::V4(Ipv4Net::new(flipped.into(), length).ok()?.trunc())
-        }
-        IpNet::V6(net) => {
-            let flipped = net.addr().to_bits() ^ (1 << (128 - u32::from(length)));
-            IpNet::V6(Ipv6Net::new(flipped.into(), length).ok()?.trunc())
-        }
-    })
 }

@@ -1,5 +1,7 @@
 //! Expressions against an obvious evaluator.
 
+use std::net::IpAddr;
+
 use millrace_packet::{Exceptions, FlowKey};
 use proptest::prelude::*;
 
@@ -16,9 +18,13 @@ fn refused(text: &str) -> String {
     text.parse::<FilterExpression>().unwrap_err().to_string()
 }
 
+fn selection(text: &str) -> Selection {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
 /// Whether one of the compiled alternatives matches.
 fn matches(expression: &FilterExpression, candidate: &Candidate) -> bool {
-    expression.compile(resolve).unwrap().matches(candidate)
+    expression.compile(resolve).unwrap().alternatives().iter().any(|filter| filter.matches(candidate))
 }
 
 /// Expression of a property test: its text, and what it says.
@@ -90,6 +96,10 @@ fn any_said() -> impl Strategy<Value = Said> {
     })
 }
 
+fn is_too_long(error: &FilterError) -> bool {
+    ["stands for", "combines too many"].iter().any(|words| error.problem.contains(words))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -99,16 +109,34 @@ proptest! {
     ) {
         match said.text().parse::<FilterExpression>() {
             Ok(expression) => {
-                let compiled = expression.compile(resolve).unwrap();
                 for candidate in &candidates {
-                    let found = compiled.matches(candidate);
+                    let found = matches(&expression, candidate);
                     prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", expression, candidate);
                 }
             }
             Err(error) if error.problem.starts_with("no packet") => {
                 prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
             }
-            Err(error) => prop_assert!(error.problem.contains("more than"), "{}: {error}", said.text()),
+            Err(error) => prop_assert!(is_too_long(&error), "{}: {error}", said.text()),
+        }
+    }
+
+    #[test]
+    fn a_selection_matches_exactly_what_the_expression_says(
+        said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..32),
+    ) {
+        match said.text().parse::<Selection>() {
+            Ok(selection) => {
+                let compiled = selection.compile(resolve).unwrap();
+                for candidate in &candidates {
+                    let found = compiled.matches(candidate);
+                    prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", selection, candidate);
+                }
+            }
+            Err(error) if error.problem.starts_with("no packet") => {
+                prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
+            }
+            Err(error) => prop_assert!(is_too_long(&error), "{}: {error}", said.text()),
         }
     }
 
@@ -116,11 +144,11 @@ proptest! {
     fn a_flow_may_match_exactly_when_one_of_its_packets_does(
         said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..8),
     ) {
-        if let Ok(expression) = said.text().parse::<FilterExpression>() {
-            let compiled = expression.compile(resolve).unwrap();
+        if let Ok(selection) = said.text().parse::<Selection>() {
+            let compiled = selection.compile(resolve).unwrap();
             for key in candidates.iter().map(|candidate| candidate.key) {
                 let one_does = packets_of(key).any(|packet| said.holds(&packet));
-                prop_assert_eq!(compiled.may_match_flow(&key), one_does, "{}: {:?}", expression, key);
+                prop_assert_eq!(compiled.may_match_flow(&key), one_does, "{}: {:?}", selection, key);
             }
         }
     }
@@ -129,6 +157,9 @@ proptest! {
     fn expressions_print_as_they_read_back(said in any_said()) {
         if let Ok(expression) = said.text().parse::<FilterExpression>() {
             prop_assert_eq!(expression.to_string().parse(), Ok(expression));
+        }
+        if let Ok(selection) = said.text().parse::<Selection>() {
+            prop_assert_eq!(selection.to_string().parse(), Ok(selection));
         }
     }
 
@@ -199,37 +230,6 @@ fn wrong_expressions_say_what_would_be_right() {
 }
 
 #[test]
-fn long_expressions_that_combine_many_filters_are_refused_before_they_are_combined() {
-    let ports = |first: u16| (0..60).map(|port| (first + 2 * port).to_string()).collect::<Vec<_>>().join(",");
-    let many = format!("udp sport {} dport {}", ports(100), ports(1000));
-    let text = format!("({many}){}", " and udp".repeat(1500));
-    assert!(refused(&text).contains("combines too many conditions"), "{}", refused(&text));
-    // A long one of few filters is read.
-    assert!(format!("udp dport 53{}", " and udp".repeat(1500)).parse::<FilterExpression>().is_ok());
-}
-
-#[test]
-fn a_filter_of_several_alternatives_is_refused_where_one_is_needed() {
-    let error = "tcp port 80".parse::<Filter>().unwrap_err().to_string();
-    assert!(error.contains("stands for 2 filters"), "{error}");
-}
-
-#[test]
-fn the_complement_of_ports_holds_packets_without_ports() {
-    let not_80 = expression("not port 80");
-    assert!(not_80.alternatives().len() < 300, "{}", not_80.alternatives().len());
-    let icmp =
-        Candidate::plain(FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1, (0, 0), PortId(1)));
-    assert!(matches(&not_80, &icmp));
-}
-
-#[test]
-fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
-    let compiled = expression("not port 80").compile(resolve).unwrap();
-    let count = |protocol| compiled.of_protocol(protocol).count();
-    assert!(compiled.alternatives().len() > 250 && count(6) <= 6 && count(50) == count(6) + 1);
-    let flow = |port| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (port, 4000), PortId(1));
-#[test]
 fn a_typo_of_each_word_leads_to_the_word() {
     for (typo, word) in [
         ("prt 22", "port"),
@@ -279,5 +279,148 @@ fn a_typo_of_each_word_leads_to_the_word() {
     assert!(refused("zebra 22").contains("write one of src, dst,"), "{}", refused("zebra 22"));
 }
 
+#[test]
+fn long_expressions_that_combine_many_filters_are_refused_before_they_are_combined() {
+    let ports = |first: u16| (0..60).map(|port| (first + 2 * port).to_string()).collect::<Vec<_>>().join(",");
+    let many = format!("udp sport {} dport {}", ports(100), ports(1000));
+    let text = format!("({many}){}", " and udp".repeat(1500));
+    assert!(refused(&text).contains("combines too many conditions"), "{}", refused(&text));
+    // A long one of few filters is read.
+    assert!(format!("udp dport 53{}", " and udp".repeat(1500)).parse::<FilterExpression>().is_ok());
+}
+
+#[test]
+fn a_filter_of_several_alternatives_is_refused_where_one_is_needed() {
+    let error = "tcp port 80".parse::<Filter>().unwrap_err().to_string();
+    assert!(error.contains("stands for 2 filters"), "{error}");
+}
+
+#[test]
+fn the_complement_of_ports_holds_packets_without_ports() {
+    let not_80 = expression("not port 80");
+    assert!(not_80.alternatives().len() < 300, "{}", not_80.alternatives().len());
+    let icmp =
+        Candidate::plain(FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1, (0, 0), PortId(1)));
+    assert!(matches(&not_80, &icmp));
+}
+
+#[test]
+fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
+    let compiled = selection("not port 80").compile(resolve).unwrap();
+    let count = |protocol| compiled.compared(protocol);
+    assert!(selection("not port 80").terms() > 250 && count(6) <= 6 && count(50) == count(6) + 1);
+    let flow = |port| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (port, 4000), PortId(1));
     assert!(compiled.may_match_flow(&flow(22)) && !compiled.may_match_flow(&flow(80)));
+}
+
+/// Packets between hosts of which one may be named by an expression.
+fn between(hosts: &[&str]) -> Vec<Candidate> {
+    let hosts: Vec<IpAddr> = hosts.iter().map(|host| host.parse().unwrap()).collect();
+    let pairs = hosts.iter().flat_map(|source| hosts.iter().map(move |destination| (*source, *destination)));
+    pairs
+        .filter_map(|pair| match pair {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Some(FlowKey::v4(source, destination, 6, (1, 2), PortId(1)))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Some(FlowKey::v6(source, destination, 6, (1, 2), PortId(1)))
+            }
+            _ => None,
+        })
+        .map(Candidate::plain)
+        .collect()
+}
+
+const HOSTS: [&str; 8] = [
+    "10.0.0.1",
+    "10.0.0.0",
+    "10.0.1.1",
+    "192.0.2.7",
+    "2001:db8::1",
+    "2001:db8::",
+    "2001:db8:1::1",
+    "fd00::7",
+];
+
+#[test]
+fn the_complement_of_an_address_fits_into_a_filter_table() {
+    for (text, count) in [
+        ("not src 10.0.0.1", 33),
+        ("not src 10.0.0.0/8", 9),
+        ("not host 10.0.0.1,10.0.0.9", 1157),
+        ("not src 2001:db8::1", 129),
+        // A rectangle of prefixes without the host in either direction lies in one pair of siblings: 32 times 32, and IPv6.
+        ("not host 10.0.0.1", 1025),
+        ("tcp and not host 10.0.0.1", 1025),
+        ("not net 10.0.0.0/8", 65),
+        ("not net 2001:db8::/32", 1025),
+        ("not ip", 1),
+        ("src 10.0.0.0/8 and not src 10.1.0.0/16", 8),
+        ("src 10.0.0.0/8 and not host 10.0.0.1", 24 * 32),
+    ] {
+        let expression = expression(text);
+        assert_eq!(expression.alternatives().len(), count, "{text}");
+        let compiled = selection(text).compile(resolve).unwrap();
+        for candidate in between(&HOSTS) {
+            assert_eq!(
+                matches(&expression, &candidate),
+                compiled.matches(&candidate),
+                "{text}: {candidate:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_complement_beyond_a_filter_table_is_refused_with_its_number_and_a_remedy() {
+    for (text, number) in [
+        ("not host 2001:db8::1", "stands for 16385 filters"),
+        ("not net 2001:db8::/64", "stands for 4097 filters"),
+        ("not host 10.0.0.1,192.0.2.7", "stands for 3845 filters"),
+    ] {
+        let refused = refused(text);
+        assert!(
+            refused.contains(number) && refused.contains("takes 1280 of one expression"),
+            "{text}: {refused}"
+        );
+        assert!(refused.contains("a filter of higher priority with the action accept"), "{text}: {refused}");
+    }
+    let ports: Vec<String> = (0..40).map(|port| (2 * port).to_string()).collect();
+    let refused = refused(&format!("udp sport {0} and udp dport {0}", ports.join(",")));
+    assert!(
+        refused.contains("1600 combinations of conditions") && refused.contains("write several filters"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_selection_takes_complements_of_any_address_in_one_term() {
+    for (text, named) in [
+        ("not host 10.0.0.1", &["10.0.0.1"][..]),
+        ("not host 2001:db8::1", &["2001:db8::1"]),
+        ("not host 10.0.0.1,2001:db8::1,fd00::7", &["10.0.0.1", "2001:db8::1", "fd00::7"]),
+        (
+            "not (host 10.0.0.1 or net 2001:db8::/32)",
+            &["10.0.0.1", "2001:db8::1", "2001:db8::", "2001:db8:1::1"],
+        ),
+        ("not host 2001:db8::1 and not host 10.0.0.0", &["2001:db8::1", "10.0.0.0"]),
+    ] {
+        let selection = selection(text);
+        assert_eq!((selection.terms(), selection.to_string()), (1, text.to_owned()), "{text}");
+        let compiled = selection.compile(resolve).unwrap();
+        for candidate in between(&HOSTS) {
+            let addresses = [candidate.key.source(), candidate.key.destination()].map(|one| one.to_string());
+            let is_named = addresses.iter().any(|address| named.contains(&address.as_str()));
+            assert_eq!(compiled.matches(&candidate), !is_named, "{text}: {addresses:?}");
+            assert_eq!(compiled.may_match_flow(&candidate.key), !is_named, "{text}: {addresses:?}");
+        }
+    }
+    assert_eq!(
+        selection("(src 10.1.0.0/16 and not src 10.0.0.0/8) or udp").terms(),
+        1,
+        "nothing is left of the first"
+    );
+    for nothing in ["not (ip or ip6)", "src 10.0.0.0/8 and not src 10.0.0.0/9 and not src 10.128.0.0/9"] {
+        assert!(nothing.parse::<Selection>().unwrap_err().problem.starts_with("no packet"), "{nothing}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use millrace_classify::CompiledExpression;
+use millrace_classify::CompiledSelection;
 use millrace_forward::Route;
 use millrace_packet::{Exceptions, Pool};
 use millrace_plugin::{Action, BindingId, GateOrder, Inheritance, PluginChange, Successor};
@@ -33,7 +33,7 @@ use crate::ports::DeviceId;
 use crate::trace::{TraceOrder, trace};
 
 fn all_flows() -> FlowScan {
-    FlowScan { from: 0, records: u32::MAX, filter: CompiledExpression::any() }
+    FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() }
 }
 
 /// Command, by its name, and the flows whose entries it ends.

@@ -249,7 +249,7 @@ impl World {
             Invalidation::Plugins(changes) => flows(&|flow| {
                 changes.iter().any(|change| match change {
                     PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
-                        filter.filter.may_match_flow(&key(flow))
+                        filter.filter.alternatives().iter().any(|one| one.may_match_flow(&key(flow)))
                     }
                     PluginChange::Quarantine { .. } => true,
                     _ => false,

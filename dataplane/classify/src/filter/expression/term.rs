@@ -1,0 +1,188 @@
+//! Terms of an expression's disjunctive normal form: a filter, and prefixes that the addresses are outside of.
+//!
+//! A prefix of filters has no complement: `not src 10.0.0.1` takes a filter for each of 32 sibling prefixes, and `not host
+//! 10.0.0.1` one for each pair. A term says it in one, so that a [`Selection`](super::Selection) stays small; only filter tables need
+//! the [filters](Term::filters).
+
+use std::fmt;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::super::Filter;
+
+/// Weight of a term, at most.
+pub(super) const MOST_WEIGHT: usize = 1024;
+
+/// Conditions that all have to hold.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Term {
+    pub filter: Filter,
+    /// Prefixes that the source is outside of, in order, none inside of another.
+    pub outside_source: Vec<IpNet>,
+    /// The same of the destination.
+    pub outside_destination: Vec<IpNet>,
+}
+
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} outside {:?} {:?}", self.filter, self.outside_source, self.outside_destination)
+    }
+}
+
+impl From<Filter> for Term {
+    fn from(filter: Filter) -> Self {
+        Self { filter, outside_source: Vec::new(), outside_destination: Vec::new() }
+    }
+}
+
+impl Term {
+    /// Packets whose source is outside of a prefix.
+    pub fn outside_source(net: IpNet) -> Self {
+        Self { outside_source: vec![net], ..Filter::any().into() }
+    }
+
+    /// Packets whose destination is outside of a prefix.
+    pub fn outside_destination(net: IpNet) -> Self {
+        Self { outside_destination: vec![net], ..Filter::any().into() }
+    }
+
+    /// Number of comparisons that a packet takes at most: what the term weighs in a budget.
+    pub fn weight(&self) -> usize {
+        1 + self.outside_source.len() + self.outside_destination.len()
+    }
+
+    /// Returns the term for packets that match a filter and are outside of the prefixes of both; `None` where there are none.
+    pub fn meet(&self, other: &Self, filter: Filter) -> Option<Self> {
+        let is_left = |one: &Self, other: &Self| {
+            other.weight() == 1
+                && (filter.source(), filter.destination()) == (one.filter.source(), one.filter.destination())
+        };
+        let is_known = is_left(self, other) || is_left(other, self);
+        let outside_source = merged(&self.outside_source, &other.outside_source, filter.source());
+        let outside_destination =
+            merged(&self.outside_destination, &other.outside_destination, filter.destination());
+        let made = Self { filter, outside_source, outside_destination };
+        (is_known || made.count() > 0).then_some(made)
+    }
+
+    /// Whether the prefixes that the addresses of `narrow` have or are outside of imply those that this one's are outside of.
+    pub fn outside_covers(&self, narrow: &Self) -> bool {
+        implied(&self.outside_source, narrow.filter.source(), &narrow.outside_source)
+            && implied(&self.outside_destination, narrow.filter.destination(), &narrow.outside_destination)
+    }
+
+    /// Number of filters that match the packets of the term together.
+    pub fn count(&self) -> u64 {
+        let count = |net: Option<IpNet>, outside: &[IpNet]| -> Option<[u64; 2]> {
+            (net.is_some() || !outside.is_empty()).then(|| {
+                let mut families = [0; 2];
+                for net in whole(net) {
+                    let family = usize::from(net.addr().is_ipv6());
+                    if let Some(count) = families.get_mut(family) {
+                        *count += left(net, within(net, outside));
+                    }
+                }
+                families
+            })
+        };
+        let source = count(self.filter.source(), &self.outside_source);
+        let destination = count(self.filter.destination(), &self.outside_destination);
+        match (source, destination) {
+            (None, None) => 1,
+            (Some([v4, v6]), None) | (None, Some([v4, v6])) => v4 + v6,
+            (Some(source), Some(destination)) => {
+                source.iter().zip(&destination).map(|(one, other)| one * other).sum()
+            }
+        }
+    }
+
+    /// Returns the filters that match the packets of the term together: [`count`](Self::count) of them.
+    pub fn filters(&self) -> Vec<Filter> {
+        let nets = |net: Option<IpNet>, outside: &[IpNet]| -> Vec<Option<IpNet>> {
+            if outside.is_empty() {
+                return vec![net];
+            }
+            let mut made = Vec::new();
+            for net in whole(net) {
+                split(net, within(net, outside), &mut made);
+            }
+            made.into_iter().map(Some).collect()
+        };
+        let destinations = nets(self.filter.destination(), &self.outside_destination);
+        let mut made = Vec::new();
+        for source in nets(self.filter.source(), &self.outside_source) {
+            let of_family = |other: &&Option<IpNet>| match (source, other) {
+                (Some(source), Some(other)) => source.addr().is_ipv4() == other.addr().is_ipv4(),
+                _ => true,
+            };
+            let filters = destinations.iter().filter(of_family);
+            made.extend(filters.map(|net| Filter { source, destination: *net, ..self.filter.clone() }));
+        }
+        made
+    }
+}
+
+/// Returns a prefix, or the prefixes of all addresses of both families.
+fn whole(net: Option<IpNet>) -> Vec<IpNet> {
+    let all = || vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+    net.map_or_else(all, |net| vec![net])
+}
+
+/// Merges two lists of prefixes and leaves out what is inside of another, or apart from `net`.
+fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
+    let mut all: Vec<IpNet> = one.iter().chain(other).copied().collect();
+    all.retain(|outside| net.is_none_or(|net| net.contains(outside) || outside.contains(&net)));
+    // A wider prefix is before those inside of it.
+    all.sort_unstable();
+    all.dedup_by(|later, kept| kept.contains(&*later));
+    all
+}
+
+/// Whether addresses in `net` (all, where there is none) and outside of `narrow` are outside of each of `wide`.
+fn implied(wide: &[IpNet], net: Option<IpNet>, narrow: &[IpNet]) -> bool {
+    let is_apart = |outside: &IpNet| net.is_some_and(|net| !net.contains(outside) && !outside.contains(&net));
+    wide.iter().all(|outside| is_apart(outside) || narrow.iter().any(|other| other.contains(outside)))
+}
+
+/// Returns the prefixes of a sorted list that are inside of `net`, or hold it.
+fn within(net: IpNet, outside: &[IpNet]) -> &[IpNet] {
+    let is_before = |other: &IpNet| *other < net && !other.contains(&net);
+    let first = outside.partition_point(is_before);
+    let rest = outside.get(first..).unwrap_or_default();
+    let end = rest.partition_point(|other| other.contains(&net) || net.contains(other));
+    rest.get(..end).unwrap_or_default()
+}
+
+/// Halves of a prefix; `None` for one address.
+fn halves(net: IpNet) -> Option<[IpNet; 2]> {
+    let length = net.prefix_len().checked_add(1)?;
+    let mut halves = match net {
+        IpNet::V4(net) => net.subnets(length).ok()?.map(IpNet::V4).collect::<Vec<_>>(),
+        IpNet::V6(net) => net.subnets(length).ok()?.map(IpNet::V6).collect(),
+    }
+    .into_iter();
+    Some([halves.next()?, halves.next()?])
+}
+
+/// Number of prefixes that hold the addresses of one outside of others.
+fn left(net: IpNet, outside: &[IpNet]) -> u64 {
+    match outside.first() {
+        None => 1,
+        Some(first) if first.contains(&net) => 0,
+        Some(_) => halves(net)
+            .map_or(0, |halves| halves.iter().map(|half| left(*half, within(*half, outside))).sum()),
+    }
+}
+
+/// Appends the prefixes that hold the addresses of one outside of others.
+fn split(net: IpNet, outside: &[IpNet], made: &mut Vec<IpNet>) {
+    match outside.first() {
+        None => made.push(net),
+        Some(first) if first.contains(&net) => {}
+        Some(_) => {
+            for half in halves(net).into_iter().flatten() {
+                split(half, within(half, outside), made);
+            }
+        }
+    }
+}
