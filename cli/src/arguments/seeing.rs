@@ -11,13 +11,13 @@ pub struct Trace {
     /// Trace packets that a filter matches: 'port 53 or icmp'.
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<String>,
-    /// How many, 1 to 4000.
+    /// End after so many packets, 1 to 4000.
     #[arg(long, short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=4000))]
     pub count: u32,
-    /// Look at one in so many of the packets that come in, on average, 1 to 1048576.
+    /// Look at one in N of the packets that come in, on average, 1 to 1048576.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub every: u32,
-    /// End after this time, 1s to 1h, however many there were.
+    /// Choose no packet after this time, 1s to 1h; journeys that have begun are still written.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub time: TraceTime,
     /// Write a pcapng file whose comments hold the journeys; `-` is standard output.
@@ -28,10 +28,10 @@ pub struct Trace {
 /// Arguments of `drops`.
 #[derive(Debug, Args)]
 pub struct Drops {
-    /// Only what was dropped for this reason, by its name as it is listed.
+    /// Show only packets dropped for a reason: new_flows or new-flows.
     #[arg(long, value_name = "REASON")]
     pub reason: Option<String>,
-    /// Go on with the packets that are dropped, until it is interrupted or the router ends.
+    /// Print packets as they are dropped, until Ctrl-C or until the router stops.
     #[arg(long, short)]
     pub follow: bool,
     /// Write the packets to a pcapng file whose comments hold the reasons; `-` is standard output.
@@ -50,15 +50,15 @@ pub struct Lookup {
 /// Arguments of `capture`.
 #[derive(Debug, Args)]
 pub struct Capture {
-    /// A port, a gate or an instance, by its name; `any` for all ports. `gate:NAME` says which, where names are not unique.
+    /// Name of a port, a gate or an instance; `any` for all ports. `port:NAME`, `gate:NAME` and `instance:NAME` tell same names apart.
     pub place: String,
     /// Capture packets that a filter matches: 'port 80 or icmp'.
     #[arg(long)]
     pub filter: Option<String>,
-    /// The file to write; `-` for standard output.
+    /// Write a pcapng file; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
-    /// End after so many frames.
+    /// End after exactly so many frames; without it on Ctrl-C, or when the router stops.
     #[arg(long, short)]
     pub count: Option<u64>,
     /// Keep the first bytes of a frame: 128B, 1KiB.

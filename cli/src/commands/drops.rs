@@ -24,7 +24,9 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
         return follow(client, &path, json);
     }
     let (counts, packets) = (client.get("/drops")?, client.get(&path)?);
-    let is_asked = |count: &&Value| asked.reason.as_deref().is_none_or(|reason| count["reason"] == reason);
+    // Reasons have underscores, and are read with hyphens, too.
+    let named = asked.reason.as_deref().map(|reason| reason.replace('-', "_"));
+    let is_asked = |count: &&Value| named.as_deref().is_none_or(|reason| count["reason"] == reason);
     let counts: Vec<&Value> = rows(&counts).iter().filter(is_asked).collect();
     if json {
         println!("{:#}", json!({"counts": counts, "packets": packets}));

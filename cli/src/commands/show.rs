@@ -36,6 +36,9 @@ fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     };
     let name_of = |row: &Value| row.pointer(key).map(plain).unwrap_or_default();
     let mut known: Vec<String> = value.pointer(place).map(rows).into_iter().flatten().map(name_of).collect();
+    // Reasons of drops have underscores, and are read with hyphens, too.
+    let reason = name.replace('-', "_");
+    let name = if matches!(noun, Noun::Drops) { reason.as_str() } else { name };
     if !known.iter().any(|known| known == name) {
         known.sort_unstable();
         known.dedup();
@@ -79,6 +82,8 @@ mod tests {
             named(events, Noun::Events, "6").unwrap(),
             json!({"events": [{"number": 6}], "missed": 0})
         );
+        let drops = json!([{"reason": "new_flows"}, {"reason": "no_route"}]);
+        assert_eq!(named(drops, Noun::Drops, "new-flows").unwrap(), json!([{"reason": "new_flows"}]));
         let refused = |value, noun, name| named(value, noun, name).unwrap_err();
         let unknown = refused(filters, Noun::Filters, "77");
         assert_eq!(

@@ -146,9 +146,11 @@ impl DropReason {
         self as usize
     }
 
-    /// The reason of that name.
+    /// Returns the reason of a name, which may be written with hyphens: `new-flows` is `new_flows`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.name() == name)
+        let same = |(own, given): (u8, u8)| own == given || (own, given) == (b'_', b'-');
+        let is_named = |own: &str| own.len() == name.len() && own.bytes().zip(name.bytes()).all(same);
+        Self::ALL.iter().copied().find(|reason| is_named(reason.name()))
     }
 }
 
@@ -213,6 +215,7 @@ mod tests {
     fn names_are_unique_and_found_again() {
         for reason in DropReason::ALL {
             assert_eq!(DropReason::from_name(reason.name()), Some(*reason));
+            assert_eq!(DropReason::from_name(&reason.name().replace('_', "-")), Some(*reason));
             assert!(reason.meaning().ends_with('.'), "{reason}");
         }
     }
