@@ -96,7 +96,7 @@ pub fn one_line(error: &clap::Error) -> String {
 pub enum Command {
     /// Run a router until SIGTERM or SIGINT.
     #[command(
-        after_help = "Example:\n  millrace run --port eth1 --port eth2\n  millrace run --config router.toml"
+        after_help = "Filters and bindings are refused until --on-death, or on-death in the file, says what happens when the router dies.\n\nExample:\n  millrace run --port eth1 --port eth2 --dry-run\n  millrace run --port eth1 --port eth2 --on-death kernel\n  millrace run --config router.toml"
     )]
     Run(Run),
     /// Write a configuration for this machine, from its devices, addresses and routes.
@@ -215,7 +215,7 @@ pub enum Command {
     Lookup(Lookup),
     /// Write the frames at a port, a gate or an instance to a pcapng file or, with `-w -`, to Wireshark.
     #[command(
-        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture any --filter 'port 80 or icmp' -w - | tcpdump -n -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
+        after_help = "At gates and instances, packets are inbound as they come there, and outbound as they go on; what is dropped there does not. Those that an instance keeps for a while are not seen as they go on.\nThe file holds the frames that were read until the end; after Ctrl-C those of the last 20 ms may be missing. 4 MiB wait for the reader; frames that find no room are left out, and counted in the router's log.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture any --filter 'port 80 or icmp' -w - | tcpdump -n -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n  timeout 10s millrace capture lan --filter 'not port 22' -w lan.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
     )]
     Capture(Capture),
     /// Write down the journeys of packets that come in, stage by stage: decisions, cycles, and why they are dropped.
@@ -233,11 +233,12 @@ Example:
     /// Say what was dropped and why, with the last packets of each reason.
     #[command(after_help = "\
 Up to 8 packets are kept for each reason and worker; of those that are dropped in one turn of a worker, the first.
+Reasons may be written with hyphens: new-flows is new_flows.
 What devices and the driver drop before the router sees it is counted, and has no packets.
 
 Example:
   millrace drops
-  millrace drops --reason no_route --follow
+  millrace drops --reason no-route --follow
   millrace drops -w drops.pcapng")]
     Drops(Drops),
     /// Read commands and carry them out, one after the other: from the terminal, with completion and history, or from a file.

@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// A kernel device to use as a port; may be given several times.
+    /// Use a kernel device as a port; may be given several times.
     #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
     pub ports: Vec<String>,
-    /// A configuration file.
+    /// Read a configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
@@ -28,13 +28,13 @@ pub struct Run {
     /// How kernel devices are used, for ports that don't say.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// What happens to packets when the router dies, for ports that don't say.
+    /// What happens to packets when the router dies, for ports that don't say; filters and bindings need it.
     #[arg(long, value_name = "WHAT")]
     pub on_death: Option<OnDeath>,
-    /// Forward although Linux was told to do more than routing with these ports' packets.
+    /// Forward although the kernel has policies on these ports that Millrace bypasses.
     #[arg(long)]
     pub ignore_kernel_policy: bool,
-    /// Say what would be taken, what stays with the kernel, and what changes; change nothing.
+    /// Show what would be taken, what stays with the kernel, and what changes; change nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Serve the HTTP interface here over TLS, to whoever has a token; may be given several times.

@@ -21,9 +21,10 @@ pub enum FilterAction {
 A filter is words in any order: src and dst (10.1.0.2, 10.1.0.0/16, fd00::/8), proto (tcp, udp, icmp, a number), sport and dport
 (80, 1000-2000), in PORT, flags syn/syn+ack, dscp ef, exceptions ttl,options, tag 3. What is left out is a wildcard.
 Join them by or, and, not and parentheses; list values (dport 80,443); tcpdump's host, net, port, tcp, udp, icmp are read too.
+`not host` takes an IPv4 address; for an IPv6 address add a filter of higher priority with the action accept, and one for the rest.
 
 Actions: accept (go on, whatever filters of lower priority at this gate say), drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
-`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst BYTES]` (what comes
+`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst SIZE]` (what comes
 faster is dropped)
 
 A packet that is rejected is answered with an ICMP error, which passes the gates as well: say `in PORT`, so that the filter does
@@ -102,8 +103,13 @@ Example:
         /// The packet, written as a filter without wildcards for source and destination.
         packet: String,
     },
-    /// Name the filters that never win, as one other comes before each, or several together do, and those of which it is hard to see which wins; fail where there are some.
-    #[command(after_help = "Example:\n  millrace filter check")]
+    /// Find filters that never win, and pairs of which it is hard to see which wins; exit with 1 where there are some.
+    #[command(after_help = "\
+A pair is two filters of one priority that some packets match both, and neither is a special case of the other. The parts of one
+expression are not compared with each other.
+
+Example:
+  millrace filter check")]
     Check,
 }
 
