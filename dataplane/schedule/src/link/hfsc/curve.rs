@@ -143,9 +143,7 @@ impl Running {
         // They intersect: the first piece lasts until the new curve has caught up with this one's second piece.
         let slopes = Rate(curve.first.0 - curve.then.0);
         let mut width = slopes.time_for(here - y);
-        if self.x.saturating_add(self.dx) > x {
-            width = width.saturating_add(self.x + self.dx - x);
-        }
+        width = width.saturating_add(self.x.saturating_add(self.dx).saturating_sub(x));
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 

@@ -30,7 +30,8 @@ impl Hfsc {
             }
             index = parent;
         }
-        self.classes[ROOT as usize].period += 1;
+        let root = &mut self.classes[ROOT as usize];
+        root.period = root.period.wrapping_add(1);
     }
 
     /// Gives a class that becomes active its virtual time, and puts it among its siblings.
@@ -155,7 +156,7 @@ impl Hfsc {
         if virtual_time < least {
             // It was passed over while at its upper limit, and doesn't make up for that.
             let class = &mut self.classes[index as usize];
-            class.adjustment += least - virtual_time;
+            class.adjustment = class.adjustment.saturating_add(least - virtual_time);
             class.virtual_time = least;
         } else if virtual_time > HORIZON {
             self.lower_virtual_times(parent);

@@ -283,3 +283,55 @@ fn virtual_times_do_not_overflow() {
     }
     assert_eq!(sent, [0, 10_000, 10_000, 10_000]);
 }
+
+/// A hierarchy that is idle after each packet begins a period with the next one: an hour of a million packets per second.
+#[test]
+fn periods_of_the_root_begin_again_at_zero() {
+    let mut hierarchy = Hfsc::new(0);
+    for node in [1, 2] {
+        hierarchy.insert(0, Child { node, queue: NONE }, &Curves::sharing(Rate(1_000_000)), false);
+    }
+    hierarchy.classes[ROOT as usize].period = u32::MAX - 1;
+    for round in 0..4 {
+        for node in [1, 2] {
+            hierarchy.activate(node, 100, Instant::from_nanos(round));
+        }
+        for _ in 0..2 {
+            let leaf = hierarchy.choose(Instant::from_nanos(round)).unwrap();
+            hierarchy.served(leaf, 100, None, Instant::from_nanos(round));
+        }
+        assert_eq!(hierarchy.choose(Instant::from_nanos(round)), None);
+    }
+    assert_eq!(hierarchy.classes[ROOT as usize].period, 2);
+}
+
+proptest! {
+    /// The minimum of curves is computed for any curve and moment: settings have no upper bound.
+    #[test]
+    fn curves_of_any_size_are_cut_without_overflow(
+        (first, then, duration) in (any::<u64>(), 1_u64.., prop_oneof![any::<u64>(), Just(u64::MAX)]),
+        begin in (any::<u64>(), any::<u64>()),
+        cuts in prop::collection::vec((any::<u64>(), any::<u64>()), 1..8),
+    ) {
+        let curve = Curve { first: Rate(first), duration, then: Rate(then) };
+        let mut running = Running::new(&curve, begin.0, begin.1);
+        for (x, y) in cuts {
+            running.cut(&curve, x, y);
+            let at = running.time_of(&curve, y);
+            prop_assert!(running.time_of(&curve, y.saturating_add(1)) >= at);
+            running.move_to(x, y);
+        }
+    }
+}
+
+/// A first piece that outlasts the clock, at a low rate.
+#[test]
+fn first_piece_of_an_endless_curve_goes_on_where_it_is_cut() {
+    let curve = Curve { first: Rate(16_000), duration: u64::MAX, then: Rate(8_000) };
+    let second = 1_000_000_000;
+    let mut running = Running::new(&curve, second, 0);
+    running.cut(&curve, 11 * second, 1_000);
+    // 16 kb/s from there on.
+    assert_eq!(running.time_of(&curve, 1_000), 11 * second);
+    assert_eq!(running.time_of(&curve, 3_000), 12 * second);
+}
