@@ -99,6 +99,11 @@ impl Calls {
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
+        if let Some(send) = rules.get_mut(&libc::SYS_sendto) {
+            // To whoever has connected: an address makes a connection (`MSG_FASTOPEN`), or has a datagram sent.
+            let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
+            send.push(SeccompRule::new(vec![no_address])?);
+        }
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let architecture = std::env::consts::ARCH.try_into()?;
         SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture)?.try_into()

@@ -12,6 +12,7 @@ mod look;
 mod privileges;
 mod refused;
 mod thread;
+mod worker_calls;
 mod writable;
 
 pub use calls::Calls;

@@ -32,8 +32,8 @@ pub enum Privileges {
     Files,
     /// As `Files`, and programs that it starts.
     Programs,
-    /// Packet memory that the kernel shares, eBPF maps and programs, and files that are open already. It opens none to write, changes no
-    /// name, owner or right of one, and reaches no other process by a signal or a connection.
+    /// Packet memory that the kernel shares, eBPF maps and programs, and files and sockets that are open already. It opens no file to
+    /// write, changes no name, owner or right of one, makes no socket, and reaches no other process by a signal, a message or a connection.
     Memory,
 }
 

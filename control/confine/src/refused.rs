@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompRule, sock_filter,
 };
 
-use crate::ConfineError;
+use crate::{ConfineError, worker_calls};
 
 /// Starting a program.
 const PROGRAMS: &[libc::c_long] = &[libc::SYS_execve, libc::SYS_execveat];
@@ -62,70 +62,6 @@ const SYSTEM: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Changing files beside what is written to open ones: names, owners, rights and attributes. Workers have no file of their own, and a
-/// kernel without Landlock lets who is root write to the files of root.
-const FILES: &[libc::c_long] = &[
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chmod,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_chown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_creat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lchown,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_link,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_mkdir,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_mknod,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_rename,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_rmdir,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_symlink,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_unlink,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_fremovexattr,
-    libc::SYS_fsetxattr,
-    libc::SYS_linkat,
-    libc::SYS_lremovexattr,
-    libc::SYS_lsetxattr,
-    libc::SYS_mkdirat,
-    libc::SYS_mknodat,
-    REMOVEXATTRAT,
-    libc::SYS_removexattr,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    SETXATTRAT,
-    libc::SYS_setxattr,
-    libc::SYS_symlinkat,
-    libc::SYS_truncate,
-    libc::SYS_unlinkat,
-];
-
-/// Numbers of calls that are younger than the list of the C library: the same on all architectures.
-const FCHMODAT2: libc::c_long = 452;
-const SETXATTRAT: libc::c_long = 463;
-const REMOVEXATTRAT: libc::c_long = 466;
-
-/// Signals to other processes, by a way that names no process of ours, and connections to others: packets leave by the sockets of
-/// ports, which are bound to devices.
-const OTHERS: &[libc::c_long] =
-    &[libc::SYS_connect, libc::SYS_pidfd_send_signal, libc::SYS_rt_sigqueueinfo, libc::SYS_tkill];
-
-/// Signals that name the process first. `abort` sends itself one.
-const SIGNALS: [libc::c_long; 3] = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo];
-
-/// Flags of `open` by which a file is made, emptied or written: `O_WRONLY` and `O_RDWR` are a bit each.
-const WRITES: [libc::c_int; 4] = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
-
 /// Namespaces that a new thread or process would get.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
@@ -137,10 +73,6 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// `bpf` commands for a worker: elements of maps that are open already (1 to 4, 21, 24 to 27), and test runs of programs that are
-/// open already (10), by which packets reach the kernel.
-const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
-
 /// Numbers of system calls of the x32 interface begin here; the list above does not name them.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
@@ -150,8 +82,7 @@ const X32: u32 = 0x4000_0000;
 pub(crate) struct Refused {
     /// Whether it may start programs.
     pub may_start_programs: bool,
-    /// Whether it is a worker: it may use eBPF maps and programs that are open already, changes no file, and reaches no other process
-    /// by a signal or a connection.
+    /// Whether it is a worker: it may use eBPF maps and programs that are open already, and nothing of [`worker_calls`].
     pub is_worker: bool,
 }
 
@@ -171,19 +102,15 @@ impl Refused {
 
     fn filter(self) -> Result<BpfProgram, BackendError> {
         let programs = if self.may_start_programs { &[] } else { PROGRAMS };
-        let (files, others): (&[_], &[_]) = if self.is_worker { (FILES, OTHERS) } else { (&[], &[]) };
-        let refused = SYSTEM.iter().chain(programs).chain(files).chain(others);
+        let refused = SYSTEM.iter().chain(programs);
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused.map(|call| (*call, Vec::new())).collect();
-        rules.insert(libc::SYS_bpf, if self.is_worker { vec![other_than_maps()?] } else { Vec::new() });
-        rules.insert(libc::SYS_clone, NAMESPACES.map(new_namespace).into_iter().collect::<Result<_, _>>()?);
+        rules.insert(libc::SYS_bpf, Vec::new());
+        let mut clones = NAMESPACES.map(new_namespace).into_iter().collect::<Result<Vec<_>, _>>()?;
         if self.is_worker {
-            for call in SIGNALS {
-                rules.insert(call, vec![other_process()?]);
-            }
-            #[cfg(target_arch = "x86_64")]
-            rules.insert(libc::SYS_open, writing(1)?);
-            rules.insert(libc::SYS_openat, writing(2)?);
+            rules.extend(worker_calls::refused()?);
+            clones.push(worker_calls::new_process()?);
         }
+        rules.insert(libc::SYS_clone, clones);
         Ok(without_x32(refusing(rules, libc::EPERM)?))
     }
 }
@@ -196,28 +123,15 @@ fn refusing(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Resul
 }
 
 /// The arguments of `clone3`, and of `openat2`, which workers don't get, stand in memory, which filters can't read. Where the kernel does
-/// not know them, callers use `clone` and `openat`.
+/// not know them, callers use `clone` and `openat`. A worker sets no further filter, which could be that of other threads as well: this is
+/// its last.
 fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     if is_worker {
         rules.insert(libc::SYS_openat2, Vec::new());
+        rules.insert(libc::SYS_seccomp, Vec::new());
     }
     refusing(rules, libc::ENOSYS)
-}
-
-/// A call whose first argument is another process than this.
-fn other_process() -> Result<SeccompRule, BackendError> {
-    let own = u64::from(std::process::id());
-    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?])
-}
-
-/// A call that opens a file to write, by flags in this argument.
-fn writing(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
-    let flag = |flag: libc::c_int| {
-        let set = SeccompCmpOp::MaskedEq(flag as u64);
-        SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, set, flag as u64)?])
-    };
-    WRITES.into_iter().map(flag).collect()
 }
 
 /// A `clone` whose first argument asks for a namespace.
@@ -229,13 +143,6 @@ fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
         SeccompCmpOp::MaskedEq(flag),
         flag,
     )?])
-}
-
-/// Every `bpf` command but those that a worker needs.
-fn other_than_maps() -> Result<SeccompRule, BackendError> {
-    let differs =
-        |command: &u64| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *command);
-    SeccompRule::new(MAP_ELEMENTS.iter().map(differs).collect::<Result<_, _>>()?)
 }
 
 /// Puts the refusal of the x32 interface in front of a filter: load the call's number; below the first of x32, go on; else `EPERM`.

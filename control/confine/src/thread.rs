@@ -26,7 +26,7 @@ pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
 mod tests {
     use std::fs::File;
     use std::io::ErrorKind;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::process::Command;
 
     use super::*;
@@ -36,6 +36,8 @@ mod tests {
     fn a_confined_thread_serves_and_does_nothing_else_while_others_do() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        datagrams.send_to(b"before", address).unwrap();
         let thread = std::thread::spawn(move || {
             confine_thread(Calls::SERVING).unwrap();
             let denied = ErrorKind::PermissionDenied;
@@ -44,6 +46,7 @@ mod tests {
             assert_eq!(TcpStream::connect(address).unwrap_err().kind(), denied);
             assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), denied);
             assert_eq!(Command::new("/bin/true").status().unwrap_err().kind(), denied);
+            assert_eq!(datagrams.send_to(b"after", address).unwrap_err().kind(), denied);
             listener.accept().unwrap();
         });
         let _client = TcpStream::connect(address).unwrap();

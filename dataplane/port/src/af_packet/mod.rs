@@ -56,15 +56,15 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
-/// The sockets of a port that is to be opened: what of it takes privileges.
+/// The sockets of a port that is to be opened, bound to its device: a thread that may bind and set none opens the port by them.
 #[derive(Debug)]
-pub struct Sockets([OwnedFd; 2]);
+pub struct Sockets(socket::Both);
 
 impl AfPacket {
-    /// Makes the sockets, in the calling thread's network namespace; no frame comes yet.
+    /// Makes and binds the sockets, in the calling thread's network namespace. Frames wait in the receive ring from now on.
     ///
     /// # Errors
-    /// [`PortError`]: no permission, a ring size out of range.
+    /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
     pub fn make_sockets(options: &Options) -> Result<Sockets, PortError> {
         options.check()?;
         socket::create_both(options).map(Sockets)
@@ -79,13 +79,13 @@ impl AfPacket {
         Self::open_by(sockets, options)
     }
 
-    /// Opens the port by sockets that were made for it, which takes no privileges.
+    /// Opens the port by sockets that were made for it, which takes no privileges, and no call on a socket.
     ///
     /// # Errors
-    /// [`PortError`]: no such device, down, no memory.
-    pub fn open_by(Sockets([receiver, sender]): Sockets, options: Options) -> Result<Self, PortError> {
-        let ring = socket::open_receiver(receiver.as_fd(), &options)?;
-        socket::open_sender(sender.as_fd(), &options)?;
+    /// [`PortError`]: no memory.
+    pub fn open_by(Sockets(sockets): Sockets, options: Options) -> Result<Self, PortError> {
+        let ring = sockets.map_ring(&options)?;
+        let socket::Both { receiver, sender, .. } = sockets;
         Ok(Self {
             ring,
             receiver,

@@ -60,9 +60,16 @@ pub(super) struct ReceiveRing {
     next: usize,
 }
 
-impl ReceiveRing {
-    /// Makes a ring of `slots` frames (fewer, if they would take too much memory) for frames of `frame` bytes.
-    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32, frame: usize) -> io::Result<Self> {
+/// A ring that a socket has, and that nobody has mapped yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingSize {
+    length: usize,
+    slot_size: usize,
+}
+
+impl RingSize {
+    /// Has the socket make a ring of `slots` frames (fewer, if they would take too much memory) for frames of `frame` bytes.
+    pub(super) fn set(fd: BorrowedFd<'_>, slots: u32, frame: usize) -> io::Result<Self> {
         let slot_size = (frame + SLOT_OVERHEAD).next_power_of_two();
         let block = slot_size.max(BLOCK);
         let length = (slots as usize * slot_size).clamp(block, MAX_RING);
@@ -73,6 +80,14 @@ impl ReceiveRing {
             tp_frame_nr: (length / slot_size) as u32,
         };
         socket_option::set(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        Ok(Self { length, slot_size })
+    }
+}
+
+impl ReceiveRing {
+    /// Maps the ring of a socket.
+    pub(super) fn map(fd: BorrowedFd<'_>, size: RingSize) -> io::Result<Self> {
+        let RingSize { length, slot_size } = size;
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let memory = unsafe {
             libc::mmap(

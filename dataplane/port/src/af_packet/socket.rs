@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::options::Options;
-use super::ring::ReceiveRing;
+use super::ring::{ReceiveRing, RingSize};
 use crate::{PortError, socket_option};
 
 /// Bytes of copies that may wait: frames that don't fit a slot of the ring.
@@ -12,8 +12,16 @@ const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Bytes of frames on their way out.
 const SEND_BUFFER: i32 = 16 << 20;
 
-/// Both sockets, with large buffers: all of them that takes privileges. The first is to receive by.
-pub(super) fn create_both(options: &Options) -> Result<[OwnedFd; 2], PortError> {
+/// The two sockets of a port, bound to its device, and the ring of the one that receives.
+#[derive(Debug)]
+pub(super) struct Both {
+    pub(super) receiver: OwnedFd,
+    pub(super) sender: OwnedFd,
+    ring: RingSize,
+}
+
+/// Makes both sockets, with large buffers, sets them and binds them. Frames wait in the ring from now on.
+pub(super) fn create_both(options: &Options) -> Result<Both, PortError> {
     let failed = |error| explain(options, "socket(AF_PACKET)", error);
     let [receiver, sender] = [create().map_err(failed)?, create().map_err(failed)?];
     // Frames longer than a slot come by the socket's queue; with a smaller buffer fewer of them.
@@ -23,11 +31,21 @@ pub(super) fn create_both(options: &Options) -> Result<[OwnedFd; 2], PortError> 
         // It may be refused, without CAP_NET_ADMIN.
         let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, name, &bytes);
     }
-    Ok([receiver, sender])
+    let ring = bind_receiver(receiver.as_fd(), options)?;
+    bind_sender(sender.as_fd(), options)?;
+    Ok(Both { receiver, sender, ring })
 }
 
-/// The ring of the receiving socket, by which frames come from now on.
-pub(super) fn open_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<ReceiveRing, PortError> {
+impl Both {
+    /// Maps the ring of the receiving socket.
+    pub(super) fn map_ring(&self, options: &Options) -> Result<ReceiveRing, PortError> {
+        ReceiveRing::map(self.receiver.as_fd(), self.ring)
+            .map_err(|error| explain(options, "mapping the receive ring", error))
+    }
+}
+
+/// Sets up the receiving socket, whose ring frames come into from now on.
+fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, PortError> {
     let explain = |call| move |error| explain(options, call, error);
     let set = |level, name, value: i32| socket_option::set(fd, level, name, &value);
     set(libc::SOL_PACKET, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)
@@ -39,14 +57,14 @@ pub(super) fn open_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<Rec
         set(libc::SOL_SOCKET, libc::SO_ATTACH_BPF, filter.as_raw_fd()).map_err(explain("SO_ATTACH_BPF"))?;
     }
     let frame = usize::from(options.mtu) + super::MAX_LINK_HEADER;
-    let ring = ReceiveRing::map(fd, options.ring_size, frame).map_err(explain("the receive ring"))?;
+    let ring = RingSize::set(fd, options.ring_size, frame).map_err(explain("the receive ring"))?;
     // Only now that everything is set may frames come.
     bind(fd, options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
     Ok(ring)
 }
 
-/// Has the other one send. It has no protocol, so nothing arrives there.
-pub(super) fn open_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
+/// Sets up the sending socket. It has no protocol, so nothing arrives there.
+fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
     // Past the queueing disciplines, and with them past tcx egress: what is sent must not be caught there as the host's own.
     socket_option::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
