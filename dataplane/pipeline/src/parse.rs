@@ -123,6 +123,10 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     let header = ipv6::Packet::new_checked(packet.network()).map_err(|_| DropReason::Ip6Short)?;
     let (source, destination, dscp) = (header.src(), header.dst(), header.dscp());
     let walk = ipv6_ext::walk(&header);
+    if walk.end == End::RepeatedFragment {
+        // The fragments of its outer packet would have no first one, and those of its inner packet the wrong one.
+        return Err(DropReason::Ip6RepeatedFragment);
+    }
     let (hop_limit, total_len) = (header.hop_limit(), header.total_len());
     let mut exceptions = Exceptions::NONE;
     if hop_limit <= 1 {

@@ -101,7 +101,8 @@ fn check6(packet: &Packet) -> Result<Headers, Malformed> {
     ipv6::sanity(packet.network(), packet.network_len()).map_err(Malformed::V6)?;
     let header = ipv6::Packet::new_unchecked(packet.network());
     let walk = ipv6_ext::walk(&header);
-    let cut = matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop);
+    let cut =
+        matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop | End::RepeatedFragment);
     let options = walk.hop_by_hop.is_some();
     Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
 }

@@ -69,6 +69,8 @@ drop_reasons! {
     Ip6Jumbo = "ip6_jumbo",
     /// The transport header lies behind more IPv6 extension headers than are read, or a fragment cuts it, while a filter judges packets (RFC 7112).
     Ip6HeaderChain = "ip6_header_chain",
+    /// An IPv6 packet with more than one fragment header (RFC 8200, 4.1).
+    Ip6RepeatedFragment = "ip6_repeated_fragment",
     /// A source address that must not appear on the wire, or is the router's own.
     MartianSource = "martian_source",
     /// A destination address that must not be forwarded to.

@@ -171,6 +171,8 @@ pub enum End {
     LaterFragment,
     /// At hop-by-hop options that do not follow the fixed header (RFC 8200, 4.1).
     MisplacedHopByHop,
+    /// At a second fragment header: two packets would claim the octets behind it (RFC 8200, 4.1 and 4.5).
+    RepeatedFragment,
     /// At an extension header that is not wholly in the packet.
     Truncated,
     /// At one extension header more than allowed.
@@ -192,7 +194,7 @@ pub struct Walk {
     pub hop_by_hop: Option<Extent>,
     /// The last routing header.
     pub routing: Option<Extent>,
-    /// The last fragment header and where it begins.
+    /// The fragment header and where it begins.
     pub fragment: Option<(usize, FragmentRepr)>,
     /// Why the walk ended.
     pub end: End,
@@ -247,6 +249,7 @@ impl Walk {
     fn step(&mut self, payload: &[u8], limit: usize) -> Option<End> {
         match self.protocol {
             Protocol::HOP_BY_HOP if self.headers > 0 => return Some(End::MisplacedHopByHop),
+            Protocol::FRAGMENT if self.fragment.is_some() => return Some(End::RepeatedFragment),
             Protocol::HOP_BY_HOP
             | Protocol::DESTINATION_OPTIONS
             | Protocol::ROUTING

@@ -76,6 +76,38 @@ fn long_chain_is_forwarded_again_when_no_filter_refuses() {
     router.expect_forwarded("a", &hidden, "b");
 }
 
+/// Fragments of the outer packet would have no first one, and those of the inner packet the wrong one.
+#[test]
+fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
+    let reason = DropReason::Ip6RepeatedFragment;
+    let drop_tcp = "[[filter]]\nmatch = \"proto tcp\"\naction = \"drop\"\n";
+    for workers in [1, 3] {
+        for filters in ["", drop_tcp] {
+            for settings in ["", "flows-max = 0\n"] {
+                let settings = format!("workers = {workers}\n{settings}");
+                let mut router = Scenario::with_settings_and(&settings, filters);
+                let whole = Ipv6Frame::udp().payload(&[0; 32]);
+                // Twice, for a later packet meets what the first one left.
+                for id in [7, 7, 8] {
+                    for (offset, more) in [(0, false), (0, true), (8, false), (8, true)] {
+                        for outer in [true, false] {
+                            let nested = whole.clone().fragment(0, outer, id).fragment(offset, more, id + 1);
+                            router.expect_drop("a", &nested, reason);
+                            let options = whole.clone().fragment(0, outer, id).extension(60, &PAD);
+                            router.expect_drop("a", &options.fragment(offset, more, id), reason);
+                        }
+                    }
+                    // One alone, atomic or not, is none of these, nor is what stands behind that of a later fragment.
+                    router.expect_forwarded("a", &whole.clone().fragment(0, false, id), "b");
+                    router.expect_forwarded("a", &whole.clone().fragment(0, true, id), "b");
+                    let later = Ipv6Frame::raw(44).payload(&[0; 16]).fragment(32, false, id);
+                    router.expect_forwarded("a", &later, "b");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn lookup_agrees_with_the_drop() {
     let mut router = refusing("drop", "firewall", "dag");

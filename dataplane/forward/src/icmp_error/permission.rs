@@ -66,6 +66,6 @@ fn is_icmp_error6(packet: &ipv6::Packet<&[u8]>) -> bool {
         }
         End::LaterFragment => walk.protocol == Protocol::ICMPV6,
         End::UpperLayer | End::NoNextHeader | End::MisplacedHopByHop => false,
-        End::Truncated | End::Limit => true,
+        End::Truncated | End::Limit | End::RepeatedFragment => true,
     }
 }

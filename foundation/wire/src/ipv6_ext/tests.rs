@@ -81,6 +81,26 @@ fn hop_by_hop_options_elsewhere_are_misplaced() {
 }
 
 #[test]
+fn second_fragment_header_ends_the_walk_with_the_first_one_kept() {
+    let fragment = |next_header, offset, more| {
+        let mut header = [0; FRAGMENT_HEADER_LEN];
+        let repr = FragmentRepr { next_header, offset, more, identification: 7 };
+        repr.emit(&mut header);
+        (header, repr)
+    };
+    let (outer, first) = fragment(Protocol::FRAGMENT, 0, true);
+    let (behind_options, first_of_options) = fragment(Protocol::DESTINATION_OPTIONS, 0, false);
+    for (offset, more) in [(0, false), (0, true), (8, false)] {
+        let (inner, _) = fragment(Protocol::UDP, offset, more);
+        let nested = walk(&packet(Protocol::FRAGMENT, &[&outer, &inner]));
+        assert_eq!((nested.end, nested.fragment), (End::RepeatedFragment, Some((40, first))));
+        let options = options(Protocol::FRAGMENT);
+        let apart = walk(&packet(Protocol::FRAGMENT, &[&behind_options, &options, &inner]));
+        assert_eq!((apart.end, apart.fragment), (End::RepeatedFragment, Some((40, first_of_options))));
+    }
+}
+
+#[test]
 fn a_header_beyond_the_payload_length_is_truncated_even_if_octets_follow() {
     let mut packet = packet(Protocol::ROUTING, &[&options(Protocol::UDP), &[0; 8]]);
     packet.set_payload_len(7);
