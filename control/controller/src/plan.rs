@@ -1,12 +1,11 @@
 //! What starting a router would do, without doing it.
 
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use millrace_config::{Config, OnDeath, Step};
+use millrace_port::check_recording;
 use millrace_port::pcap::Recording;
 use millrace_units::count;
 use nix::unistd::{AccessFlags, access};
@@ -119,20 +118,19 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
 
 /// Whether a file can be played.
 fn playable(file: &Path) -> Result<(), String> {
-    let read = Recording::read(file).map(drop);
+    let read = Recording::read_regular(file).map(drop);
     read.map_err(|error| format!("{error}; name a recording of Ethernet frames, pcap or pcapng"))
 }
 
-/// Whether a file can be written, or made.
+/// Whether a file can be made in place of what is there, if anything is.
 fn writable(file: &Path) -> Result<(), String> {
     let refused = |what: &Path, error: io::Error| {
         format!("{}: {error}; name a file that can be written", what.display())
     };
-    if let Ok(known) = file.symlink_metadata() {
-        if !known.is_file() && !known.file_type().is_char_device() {
-            return Err(format!("{} is no regular file; name a file that can be written", file.display()));
-        }
-        return OpenOptions::new().write(true).open(file).map(drop).map_err(|error| refused(file, error));
+    let known = check_recording(file).map_err(|error| refused(file, error))?;
+    if known.is_some_and(|known| !known.is_file()) {
+        // A device that swallows all.
+        return Ok(());
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !above.is_dir() {
@@ -214,6 +212,9 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let (text, new) = (folder.join("text.pcap"), folder.join("new.pcap"));
         std::fs::write(&text, "no recording").unwrap();
+        let [link, pipe] = ["link.pcap", "pipe"].map(|name| folder.join(name));
+        std::os::unix::fs::symlink(&text, &link).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let port =
             |name: &str, files: &str| format!("[[port]]\nname = \"{name}\"\nkind = \"pcap\"\n{files}\n");
         let said = |key: &str, file: &Path| format!("{key} = {:?}", file.display().to_string());
@@ -222,6 +223,9 @@ mod tests {
             port("text", &said("input", &text)),
             port("nowhere", &said("output", &folder.join("no/where.pcap"))),
             port("fine", &said("output", &new)),
+            port("link", &said("input", &link)),
+            port("pipe", &said("input", &pipe)),
+            port("random", &said("output", Path::new("/dev/random"))),
         ];
         let config = Config::parse(&all.concat(), "ports.toml").unwrap();
         let wrong = plan(&config).await.unwrap_err().to_string();
@@ -232,6 +236,9 @@ mod tests {
             "text.pcap",
             "ports.toml:12",
             "is no directory",
+            "link.pcap: it is a symbolic link",
+            "pipe: it is no regular file",
+            "/dev/random: it is a device",
         ] {
             assert!(wrong.contains(told), "{told}: {wrong}");
         }

@@ -13,6 +13,7 @@ pub mod af_xdp;
 mod batch_send;
 mod error;
 mod impair;
+mod input_file;
 mod longest_frame;
 #[expect(clippy::indexing_slicing, reason = "queues and templates of a port in memory, by their numbers")]
 pub mod memory;
@@ -35,7 +36,7 @@ pub use batch_send::BatchSend;
 pub use error::PortError;
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
-pub use output_file::{create_output, create_recording};
+pub use output_file::{check_recording, create_output, create_recording};
 pub use pcap::{Pcap, PcapFiles, PcapOptions};
 pub use port::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 pub use record::{Record, RecordLimit};

@@ -1,23 +1,80 @@
 //! Files that are written where another user may have a say (`/tmp`): no link of a stranger leads elsewhere.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rights of a recording: those who may read it see the traffic.
 const MODE: u32 = 0o600;
+/// Names that are tried for a new file beside another, in case somebody has taken some.
+const NAMES: usize = 16;
+/// Devices that are written in place of a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices act on what is written.
+const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 
-/// Makes a file for frames, readable by its owner alone, or empties one that is there, as [`create_output`] does.
+/// Makes a file for frames, readable by its owner alone. It takes the place of one that is there in one step, and leaves that as it is
+/// for whoever has it open or knows it by another name. One that is there must be as [`create_output`] wants it. Devices that swallow all
+/// (`/dev/null`) are written.
 ///
 /// # Errors
-/// As of [`create_output`].
+/// As of [`create_output`]; a directory in which no file can be made.
 pub fn create_recording(path: &Path) -> io::Result<File> {
-    let file = open(path, MODE)?;
-    if file.metadata()?.is_file() {
-        file.set_permissions(Permissions::from_mode(MODE))?;
+    match check_recording(path)? {
+        Some(known) if known.file_type().is_char_device() => {
+            let file = open_to_write(OpenOptions::new().write(true), path)?;
+            if is_sink(&file.metadata()?) { Ok(file) } else { Err(refused(NO_SINK)) }
+        }
+        _ => replace(path),
     }
-    empty(file)
+}
+
+/// Looks whether [`create_recording`] would take the place of what is there, without opening it; what that is.
+///
+/// # Errors
+/// As of [`create_recording`], but for what the directory says.
+pub fn check_recording(path: &Path) -> io::Result<Option<Metadata>> {
+    let known = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        known => known?,
+    };
+    refuse_link(&known)?;
+    if known.file_type().is_char_device() {
+        return if is_sink(&known) { Ok(Some(known)) } else { Err(refused(NO_SINK)) };
+    }
+    refuse_foreign(&known).map(|()| Some(known))
+}
+
+const NO_SINK: &str = "it is a device; name a file, or /dev/null";
+
+fn is_sink(known: &Metadata) -> bool {
+    let device = (libc::major(known.rdev()), libc::minor(known.rdev()));
+    known.file_type().is_char_device() && SINKS.contains(&device)
+}
+
+/// Makes a file under a name of its own in the directory of `path`, and gives it that name.
+fn replace(path: &Path) -> io::Result<File> {
+    let (new, file) = create_beside(path).map_err(|error| {
+        io::Error::new(error.kind(), format!("no file can be made in its directory: {error}"))
+    })?;
+    let named = file.set_permissions(Permissions::from_mode(MODE)).and_then(|()| fs::rename(&new, path));
+    named.inspect_err(|_| drop(fs::remove_file(&new))).map(|()| file)
+}
+
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let process = std::process::id();
+    let mut last = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..NAMES {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = path.with_file_name(format!(".millrace-{process}-{number}.new"));
+        match open_to_write(OpenOptions::new().write(true).create_new(true).mode(MODE), &new) {
+            Ok(file) => return Ok((new, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
 }
 
 /// Makes a file, or empties one that is there and keeps its rights. Symbolic links are not followed; a file that is there must be
@@ -26,49 +83,61 @@ pub fn create_recording(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the system says; a file of another kind, owner or with several names.
 pub fn create_output(path: &Path) -> io::Result<File> {
-    empty(open(path, 0o666)?)
-}
-
-fn empty(file: File) -> io::Result<File> {
+    let file = open(path)?;
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     Ok(file)
 }
 
-/// Opens a file of the caller's user, or makes it with these rights.
-fn open(path: &Path, mode: u32) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    // Without a wait for the reader of a pipe.
-    options.write(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    match options.create_new(true).open(path) {
+/// Opens a file of the caller's user, or makes it.
+fn open(path: &Path) -> io::Result<File> {
+    match open_to_write(OpenOptions::new().write(true).create_new(true), path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made,
     }
-    let file = options.create_new(false).open(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => refused("it is a symbolic link; name the file itself"),
-        _ => error,
-    })?;
+    let file = open_to_write(OpenOptions::new().write(true), path)?;
     let known = file.metadata()?;
-    if known.file_type().is_char_device() {
-        return Ok(file);
+    if !known.file_type().is_char_device() {
+        refuse_foreign(&known)?;
     }
+    Ok(file)
+}
+
+/// Opens without following a link, and without a wait for the reader of a pipe.
+fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => refused(LINK),
+        _ => error,
+    })
+}
+
+const LINK: &str = "it is a symbolic link; name the file itself";
+
+/// Refuses a symbolic link.
+pub(crate) fn refuse_link(known: &Metadata) -> io::Result<()> {
+    if known.is_symlink() { Err(refused(LINK)) } else { Ok(()) }
+}
+
+/// Refuses all but regular files of the caller's user with one name.
+fn refuse_foreign(known: &Metadata) -> io::Result<()> {
     if !known.is_file() || known.nlink() != 1 {
         return Err(refused("it is no regular file with one name; name another"));
     }
     if known.uid() != nix::unistd::geteuid().as_raw() {
         return Err(refused("it belongs to another user; name another"));
     }
-    Ok(file)
+    Ok(())
 }
 
-fn refused(why: &str) -> io::Error {
+pub(crate) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::io::Read as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -86,7 +155,11 @@ mod tests {
         assert_eq!(mode(&file), 0o600);
         fs::write(&file, "older").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let mut reader = File::open(&file).unwrap();
         drop(create_recording(&file).unwrap());
+        let mut kept = String::new();
+        reader.read_to_string(&mut kept).unwrap();
+        assert_eq!(kept, "older", "who reads the older one goes on");
         assert_eq!((mode(&file), fs::metadata(&file).unwrap().len()), (0o600, 0));
         fs::write(&file, "older").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
@@ -107,9 +180,27 @@ mod tests {
         assert!(create_recording(&folder.join("dangling")).is_err());
         nix::unistd::mkfifo(&folder.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(create_recording(&folder.join("pipe")).is_err());
-        assert!(create_recording(Path::new("/dev/null")).is_ok());
+        for sink in ["/dev/null", "/dev/zero", "/dev/full"] {
+            assert!(create_recording(Path::new(sink)).is_ok(), "{sink}");
+        }
+        let device = create_recording(Path::new("/dev/random")).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::PermissionDenied, "{device}");
         assert!(create_output(Path::new("/dev/null")).is_ok());
         assert_eq!(fs::read(&victim).unwrap(), b"kept");
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 6, "none under a name of its own: {left:?}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn recording_that_can_not_be_replaced_is_kept() {
+        let folder = std::env::temp_dir().join(format!("millrace-kept-{}", std::process::id()));
+        // A directory takes no new name; nothing is left of the attempt.
+        fs::create_dir_all(folder.join("taken")).unwrap();
+        assert!(replace(&folder.join("taken")).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        let nowhere = create_recording(&folder.join("missing/recording")).unwrap_err();
+        assert!(nowhere.to_string().contains("no file can be made in its directory"), "{nowhere}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

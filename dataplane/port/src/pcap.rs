@@ -31,9 +31,9 @@ pub enum Pace {
 /// The files of a [`Pcap`] port, and how it plays them.
 #[derive(Clone, Debug, Default)]
 pub struct PcapOptions {
-    /// The file whose packets arrive; without one none do.
+    /// The regular file whose packets arrive; without one none do.
     pub input: Option<PathBuf>,
-    /// The file for transmitted packets, overwritten if it exists; without one they are only counted.
+    /// The file for transmitted packets, which takes the place of one that is there; without one they are only counted.
     pub output: Option<PathBuf>,
     /// When the packets of `input` arrive.
     pub pace: Pace,
@@ -76,11 +76,12 @@ impl PcapFiles {
     /// Opens the files.
     ///
     /// # Errors
-    /// [`PortError::File`] when a file can't be read or made; [`PortError::Format`] when the input is broken (with
+    /// [`PortError::File`] when a file can't be read or made, or is no regular file; [`PortError::Format`] when the input is broken (with
     /// the offset), or holds frames that are not Ethernet.
     pub fn open(options: PcapOptions) -> Result<Self, PortError> {
         let PcapOptions { input, output, pace, origin } = options;
-        let recording = input.map_or_else(|| Ok(Recording::default()), |path| Recording::read(&path))?;
+        let recording =
+            input.map_or_else(|| Ok(Recording::default()), |path| Recording::read_regular(&path))?;
         let made = |path: PathBuf| match create_recording(&path) {
             Ok(file) => Ok((path, file)),
             Err(source) => Err(PortError::File { path, source }),

@@ -1,6 +1,7 @@
 //! A recorded file in memory: pcap (draft-ietf-opsawg-pcap) or pcapng (draft-ietf-opsawg-pcapng).
 
 use std::fs;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use pcap_file::pcapng::{Block, PcapNgParser};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use crate::PortError;
+use crate::input_file::open_input;
 
 /// The first octets of a pcapng file, in either byte order.
 const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -44,6 +46,17 @@ impl Recording {
     /// frames that are not Ethernet.
     pub fn read(path: &Path) -> Result<Self, PortError> {
         let file = fs::read(path).map_err(|source| PortError::File { path: path.to_owned(), source })?;
+        Self::parse(file).map_err(|problem| PortError::Format { path: path.to_owned(), problem })
+    }
+
+    /// Reads a file that a configuration names, with the router's rights: a regular one alone, and no symbolic link.
+    ///
+    /// # Errors
+    /// As of [`read`](Self::read); a link, a device or a pipe.
+    pub fn read_regular(path: &Path) -> Result<Self, PortError> {
+        let failed = |source| PortError::File { path: path.to_owned(), source };
+        let mut file = Vec::new();
+        open_input(path).and_then(|mut input| input.read_to_end(&mut file)).map_err(failed)?;
         Self::parse(file).map_err(|problem| PortError::Format { path: path.to_owned(), problem })
     }
 
