@@ -188,7 +188,7 @@ pub(crate) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     rules.push((libc::SYS_bpf, vec![none_of(0, MAP_ELEMENTS.iter().copied())?]));
     let descriptors = none_of(1, DESCRIPTORS.iter().map(|command| *command as u64))?;
     rules.push((libc::SYS_fcntl, vec![descriptors, asking_for_signals()?]));
-    rules.push((libc::SYS_ioctl, vec![none_of(1, REQUESTS.iter().map(|request| *request as u64))?]));
+    rules.push((libc::SYS_ioctl, vec![none_of(1, REQUESTS.iter().copied())?]));
     rules.push((libc::SYS_prctl, vec![none_of(0, OPERATIONS.iter().map(|operation| *operation as u64))?]));
     rules.push((libc::SYS_bind, vec![rule([other_than(2, XDP_ADDRESS)?])?]));
     rules.push((libc::SYS_setsockopt, vec![rule([other_than(1, libc::SOL_XDP as u64)?])?]));
