@@ -72,7 +72,7 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: this command fills a `struct ethtool_channels`.
     unsafe { ask(device, (&raw mut channels).cast())? };
-    let (rx, tx) = (channels.rx + channels.combined, channels.tx + channels.combined);
+    let [rx, tx] = [channels.rx, channels.tx].map(|own| own.saturating_add(channels.combined));
     (rx > 0).then_some((rx, tx))
 }
 

@@ -182,7 +182,7 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
     let request = if capped { 16 } else { word(20)? as usize };
     let words = attribute(answer, 20 + request.next_multiple_of(4), NLMSGERR_ATTR_MSG).unwrap_or_default();
     let words = String::from_utf8_lossy(words).trim_end_matches('\0').to_owned();
-    Some(Refusal { error: io::Error::from_raw_os_error(-code), words })
+    Some(Refusal { error: io::Error::from_raw_os_error(code.saturating_neg()), words })
 }
 
 /// The payload of the first attribute of a kind, from the offset `at` on.
@@ -196,4 +196,25 @@ pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]>
         at += length.next_multiple_of(4);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer with an error code, and the length of the request that it repeats.
+    fn answer(code: i32, request: u32) -> Vec<u8> {
+        let kind = u32::from_ne_bytes([2, 0, 0, 0]);
+        [36, kind, 1, 0, code.cast_unsigned(), request, 0, 0, 0].map(u32::to_ne_bytes).concat()
+    }
+
+    #[test]
+    fn answer_of_any_code_and_length_is_read() {
+        for request in [0, 16, 17, u32::MAX] {
+            let code = |code| refusal(&answer(code, request)).map(|refusal| refusal.error.raw_os_error());
+            assert_eq!(code(0), None, "an acknowledgement");
+            assert_eq!(code(-libc::EPERM), Some(Some(libc::EPERM)));
+            assert_eq!(code(i32::MIN), Some(Some(i32::MAX)));
+        }
+    }
 }
