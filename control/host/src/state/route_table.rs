@@ -121,9 +121,8 @@ fn forget(dependants: &mut HashMap<Dependency, HashSet<IpNet>>, dependency: Depe
 }
 
 fn dependencies(entry: &RouteEntry) -> impl Iterator<Item = Dependency> + '_ {
-    // What a next-hop object resolves to is looked up when it is asked for, so only the object counts.
-    let hops: &[HostNextHop] = if entry.next_hop_id.is_some() { &[] } else { &entry.next_hops };
-    let devices = hops.iter().map(|hop| Dependency::Device(hop.ifindex));
+    // The next hops of a known object are looked up when they are asked for. While the object is not known, those of the message count.
+    let devices = entry.next_hops.iter().map(|hop| Dependency::Device(hop.ifindex));
     let object = entry.next_hop_id.map(Dependency::NextHop);
     devices.chain(object).chain(entry.preferred_source.map(Dependency::Source))
 }

@@ -163,6 +163,19 @@ fn routes_follow_their_next_hop_object() {
 }
 
 #[test]
+fn a_route_whose_next_hop_object_is_not_known_follows_the_device_of_its_message() {
+    let mut state = HostState::default();
+    let route = RouteEntry { next_hop_id: Some(9), ..entry("10.1.0.0/16", &[hop(1, "10.0.0.2")]) };
+    assert!(state.apply(add(route)).is_empty(), "there is no such device");
+    let changes = state.apply(link(1, true, true));
+    assert!(effective(&state, "10.1.0.0/16").is_some());
+    assert!(
+        changes.iter().any(|change| matches!(change, HostChange::Route { route: Some(_), .. })),
+        "{changes:?}"
+    );
+}
+
+#[test]
 fn routes_for_some_service_types_or_sources_are_left_to_the_kernel() {
     let mut state = two_ports();
     state.apply(add(entry("10.1.0.0/16", &[hop(1, "10.0.0.2")])));
