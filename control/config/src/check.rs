@@ -100,8 +100,8 @@ fn is_default(gate: &str) -> bool {
 /// Most `[[place]]` of a configuration: workers look at one after the other.
 pub const MOST_PLACEMENTS: usize = 256;
 
-/// Most terms of all `[[place]]` together: workers look at them for each flow that may leave for the driver.
-pub const MOST_PLACED_TERMS: usize = 4096;
+/// Most comparisons of all `[[place]]` together, for each flow that may leave for the driver.
+pub const MOST_PLACED_COMPARISONS: usize = 4096;
 
 impl Checker<'_> {
     /// What is noted from now on is wrong with this table, or with this entry of a list.
@@ -424,18 +424,18 @@ impl Checker<'_> {
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
             format!("{}: there can be {MOST_PLACEMENTS}", count(places.len(), "placement"))
         }));
-        let mut terms = 0;
+        let mut comparisons = 0;
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
-            let before = terms;
-            terms += place.flow.value().terms();
-            let is_full = terms > MOST_PLACED_TERMS && before <= MOST_PLACED_TERMS;
+            let before = comparisons;
+            comparisons += place.flow.value().comparisons();
+            let is_full = comparisons > MOST_PLACED_COMPARISONS && before <= MOST_PLACED_COMPARISONS;
             let checks = self.at("place", Some(index));
             checks.note(self.place(place, &places[..index]));
             checks.note(self.require(!is_full, place.flow.span(), || {
                 format!(
-                    "{} in the placements down to this one: at most \
-                     {MOST_PLACED_TERMS}; write wider prefixes or ranges, or fewer `not`",
-                    count(terms, "term")
+                    "the placements up to this one take {} for a flow, and the limit is \
+                     {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
+                    count(comparisons, "comparison")
                 )
             }));
         }

@@ -32,7 +32,7 @@ use read::{LeftOut, Rest};
 pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
 pub use change::{Change, Heir, Together};
-pub use check::{MOST_PLACED_TERMS, MOST_PLACEMENTS};
+pub use check::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS};
 pub use difference::Difference;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use flow::one_flow;

@@ -51,7 +51,7 @@ fn a_wrong_value_is_told_at_the_value() {
 }
 
 #[test]
-fn placements_take_expressions_with_a_bounded_number_of_terms() {
+fn placements_take_expressions_with_a_bounded_number_of_comparisons() {
     let place = |flow: String| format!("[[place]]\nflow = \"{flow}\"\nlevel = \"worker\"\n");
     let port = "[[port]]\nname = \"lan\"\ndevice = \"e\"\n";
     let parse = |flow: &str| Config::parse(&format!("{port}{}", place(flow.to_owned())), "f");
@@ -64,5 +64,5 @@ fn placements_take_expressions_with_a_bounded_number_of_terms() {
     let wrong = Config::parse(&places(18), "f").unwrap_err();
     let [error] = wrong.errors() else { panic!("{wrong}") };
     assert_eq!(error.place.to_string(), "f:50:8");
-    assert!(error.problem.contains("4352 terms"), "{wrong}");
+    assert!(error.problem.contains("4352 comparisons"), "{wrong}");
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledSelection, Selection};
-use millrace_config::{Config, MOST_PLACED_TERMS, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text};
+use millrace_config::{
+    Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
+};
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
     ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, OffloadCommand, POLICE, Placement,
@@ -180,7 +182,7 @@ impl Router {
 }
 
 impl Inner {
-    /// What is meant: an instance, by its name or `instance NAME`, or flows: those of `filter`, which is the same text read as one.
+    /// Returns the target of a placement: the instance of this name, or the flows of `filter`, the same text read as a filter.
     fn placeable(
         &self,
         new: &NewPlacement,
@@ -273,14 +275,14 @@ impl Model {
                 "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
             )));
         }
-        let own = placed.what.terms();
-        let others: usize = self.placements.iter().map(|placed| placed.what.terms()).sum();
-        if own + others > MOST_PLACED_TERMS {
+        let own = placed.what.comparisons();
+        let others: usize = self.placements.iter().map(|placed| placed.what.comparisons()).sum();
+        if own + others > MOST_PLACED_COMPARISONS {
             return Err(ControlError::Conflict(format!(
-                "placement {:?}: it has {}, the other placements have {others}, and together there \
-                 can be {MOST_PLACED_TERMS}: write wider prefixes or ranges, or fewer `not`",
+                "placement {:?} takes {} for a flow, the other placements take {others}, and the limit is \
+                 {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
                 placed.what.to_string(),
-                count(own, "term")
+                count(own, "comparison")
             )));
         }
         self.placements.push(placed);

@@ -331,7 +331,7 @@ fn what_selects_packets_takes_the_complement_of_any_host_and_a_gate_that_of_an_i
 }
 
 #[test]
-fn terms_of_all_placements_are_bounded() {
+fn comparisons_of_all_placements_are_bounded() {
     with_router(async |router| {
         let place = |port: u16, level| NewPlacement { flow: format!("not dport {port}"), level };
         // Each has 256: two ranges, 252 protocols without ports, and two ways in which ports are not read.
@@ -339,7 +339,7 @@ fn terms_of_all_placements_are_bounded() {
             router.place(&place(port, WantedLevel::Worker)).await.unwrap();
         }
         let refused = router.place(&place(17, WantedLevel::Worker)).await.unwrap_err().to_string();
-        assert!(refused.contains("256 terms") && refused.contains("can be 4096"), "{refused}");
+        assert!(refused.contains("256 comparisons") && refused.contains("limit is 4096"), "{refused}");
         router.place(&place(3, WantedLevel::Auto)).await.unwrap();
         router.place(&place(17, WantedLevel::Worker)).await.unwrap();
     });

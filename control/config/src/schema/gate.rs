@@ -80,10 +80,10 @@ pub enum Placeable {
 }
 
 impl Placeable {
-    /// Number of terms of the filter, with which a flow is compared; 0 for an instance.
-    pub fn terms(&self) -> usize {
+    /// Number of comparisons that the filter takes for a flow; 0 for an instance.
+    pub fn comparisons(&self) -> usize {
         match self {
-            Self::Flows(filter) => filter.terms(),
+            Self::Flows(filter) => filter.comparisons(),
             Self::Instance(_) => 0,
         }
     }

@@ -126,8 +126,20 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
             }
         }
     }
+    note_ambiguous_pairs(&mut analysis, (&sorted, &shapes, &owners), &alive, most);
+    analysis
+}
+
+/// Notes pairs of filters of one priority and different owners that some packets match both, where neither covers the other. `alive` are the
+/// places of filters that can win.
+fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
+    analysis: &mut Analysis,
+    (sorted, shapes, owners): (&[&Entry<T>], &[Shape], &[K]),
+    alive: &[usize],
+    most: usize,
+) {
     for group in alive.chunk_by(|one, next| sorted[*one].priority == sorted[*next].priority) {
-        let groups = by_owner(group, &owners);
+        let groups = by_owner(group, owners);
         for (number, own) in groups.iter().enumerate() {
             for others in &groups[number + 1..] {
                 let pairs = own
@@ -146,7 +158,6 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
             }
         }
     }
-    analysis
 }
 
 /// Groups places by the owners of their filters, in the order of the first of each.

@@ -112,7 +112,7 @@ impl FromStr for FilterExpression {
     }
 }
 
-/// What a text says.
+/// Parsed text.
 enum Read {
     /// One filter.
     Plain(Filter),

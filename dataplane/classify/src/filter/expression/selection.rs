@@ -14,8 +14,8 @@ use super::term::Term;
 use super::{Read, read, written};
 use crate::Candidate;
 
-/// Expression that selects packets. It takes all that a [`FilterExpression`](super::FilterExpression) takes, and complements of addresses that would take
-/// too many filters of a filter table.
+/// Expression that selects packets: a [`FilterExpression`](super::FilterExpression), or one with complements of addresses that exceed
+/// the limit of a filter table.
 ///
 /// It prints as a filter expression does.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -25,9 +25,14 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Number of terms: a packet is compared with as many at most.
+    /// Number of terms.
     pub fn terms(&self) -> usize {
         self.terms.len()
+    }
+
+    /// Number of comparisons that a packet takes at most: one for each term, and one for each excluded prefix.
+    pub fn comparisons(&self) -> usize {
+        self.terms.iter().map(Term::weight).sum()
     }
 
     /// Returns the names of ports that packets come in by.

@@ -17,9 +17,9 @@ pub(super) const MOST_WEIGHT: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub filter: Filter,
-    /// Prefixes that the source is outside of, in order, none inside of another.
+    /// Excluded source prefixes, sorted, none inside another.
     pub outside_source: Vec<IpNet>,
-    /// The same of the destination.
+    /// Excluded destination prefixes, likewise.
     pub outside_destination: Vec<IpNet>,
 }
 
@@ -62,13 +62,29 @@ impl Term {
         let outside_destination =
             merged(&self.outside_destination, &other.outside_destination, filter.destination());
         let made = Self { filter, outside_source, outside_destination };
-        (is_known || made.count() > 0).then_some(made)
+        (is_known || made.has_packets()).then_some(made)
     }
 
-    /// Whether the prefixes that the addresses of `narrow` have or are outside of imply those that this one's are outside of.
+    /// Whether `narrow` excludes every address that this term excludes.
     pub fn outside_covers(&self, narrow: &Self) -> bool {
         implied(&self.outside_source, narrow.filter.source(), &narrow.outside_source)
             && implied(&self.outside_destination, narrow.filter.destination(), &narrow.outside_destination)
+    }
+
+    /// Whether any addresses are left, in some family.
+    pub fn has_packets(&self) -> bool {
+        let families = |net: Option<IpNet>, outside: &[IpNet]| -> [bool; 2] {
+            let mut families = [false; 2];
+            for net in whole(net) {
+                if let Some(family) = families.get_mut(usize::from(net.addr().is_ipv6())) {
+                    *family = has_rest(net, within(net, outside));
+                }
+            }
+            families
+        };
+        let source = families(self.filter.source(), &self.outside_source);
+        let destination = families(self.filter.destination(), &self.outside_destination);
+        source.iter().zip(&destination).any(|(one, other)| *one && *other)
     }
 
     /// Number of filters that match the packets of the term together.
@@ -164,7 +180,21 @@ fn halves(net: IpNet) -> Option<[IpNet; 2]> {
     Some([halves.next()?, halves.next()?])
 }
 
-/// Number of prefixes that hold the addresses of one outside of others.
+/// Whether `net` has addresses outside of the excluded prefixes. It looks at half of `net` at once where nothing is excluded there, so it
+/// goes no deeper than the excluded prefixes differ.
+fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
+    match outside.first() {
+        None => true,
+        Some(first) if first.contains(&net) => false,
+        Some(_) => halves(net).is_some_and(|halves| {
+            let parts = halves.map(|half| (half, within(half, outside)));
+            parts.iter().any(|(_, inside)| inside.is_empty())
+                || parts.iter().any(|(half, inside)| has_rest(*half, inside))
+        }),
+    }
+}
+
+/// Returns the number of prefixes that cover `net` without the excluded prefixes.
 fn left(net: IpNet, outside: &[IpNet]) -> u64 {
     match outside.first() {
         None => 1,
@@ -174,7 +204,7 @@ fn left(net: IpNet, outside: &[IpNet]) -> u64 {
     }
 }
 
-/// Appends the prefixes that hold the addresses of one outside of others.
+/// Appends the prefixes that cover `net` without the excluded prefixes.
 fn split(net: IpNet, outside: &[IpNet], made: &mut Vec<IpNet>) {
     match outside.first() {
         None => made.push(net),
@@ -183,6 +213,41 @@ fn split(net: IpNet, outside: &[IpNet], made: &mut Vec<IpNet>) {
             for half in halves(net).into_iter().flatten() {
                 split(half, within(half, outside), made);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Prefixes that often hold each other, of both families.
+    fn any_net() -> impl Strategy<Value = IpNet> {
+        let v4 = (0_u32..4, 0_u8..=32).prop_map(|(high, length)| {
+            IpNet::V4(Ipv4Net::new_assert((high << 30 | high).into(), length).trunc())
+        });
+        let v6 = (0_u128..4, 0_u8..=128).prop_map(|(high, length)| {
+            IpNet::V6(Ipv6Net::new_assert((high << 126 | high).into(), length).trunc())
+        });
+        prop_oneof![v4, v6]
+    }
+
+    proptest! {
+        #[test]
+        fn a_term_has_packets_where_it_has_filters(
+            source in proptest::option::of(any_net()),
+            destination in proptest::option::of(any_net()),
+            outside_source in proptest::collection::vec(any_net(), 0..12),
+            outside_destination in proptest::collection::vec(any_net(), 0..12),
+        ) {
+            let term = Term {
+                filter: Filter { source, destination, ..Filter::any() },
+                outside_source: merged(&outside_source, &[], source),
+                outside_destination: merged(&outside_destination, &[], destination),
+            };
+            prop_assert_eq!(term.has_packets(), term.count() > 0, "{:?}", term);
         }
     }
 }

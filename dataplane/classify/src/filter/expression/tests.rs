@@ -394,6 +394,26 @@ fn a_complement_beyond_a_filter_table_is_refused_with_its_number_and_a_remedy() 
 }
 
 #[test]
+fn a_selection_counts_a_comparison_for_each_term_and_each_excluded_prefix() {
+    for (text, comparisons) in
+        [("dport 80", 1), ("dport 80 or udp", 2), ("not src 10.0.0.1", 2), ("not host fd00::7", 3)]
+    {
+        assert_eq!(selection(text).comparisons(), comparisons, "{text}");
+    }
+}
+
+#[test]
+fn an_expression_of_many_excluded_hosts_is_refused_before_they_are_combined() {
+    let hosts = |side: &str, net: u32| {
+        let hosts: Vec<String> = (1..=362).map(|host| format!("not {side} {net:x}::{host:x}")).collect();
+        hosts.join(" or ")
+    };
+    let text = format!("({}) and ({})", hosts("src", 1), hosts("dst", 2));
+    let refused = text.parse::<Selection>().unwrap_err();
+    assert!(refused.problem.contains("too many"), "{refused}");
+}
+
+#[test]
 fn a_selection_takes_complements_of_any_address_in_one_term() {
     for (text, named) in [
         ("not host 10.0.0.1", &["10.0.0.1"][..]),
