@@ -14,7 +14,7 @@ use crate::show;
 use crate::upgrade::handed_on;
 use crate::view::InstanceView;
 
-/// What a control message is called in refusals.
+/// Noun for a control message in refusals.
 const MESSAGE: &str = "a control message";
 
 impl Router {
@@ -87,7 +87,7 @@ impl Router {
         inner.find_instance(to)
     }
 
-    /// Frees an instance; its bindings go first. An admin lets it out of quarantine so; freed by another role, an instance of a shared
+    /// Frees an instance after its bindings. Freed by an admin, it leaves quarantine. Freed by another role, an instance of a shared
     /// object stays there.
     ///
     /// # Errors

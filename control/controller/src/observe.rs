@@ -45,6 +45,11 @@ impl Inner {
         for held in held {
             if let Ok(instance) = self.model.plugins.instance(&held.instance)
                 && self.model.plugins.is_held(instance)
+                && self
+                    .model
+                    .plugins
+                    .plugin_of(&held.instance)
+                    .is_ok_and(|plugin| plugin.name() == held.plugin)
             {
                 self.note_quarantine(instance, &held.why);
             }

@@ -6,6 +6,7 @@ use millrace_plugin_abi::Home;
 use millrace_repository::Held;
 use millrace_telemetry::utc;
 use millrace_units::InstanceId;
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::crash_capture::since_1970;
@@ -13,11 +14,11 @@ use crate::router::{Inner, Router};
 use crate::view::{HeldView, ReleaseView};
 
 impl Router {
-    /// The instances that a call of theirs has ended the router for, as the next start will know them, and those of shared objects
-    /// that were freed in quarantine.
+    /// Returns the instances in quarantine at the next start: instances whose call ended the router, and freed instances of shared
+    /// objects.
     ///
     /// # Errors
-    /// None so far.
+    /// None.
     pub fn quarantine(&self) -> Result<Vec<HeldView>, ControlError> {
         let inner = self.lock();
         let is_here = |held: &Held| {
@@ -118,19 +119,25 @@ impl Inner {
         Err(needs_admin(plugin.name(), instance, what))
     }
 
-    /// Refuses a rename that makes the next start miss a quarantine, or takes a name that is in quarantine, for a role below
-    /// `admin`.
+    /// Refuses a rename of an instance in quarantine for a role below `admin`, and a name that is in quarantine for every role: the
+    /// next start would hold the renamed instance.
     ///
     /// # Errors
-    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    /// [`ControlError::NeedsAdmin`], [`ControlError::Conflict`]; when the data plane does not answer.
     pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
         self.may_run(instance, role, RENAME)?;
         let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
-        let is_taken = self.model.repository.quarantine().find(to, plugin.name()).is_some();
-        if role >= Role::Admin || plugin.home() != Home::Trusted || !is_taken {
+        if self.model.repository.quarantine().find(to, plugin.name()).is_none() {
             return Ok(());
         }
-        Err(needs_admin(plugin.name(), to, RENAME))
+        if role < Role::Admin && plugin.home() == Home::Trusted {
+            return Err(needs_admin(plugin.name(), to, RENAME));
+        }
+        Err(ControlError::Conflict(format!(
+            "name {to:?}: an instance of plugin {:?} with this name is in quarantine; release it first with `millrace instance \
+             release {to}`",
+            plugin.name()
+        )))
     }
 
     /// Refuses an operation that begins code of a shared object of which an instance is in quarantine, here or freed.
@@ -166,7 +173,7 @@ impl Inner {
         let plugin = self.model.plugins.plugin_of(name)?;
         if role < role_to_release(Some(plugin.home())) {
             return Err(ControlError::NeedsAdmin(format!(
-                "instance {name:?} is one of a shared object, which nothing contains: releasing it needs the role admin"
+                "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
             )));
         }
         let workers = self.workers.len();
@@ -174,8 +181,13 @@ impl Inner {
         let successors = self.model.plugins.afresh(name, workers)?;
         let slow = self.model.plugins.slow_half_of(name)?;
         let maps = successors.maps.clone();
+        let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
+        // Forgotten first: a crash of the new instance makes an entry of its own.
         self.forget_quarantine(name, plugin.name())?;
-        self.succeed_all(vec![successors], Inheritance::Renounced, (version, version))?;
+        if let Err(error) = self.succeed_all(vec![successors], Inheritance::Renounced, (version, version)) {
+            self.hold_again(held)?;
+            return Err(error);
+        }
         self.model.plugins.note_maps(id, maps);
         self.model.plugins.note_release(id);
         self.host_level.put(id, slow, (version, false))?;
@@ -198,7 +210,7 @@ impl Inner {
         }
         if role < role_to_release(None) {
             return Err(ControlError::NeedsAdmin(format!(
-                "instance {name:?} has ended the router, and nothing contains it: releasing it needs the role admin"
+                "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
             )));
         }
         for plugin in plugins {
@@ -208,13 +220,39 @@ impl Inner {
         Ok(ReleaseView { instance: name.to_owned(), is_here: false })
     }
 
-    /// Has the next start know nothing of the quarantine of an instance of a plugin.
+    /// Puts an instance back whose release failed.
+    fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
+        let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+    }
+
+    /// Changes the settings of an instance as a configuration asks for. An instance of a shared object that is in quarantine for its
+    /// faults gets them at its release: a configuration, which may go back by itself, begins no code in quarantine.
+    ///
+    /// # Errors
+    /// As of [`set_instance`](Self::set_instance).
+    pub fn configure_instance(
+        &mut self,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<(), ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let home = self.model.plugins.plugin_of(name)?.home();
+        if home != Home::Trusted || self.quarantine_report(id)?.is_none() {
+            return self.set_instance(name, settings).map(drop);
+        }
+        let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
+        self.model.plugins.note_settings(id, settings);
+        Ok(())
+    }
+
+    /// Removes the quarantine entry of an instance of a plugin.
     fn forget_quarantine(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
         let released = self.model.repository.quarantine_mut().release(name, plugin);
         released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
     }
 
-    /// Notes what becomes of the quarantine of an instance that is about to be freed.
+    /// Updates the quarantine entry of an instance before it is freed.
     ///
     /// # Errors
     /// When the data plane does not answer, or the disk refuses.
@@ -234,7 +272,7 @@ impl Inner {
         kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
     }
 
-    /// Says to who watches the workers how instances are called now.
+    /// Tells the watchers of workers the names of instances.
     pub fn tell_names(&self) {
         let plugins = &self.model.plugins;
         self.names.set(plugins.instance_names());
@@ -245,14 +283,14 @@ impl Inner {
     }
 }
 
-/// What a rename is called in refusals.
+/// Noun for a rename in refusals.
 const RENAME: &str = "another name";
 
 /// The refusal of an operation that would run code of a shared object while an instance of it is in quarantine.
 fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ControlError::NeedsAdmin(format!(
-        "shared object {plugin:?}: instance {held:?} is in quarantine, and nothing contains its code: {what} needs the role \
-         admin; an admin lets it out with `millrace instance release {held}`"
+        "shared object {plugin:?}: instance {held:?} is in quarantine, and its code runs without a sandbox: {what} needs the \
+         role admin; an admin lets it out with `millrace instance release {held}`"
     ))
 }
 

@@ -384,6 +384,10 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
 
 /// Checks that an instance of another plugin takes the name `h1` and gives it back, and the quarantine stays.
 fn its_name_goes_to_another_plugin(router: &Millrace) {
+    // Not even an admin gives its name to a sibling before its release.
+    router
+        .try_ask(&["instance", "rename", "w", "h1"])
+        .assert_refused(1, &["in quarantine", "release it first"]);
     let of_null = ("/instances", r#"{"plugin": "null", "name": "h1"}"#);
     let (status, answer) = as_operator(router, "POST", of_null.0, of_null.1);
     assert_eq!(status, "201", "{answer}");

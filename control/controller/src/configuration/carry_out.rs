@@ -274,7 +274,7 @@ impl Inner {
                 // What is undone, or goes back by itself, begins no code that is in quarantine.
                 self.free_instance(&instance.name, Freed::Held).map(drop)
             }
-            Change::SetInstance { from, to } => self.set_instance(&to.name, &from.settings_to(to)).map(drop),
+            Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),
             other => Err(ControlError::System(format!("{other} is made elsewhere"))),
         }
     }
