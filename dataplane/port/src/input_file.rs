@@ -1,4 +1,4 @@
-//! Files that a router reads with its own rights for whoever names them: regular files alone.
+//! Input files named by a configuration: only regular files, since the router opens them with its own rights.
 
 use std::fs::{File, OpenOptions};
 use std::io;

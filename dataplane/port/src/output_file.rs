@@ -13,9 +13,8 @@ const NAMES: usize = 16;
 /// Devices that are written in place of a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices act on what is written.
 const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 
-/// Makes a file for frames, readable by its owner alone. It takes the place of one that is there in one step, and leaves that as it is
-/// for whoever has it open or knows it by another name. One that is there must be as [`create_output`] wants it. Devices that swallow all
-/// (`/dev/null`) are written.
+/// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old file open keep its content.
+/// An existing file must meet the conditions of [`create_output`]. `/dev/null`, `/dev/zero` and `/dev/full` are written directly.
 ///
 /// # Errors
 /// As of [`create_output`]; a directory in which no file can be made.
@@ -29,7 +28,7 @@ pub fn create_recording(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Looks whether [`create_recording`] would take the place of what is there, without opening it; what that is.
+/// Checks whether [`create_recording`] can replace the file, without opening it. Returns the metadata of an existing file.
 ///
 /// # Errors
 /// As of [`create_recording`], but for what the directory says.
@@ -58,7 +57,16 @@ fn replace(path: &Path) -> io::Result<File> {
         io::Error::new(error.kind(), format!("no file can be made in its directory: {error}"))
     })?;
     let named = file.set_permissions(Permissions::from_mode(MODE)).and_then(|()| fs::rename(&new, path));
-    named.inspect_err(|_| drop(fs::remove_file(&new))).map(|()| file)
+    named.map_err(|error| {
+        drop(fs::remove_file(&new));
+        match error.kind() {
+            io::ErrorKind::ResourceBusy => {
+                refused("it is mounted by itself; name a file in a mounted directory")
+            }
+            _ => error,
+        }
+    })?;
+    Ok(file)
 }
 
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
@@ -123,7 +131,7 @@ pub(crate) fn refuse_link(known: &Metadata) -> io::Result<()> {
 /// Refuses all but regular files of the caller's user with one name.
 fn refuse_foreign(known: &Metadata) -> io::Result<()> {
     if !known.is_file() || known.nlink() != 1 {
-        return Err(refused("it is no regular file with one name; name another"));
+        return Err(refused("it is no regular file, or has several names (hard links); name another"));
     }
     if known.uid() != nix::unistd::geteuid().as_raw() {
         return Err(refused("it belongs to another user; name another"));

@@ -5,6 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{At, Checker};
 
+/// Devices that several ports may write to.
+const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
+
 /// How a port uses a file.
 struct Use<'a> {
     port: &'a str,
@@ -30,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the files that keys of ports name, but for /dev/null.
+    /// Returns the files that keys of ports name, except [`SINKS`].
     fn files_of_ports(&self, keys: &'static [&'static str]) -> Vec<(PathBuf, Use<'_>)> {
         let mut files = Vec::new();
         for (index, port) in self.config.port.iter().enumerate() {
@@ -40,7 +43,8 @@ impl Checker<'_> {
                     "output" => &port.output,
                     _ => &port.input,
                 };
-                let Some(path) = path.as_deref().filter(|path| *path != Path::new("/dev/null")) else {
+                let is_file = |path: &&Path| !SINKS.iter().any(|sink| Path::new(sink) == *path);
+                let Some(path) = path.as_deref().filter(is_file) else {
                     continue;
                 };
                 files.push((plain(path), Use { port: &port.name, index, key }));

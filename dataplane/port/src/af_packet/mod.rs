@@ -56,7 +56,7 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
-/// The sockets of a port that is to be opened, bound to its device: a thread that may bind and set none opens the port by them.
+/// Bound sockets of a port. A worker without the right to bind opens the port with them.
 #[derive(Debug)]
 pub struct Sockets(socket::Both);
 
@@ -79,7 +79,7 @@ impl AfPacket {
         Self::open_by(sockets, options)
     }
 
-    /// Opens the port by sockets that were made for it, which takes no privileges, and no call on a socket.
+    /// Opens the port with existing sockets, without privileges and without calls on sockets.
     ///
     /// # Errors
     /// [`PortError`]: no memory.

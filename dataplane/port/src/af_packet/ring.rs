@@ -60,7 +60,7 @@ pub(super) struct ReceiveRing {
     next: usize,
 }
 
-/// A ring that a socket has, and that nobody has mapped yet.
+/// Size of a socket's receive ring before it is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingSize {
     length: usize,
