@@ -122,9 +122,8 @@ fn refusing(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Resul
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// The arguments of `clone3`, and of `openat2`, which workers don't get, stand in memory, which filters can't read. Where the kernel does
-/// not know them, callers use `clone` and `openat`. A worker sets no further filter, which could be that of other threads as well: this is
-/// its last.
+/// Returns the filter of calls whose arguments are in memory, where seccomp can't read them: `clone3`, and `openat2` of workers. They fail
+/// with ENOSYS, so callers use `clone` and `openat`. A worker can't set another filter.
 fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     if is_worker {

@@ -1,13 +1,13 @@
 //! System calls that are refused to workers alone: changes of files, other processes, and sockets beyond those of their ports.
 //!
-//! What a worker calls beside memory, time and waiting: `read` and `write` on TAP devices and wake-ups; `bind` and `setsockopt` on
+//! A worker uses memory, clocks and waits, and these calls: `read` and `write` on TAP devices and wake-ups; `bind` and `setsockopt` on
 //! AF_XDP sockets that control has made for it; `recvfrom`, `sendto` without an address and `sendmmsg` on sockets of ports;
 //! `bpf` on maps and programs that are open. The addresses of `sendmmsg` stand in memory, which filters can't read.
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// Changing files beside what is written to open ones: names, owners, rights and attributes. Workers have no file of their own, and a
-/// kernel without Landlock lets who is root write to the files of root.
+/// Calls that change names, owners, rights and attributes of files. A worker has no files, and a kernel without Landlock lets root write
+/// to the files of root.
 const FILES: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -59,12 +59,13 @@ const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// Other processes: signals by a way that names no process of ours, priorities, memory, sockets, connections, and what System V and POSIX
-/// have for messages. Packets leave by the sockets of ports, which are bound to devices.
+/// Calls that reach other processes: signals, priorities, memory, locks, sockets, connections, and messages of System V and POSIX. Packets
+/// leave by the sockets of ports, which are bound to devices.
 const OTHERS: &[libc::c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_connect,
+    libc::SYS_flock,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_fork,
     libc::SYS_ioprio_set,
@@ -118,8 +119,7 @@ const SETTINGS: [libc::c_long; 5] = [
 /// Flags of `open` by which a file is made, emptied or written: `O_WRONLY` and `O_RDWR` are a bit each.
 const WRITES: [libc::c_int; 4] = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
 
-/// Commands of `fcntl` for a worker: copies, flags and seals of descriptors. Not who gets signals of one, nor locks and leases, for
-/// which others wait.
+/// `fcntl` commands of a worker: copies, flags and seals of descriptors. Owners of signals, locks and leases are refused.
 const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -131,8 +131,8 @@ const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_GET_SEALS,
 ];
 
-/// Requests of `ioctl` for a worker: flags of descriptors, what can be read, whether it is a terminal, and which pages of its own memory
-/// were written, which tables of sandboxed plugins are cleared by. Not who gets signals of one, nor input of a terminal.
+/// `ioctl` requests of a worker: descriptor flags, readable bytes, terminal queries, and written pages of its memory, by which tables of
+/// sandboxed plugins are cleared. Owners of signals and terminal input are refused.
 const REQUESTS: &[libc::Ioctl] = &[
     libc::FIONBIO,
     libc::FIOCLEX,
@@ -173,7 +173,7 @@ pub(crate) fn new_process() -> Result<SeccompRule, BackendError> {
     rule([SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), 0)?])
 }
 
-/// The calls, and the arguments with which they are refused: none for any.
+/// Returns the refused calls. A call without rules is refused with any arguments.
 pub(crate) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     let mut rules: Vec<_> = FILES.iter().chain(OTHERS).map(|call| (*call, Vec::new())).collect();
     for call in SIGNALS {

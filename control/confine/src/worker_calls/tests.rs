@@ -201,6 +201,16 @@ fn a_worker_has_no_messages_shared_memory_or_timers_with_others() {
 }
 
 #[test]
+fn a_worker_gets_no_call_of_the_lists() {
+    let processes = [libc::SYS_fork, libc::SYS_vfork];
+    for number in super::FILES.iter().chain(super::OTHERS).filter(|number| !processes.contains(number)) {
+        // Without the rule the arguments are wrong: EBADF, EFAULT, EINVAL, ENOSYS.
+        let answer = Privileges::Memory.apart(|| call(*number, [usize::MAX; 6])).unwrap();
+        assert_eq!(answer, Err(libc::EPERM), "call {number}");
+    }
+}
+
+#[test]
 fn a_worker_makes_no_socket_and_accepts_nobody() {
     let close = |made: i64| short(libc::SYS_close, [made as usize, 0, 0]);
     let kinds = [
@@ -217,6 +227,8 @@ fn a_worker_makes_no_socket_and_accepts_nobody() {
         call(libc::SYS_socketpair, [family, kind, 0, address(&both), 0, 0])
     });
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Without the rule the call fails instead of waiting for a client.
+    listener.set_nonblocking(true).unwrap();
     refused_to_workers("listen", || short(libc::SYS_listen, [number(&listener), 1, 0]));
     for (name, call) in [("accept", libc::SYS_accept), ("accept4", libc::SYS_accept4)] {
         refused_to_workers(name, || {
