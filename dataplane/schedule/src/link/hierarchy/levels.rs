@@ -274,7 +274,9 @@ mod tests {
             for (claim, expected) in claims.iter().zip(by_halves(&claims, whole)) {
                 let share = left.saturating_mul(claim.shares) / weight.max(1);
                 let found = share.clamp(claim.least, claim.most);
-                prop_assert!(found.abs_diff(expected) <= 1 + claim.shares / 100, "{claim:?}: {found} {expected}");
+                // The twin rounds each share down, and gives what that leaves to the others.
+                let close = claims.len() as u64 + claim.shares / 100;
+                prop_assert!(found.abs_diff(expected) <= close, "{claim:?}: {found} {expected}");
             }
         }
     }
