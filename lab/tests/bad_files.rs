@@ -53,10 +53,10 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "addresses = [\"10",
         "adresses = [\"10",
-        "x.toml:5:1: unknown key `adresses`: did you mean `addresses`?",
+        "x.toml:5:1: unknown key `adresses`: did you mean \"addresses\"?",
     ),
-    ("[[router]]", "[[ruoter]]", "x.toml:9:3: unknown key `ruoter`: did you mean `router`?"),
-    ("\"kernel\"", "\"kernle\"", "x.toml:11:8: unknown value `kernle`: did you mean `kernel`?"),
+    ("[[router]]", "[[ruoter]]", "x.toml:9:3: unknown key `ruoter`: did you mean \"router\"?"),
+    ("\"kernel\"", "\"kernle\"", "x.toml:11:8: unknown value `kernle`: did you mean \"kernel\"?"),
     ("[[route]]\nnode = \"h2\"\n", "[[route]]\n", "x.toml:20:1: missing field `node`"),
     (
         "10.1.0.2/24",
@@ -117,7 +117,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "mtu = 1500",
         "impairment = { delay = 1 }",
-        "x.toml:15:16: unknown key `delay`: did you mean `delay-ms`?",
+        "x.toml:15:16: unknown key `delay`: did you mean \"delay-ms\"?",
     ),
     (
         "to = \"default\"",

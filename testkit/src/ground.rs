@@ -184,22 +184,23 @@ fn find_binary() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Barrier, Mutex};
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 
-    /// Eight scenarios of each kind arrive in turns: those that measure begin after the last that shares, one at a time.
+    /// Nine scenarios of each kind arrive in turns. Those that share run three at a time: each meets two others. Those that measure
+    /// begin after the last that shares, one at a time.
     #[test]
     fn scenarios_that_measure_run_alone_behind_all_that_share() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
         let began: Mutex<Vec<bool>> = Mutex::default();
+        let together = Barrier::new(SHARED_AT_ONCE);
         // Held until everybody waits, so that the order is the machine's, not that of the threads' starts.
         let first = machine.hold_alone();
         thread::scope(|scope| {
-            for number in 0..16 {
-                let began = &began;
+            for number in 0..6 * SHARED_AT_ONCE {
+                let (began, together) = (&began, &together);
                 scope.spawn(move || {
                     let turn = if number % 2 == 0 { machine.hold_alone() } else { machine.share() };
                     began.lock().unwrap().push(turn.is_alone);
@@ -207,14 +208,19 @@ mod tests {
                     let (alone, sharing) = (turns.is_held_alone, turns.sharing);
                     drop(turns);
                     assert!(if alone { sharing == 0 } else { (1..=SHARED_AT_ONCE).contains(&sharing) });
-                    thread::sleep(Duration::from_millis(2));
+                    if !alone {
+                        together.wait();
+                    }
                 });
             }
-            while machine.turns().waiting_to_share < 8 {
+            while machine.turns().waiting_to_share < 3 * SHARED_AT_ONCE {
                 thread::yield_now();
             }
             drop(first);
         });
-        assert_eq!(began.into_inner().unwrap(), [[false; 8], [true; 8]].concat());
+        assert_eq!(
+            began.into_inner().unwrap(),
+            [[false; 3 * SHARED_AT_ONCE], [true; 3 * SHARED_AT_ONCE]].concat()
+        );
     }
 }

@@ -425,7 +425,8 @@ fn a_refusal_names_only_what_would_be_right() {
             .unwrap_err();
         assert!(refused.to_string().ends_with("nodes here: top, voice, video, rest"), "{refused}");
         let refused = router.set_scheduler("wan", &object(json!({"limit": 5}))).map(drop).unwrap_err();
-        let settings = "settings here: rate, overhead, default, queues, host, host-weight";
+        let settings =
+            "settings of a port's scheduler here: rate, overhead, default, queues, host, host-weight";
         assert!(refused.to_string().ends_with(settings), "{refused}");
         assert_eq!(shown(&router).len(), 5);
     });

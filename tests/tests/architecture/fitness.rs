@@ -33,7 +33,7 @@ struct Exception {
 /// Reads the exceptions.
 ///
 /// # Errors
-/// The lines that are none.
+/// The malformed lines.
 fn exceptions(text: &str) -> Result<Vec<Exception>, Vec<String>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (mut good, mut bad) = (Vec::new(), Vec::new());

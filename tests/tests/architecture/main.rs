@@ -212,12 +212,17 @@ fn is_test_module(path: &Path) -> bool {
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
-/// The code of a file without its tests at the end and without comment lines.
+/// Returns the numbered lines of a file up to its test module, without comment lines. A declaration of a test module in another file ends
+/// nothing.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    lines
-        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
+    let is_module = |index: usize| {
+        text.lines().nth(index + 1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+    };
+    text.lines()
+        .enumerate()
+        .take_while(move |(index, line)| !line.starts_with("#[cfg(test)]") || !is_module(*index))
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(index, line)| (index + 1, line))
 }
 
 #[test]

@@ -16,9 +16,13 @@ const PLURALS: [&str; 34] = [
 /// Words before which the braces hold no number.
 const NO_NUMBERS: [&str; 1] = ["{other} changes no"];
 
-/// Returns the source of a file without its tests.
+/// Returns the source of a file up to its test module. A declaration of one in another file ends nothing.
 fn without_tests(text: &str) -> &str {
-    text.split("#[cfg(test)]").next().unwrap_or_default()
+    let is_module = |at: usize| {
+        text[at..].lines().nth(1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+    };
+    let mut tests = text.match_indices("#[cfg(test)]").filter(|(at, _)| is_module(*at));
+    tests.next().map_or(text, |(at, _)| &text[..at])
 }
 
 /// Returns the parts of a line where a number in braces stands before a plural noun.
@@ -44,7 +48,9 @@ fn no_format_string_joins_a_number_with_a_plural() {
         is_room && text.contains("/src/") && !text.contains("tests") && text.ends_with(".rs")
     };
     let mut wrong = Vec::new();
-    for path in files().into_iter().filter(|path| is_source(path)) {
+    let sources: Vec<_> = files().into_iter().filter(|path| is_source(path)).collect();
+    assert!(sources.len() > 100, "only {} sources were found", sources.len());
+    for path in sources {
         let text = read(&path);
         for (number, line) in without_tests(&text).lines().enumerate() {
             let is_comment = line.trim_start().starts_with("//");
@@ -58,6 +64,13 @@ fn no_format_string_joins_a_number_with_a_plural() {
     }
     let what = "say millrace_units::count(number, \"noun\"), which knows the singular";
     assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_a_test_module_ends_the_source() {
+    let text = "#[cfg(test)]\nmod tests;\nfn one() {}\n#[cfg(test)]\nmod more {\n}\n";
+    assert_eq!(without_tests(text), "#[cfg(test)]\nmod tests;\nfn one() {}\n");
+    assert_eq!(without_tests("fn one() {}\n"), "fn one() {}\n");
 }
 
 #[test]

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bits per second that a port is given, and by which part of it more or less may leave.
 const RATE: f64 = 8e6;
 const TOLERANCE: f64 = 0.01;
+/// The same for a single step of 0.7 s, where a delayed interrupt moves packets to the next one.
+const STEP_TOLERANCE: f64 = 0.05;
 /// What the clock shows, in seconds before or behind the real one. A pause of 60 ms at one of them is more than 1 % of all.
 const STEPS: [i64; 8] = [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0];
 /// Most measurements, where the machine is busy.
@@ -131,7 +133,11 @@ fn a_rate_is_kept_while_the_clock_is_set() {
         let (rates, mean, idle) = rates_while_set(&line, &router, &clock);
         println!("{rates:?}, {mean} in all, {idle} of the time without a processor");
         let (least, most) = (RATE * (1.0 - TOLERANCE - idle), RATE * (1.0 + TOLERANCE));
-        assert!(rates.iter().all(|rate| *rate < most), "measurement {attempt}: {rates:?} at {STEPS:?}");
+        let most_of_step = RATE * (1.0 + STEP_TOLERANCE);
+        assert!(
+            rates.iter().all(|rate| *rate < most_of_step),
+            "measurement {attempt}: {rates:?} at {STEPS:?}"
+        );
         assert!(
             (least..most).contains(&mean),
             "measurement {attempt}: {mean}, not {least} to {most}: {rates:?}"
