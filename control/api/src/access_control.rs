@@ -124,8 +124,8 @@ impl Caller {
         }
     }
 
-    /// Returns the bytes of a request to read after its answer, so that its client reads the answer: as many as any operation takes, and fewer
-    /// of a remote client without a token.
+    /// Returns the bytes of an unread request body to read after the answer, so that the client gets the answer: as many as any operation
+    /// takes, and fewer of a remote client without a token.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,

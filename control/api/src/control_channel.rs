@@ -53,7 +53,7 @@ impl ControlChannel {
         (Self { control: sender, limit: None }, receiver)
     }
 
-    /// Returns the same for remote requests, which it limits.
+    /// Returns a sender with a limit for remote requests.
     pub fn for_remote(&self) -> Self {
         Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }

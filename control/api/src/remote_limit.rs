@@ -40,7 +40,7 @@ impl Default for RemoteLimit {
 }
 
 impl RemoteLimit {
-    /// Waits for a place for a request of a token. A token whose places are taken waits for these alone, and in no other's way.
+    /// Waits for a place for a request of a token. A token without a free place waits and delays no other token.
     ///
     /// # Errors
     /// 503 when none was free in time.

@@ -1,4 +1,4 @@
-//! Room that each of many has: an address at access control, a token at control.
+//! Shares of a limited room: per address at access control, per token at control.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -265,7 +265,7 @@ impl Model {
         Ok(all)
     }
 
-    /// Remembers changes of what is said of a flow, in the spelling of [`one_flow`], and says what they make of a port's scheduler.
+    /// Stores changed settings of a flow, spelled as by [`one_flow`], and returns the changes of the port's scheduler.
     pub(crate) fn change_flow(
         &mut self,
         port: &str,

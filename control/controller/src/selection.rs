@@ -67,7 +67,7 @@ impl ResolvedSelection {
     /// Compiles the selection; `None` for all packets.
     ///
     /// # Errors
-    /// None so far: all ports are known.
+    /// A port without an id; [`resolve`](ReadSelection::resolve) leaves none.
     pub fn compile(&self) -> Result<Option<CompiledSelection>, ControlError> {
         let Some(expression) = &self.expression else { return Ok(None) };
         let compiled = expression.compile(|name| self.ports.get(name).copied());

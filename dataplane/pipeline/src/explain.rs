@@ -66,7 +66,7 @@ impl Explanation {
     }
 }
 
-/// How a packet leaves that has its next hop.
+/// Departure of a packet with a next hop.
 enum Leaving {
     /// At once.
     Sent,
@@ -74,16 +74,16 @@ enum Leaving {
     Held,
 }
 
-/// What gates have prescribed so far.
+/// Decisions of the gates so far.
 struct Prescribed<'a> {
     /// Whether a gate of position `route` has chosen the way.
     is_chosen: bool,
-    /// That way.
+    /// Route that the gate has chosen.
     filter: Option<FilterRoute<'a>>,
     queue: QueueId,
 }
 
-/// A gate with bindings, and the winner there, with whether it loses against the route.
+/// Gate with bindings, its winner, and whether the route outranks the winner.
 struct Met {
     gate: GateId,
     position: Position,

@@ -98,9 +98,9 @@ impl Router {
         room
     }
 
-    /// Begins the journey of a packet that an instance made, from the network header on, as if it came in by a port. `passes`: those of the
-    /// packet that it was made of, so no plugin multiplies packets without end. Returns `false` when there is no such port: only the router
-    /// itself makes packets without a port of arrival, which no stage checks.
+    /// Injects a packet that an instance made, from the network header on, as if it was received by `port`. `passes` is the count of the
+    /// original packet, which bounds multiplication. Returns `false` for an unknown port: only the router itself makes packets without a
+    /// port of arrival, which no stage checks.
     pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
         if self.ports.get(port).is_none() {
             return false;

@@ -46,7 +46,7 @@ pub struct CallLimits {
     pub on_fault: OnFault,
     /// Time that a call may take, slices added up. A longer call is an overrun.
     pub call: Duration,
-    /// Time that a call may take for each of its packets, if that is less. A call always has a slice.
+    /// Time of a call for each of its packets, if less in total. A call always has one slice.
     pub packet: Option<Duration>,
 }
 
@@ -57,8 +57,7 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Default time of a call with packets: so short that an instance that never returns is in quarantine before others have waited for
-    /// it in more than one of a hundred of their packets.
+    /// Default time of a call with packets. An instance that never returns is in quarantine before it delays 1 % of the other packets.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of calls without packets: messages, timers, ends of flows.
     pub const OF_ERRANDS: Self =

@@ -43,7 +43,7 @@ pub(crate) fn answer<T>(reply: &ReplyTo<T>, answer: T) {
     let _ = reply.try_send(answer);
 }
 
-/// Routes, neighbours or filters that a worker changes before it takes up the next command without a batch between.
+/// Most routes, neighbours or filters of a small command. Further commands may follow before the next batch.
 const FEW: usize = 4;
 
 /// Command that a worker takes up between two batches, by its receiver.

@@ -37,7 +37,7 @@ pub enum NeighbourKnowledge {
     Failed,
     /// It has this static address: only for ports without a kernel.
     Static(MacAddr),
-    /// Nothing any more.
+    /// The address is forgotten.
     Forgotten,
     /// Packets wait for it at another worker: the worker that has the port's device resolves it. Only for ports without a kernel.
     Wanted,

@@ -16,11 +16,11 @@ pub enum PluginCommand {
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
     /// Gives an instance a message of its host companion.
     Message(InstanceId, Vec<u8>),
-    /// Puts another instance in the place of one.
+    /// Replaces an instance.
     Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
     /// Tries an instance on copies of this number of packets of another.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Ends such a trial; its report is the answer to its beginning.
+    /// Ends a trial; the worker sends the report as answer to `Shadow`.
     EndShadow(InstanceId),
 }
 

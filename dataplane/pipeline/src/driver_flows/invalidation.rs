@@ -74,7 +74,7 @@ impl Router {
         }
     }
 
-    /// Has the entries of all flows end, while their records stay right.
+    /// Invalidates the flow cache entries of all flows; flow records stay valid.
     fn end_entries(&mut self) {
         if let Some(driver) = &mut self.driver {
             driver.other_change();

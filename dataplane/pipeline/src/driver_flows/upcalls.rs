@@ -1,5 +1,4 @@
-//! Upcalls of offloaded flows: packets that the offload can't treat, for they are longer than the MTU, lie in several buffers, or are long
-//! ones whose checksums were left to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
+//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with checksums left to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
 use std::collections::HashMap;
 use std::time::Duration;
