@@ -33,14 +33,18 @@ impl HostState {
 
     pub(super) fn remove_link(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
         let affected = self.affected_by_device(ifindex);
-        self.transition(affected, changes, |state| state.drop_routes_of(ifindex));
+        let mut was_here = false;
+        self.transition(affected, changes, |state| {
+            state.drop_routes_of(ifindex);
+            was_here = state.links.remove(&ifindex).is_some();
+        });
         let addresses: Vec<_> =
             self.addresses().filter(|address| address.ifindex == ifindex).copied().collect();
         addresses.iter().for_each(|address| self.remove_address(address, changes));
         let neighbours: Vec<_> = self.neighbours().filter(|n| n.ifindex == ifindex).copied().collect();
         neighbours.iter().for_each(|n| self.remove_neighbour(n.ifindex, n.ip, changes));
         self.forwarding.remove_device(ifindex, changes);
-        if self.links.remove(&ifindex).is_some() {
+        if was_here {
             changes.push(HostChange::LinkGone(ifindex));
         }
     }

@@ -173,6 +173,12 @@ fn a_route_whose_next_hop_object_is_not_known_follows_the_device_of_its_message(
         changes.iter().any(|change| matches!(change, HostChange::Route { route: Some(_), .. })),
         "{changes:?}"
     );
+    let changes = state.apply(KernelMessage::LinkGone(1));
+    assert!(effective(&state, "10.1.0.0/16").is_none());
+    assert!(
+        changes.iter().any(|change| matches!(change, HostChange::Route { route: None, .. })),
+        "{changes:?}"
+    );
 }
 
 #[test]
