@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_testkit::{Line, Millrace, wait_until};
 use serde_json::Value;
@@ -31,6 +31,23 @@ fn fib(rows: &Value, to: &str, via: &str, device: &str, next_hops: &str) -> Fib 
 /// Routes to 11.0.0.0 and above of a router whose ports bear the names of their devices.
 pub fn of_router(router: &Millrace) -> Fib {
     fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
+}
+
+/// Returns the time from `begin` until the router has answered with these routes. Reading its answers, which takes a debug build seconds, is
+/// not counted.
+///
+/// # Panics
+/// When it has not within `patience`.
+pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patience: Duration) -> Duration {
+    let mut answered = Duration::ZERO;
+    let equal = wait_until(3 * patience, || {
+        let text = router.ask(&["show", "routes", "--json"]);
+        answered = begin.elapsed();
+        fib(&serde_json::from_str(&text).expect("JSON"), "to", "via", "port", "next_hops") == *kernel
+    });
+    assert!(equal.is_some(), "other routes than the kernel's {}", kernel.len());
+    assert!(answered <= patience, "the routes took {answered:?}");
+    answered
 }
 
 /// The same of the kernel below it.
