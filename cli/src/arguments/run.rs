@@ -28,13 +28,13 @@ pub struct Run {
     /// How kernel devices are used, for ports that don't say.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// What happens to packets when the router dies, for ports that don't say; filters and bindings need it.
+    /// Set the fate of packets when the router dies, for ports without a setting; filters and bindings need it.
     #[arg(long, value_name = "WHAT")]
     pub on_death: Option<OnDeath>,
     /// Forward although the kernel has policies on these ports that Millrace bypasses.
     #[arg(long)]
     pub ignore_kernel_policy: bool,
-    /// Show what would be taken, what stays with the kernel, and what changes; change nothing.
+    /// Show the planned changes to ports and kernel; change nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Serve the HTTP interface here over TLS, to whoever has a token; may be given several times.

@@ -45,7 +45,7 @@ impl<'a> ReadPacket<'a> {
     /// Returns the packet as filters see it, with what is exceptional about it.
     ///
     /// # Errors
-    /// Those of [`question`](Self::question).
+    /// The errors of [`question`](Self::question).
     pub fn candidate(&self, model: &Model) -> Result<Candidate, ControlError> {
         let Question { key, tcp_flags, dscp, tag, exceptions, .. } = self.question(model)?;
         Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })

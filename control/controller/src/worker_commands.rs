@@ -1,4 +1,4 @@
-//! Commands to workers: those of the start, and those of changes of plugins, gates and tables.
+//! Commands to workers: the initial commands, and the commands of changed plugins, gates and tables.
 
 use millrace_classify::CompiledExpression;
 use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
