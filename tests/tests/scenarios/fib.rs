@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Next hops of each destination from 11.0.0.0 on: gateway and device.
 pub type Fib = BTreeMap<String, BTreeSet<(String, String)>>;
 
+/// Routes that one command changes.
+const BATCH: u32 = 100_000;
+
 fn is_far(to: &str) -> bool {
     to.split('.')
         .next()
@@ -95,7 +98,10 @@ fn run(line: &Line, verb: &str, numbers: Range<u32>, shift: u32) {
         let port = 1 + (number + shift) % 2;
         format!("route {verb} {}.{third}.{fourth}.0/24 via 10.{port}.0.2\n", 11 + second)
     };
-    let text: String = numbers.map(one).collect();
-    let file = line.write("batch", &text);
-    line.r.run(&format!("ip -batch {}", file.display()));
+    // A command has a bounded time.
+    for first in numbers.clone().step_by(BATCH as usize) {
+        let text: String = (first..numbers.end.min(first + BATCH)).map(one).collect();
+        let file = line.write("batch", &text);
+        line.r.run(&format!("ip -batch {}", file.display()));
+    }
 }
