@@ -1,11 +1,13 @@
 //! Opening devices: what a port of the configuration becomes on this machine.
 
+mod own;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath, PortKind};
+use millrace_config::{Device as Driver, Impair as ImpairConfig, OnDeath};
 use millrace_host::HostLink;
 use millrace_offload::{
     Attachment, FlowCache, Mode, OffloadError, PortPrograms, RX_QUEUES, VlanStack, VlanTag, receive_queues,
@@ -16,12 +18,14 @@ use millrace_pipeline::{
     ClassLimits, DeviceCommand, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
-use millrace_port::pcap::{Pace, PcapngWriter};
+use millrace_port::pcap::PcapngWriter;
 use millrace_port::{
-    AfPacket, AfXdp, Capabilities, Impair, Impairment, Memory, Pcap, PcapFiles, PcapOptions, Port, PortError,
-    Record, RecordLimit, Tap, af_packet, create_recording,
+    AfPacket, AfXdp, Capabilities, Impair, Impairment, Port, PortError, Record, RecordLimit, af_packet,
+    create_recording,
 };
 use millrace_wire::MacAddr;
+
+pub(crate) use own::OwnDevice;
 
 use crate::ControlError;
 use crate::batch_sending::{BatchWay, DeviceBatches};
@@ -393,30 +397,6 @@ pub(crate) fn mtu_of(link: &HostLink) -> u16 {
 pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
     let mut tags = tags.iter().map(|(tpid, vid)| VlanTag { tpid, vid });
     Some(VlanStack { outer: tags.next()?, inner: tags.next() })
-}
-
-/// Opens a device that has no kernel device below.
-pub(crate) fn open_own(plan: &PortPlan, workers: &mut Workers) -> Result<Capabilities, ControlError> {
-    let wrap = Wrapping::of(plan)?;
-    let (config, settings) = (&plan.config, plan.settings.clone());
-    // What takes privileges or opens files is done here.
-    let files = (config.kind == PortKind::Pcap).then(|| {
-        let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
-        let (input, output) = (config.input.clone(), config.output.clone());
-        PcapFiles::open(PcapOptions { input, output, pace, origin: time_of_day() })
-    });
-    let files = files.transpose().map_err(|error| open_error(plan, &error))?;
-    let tap = (config.kind == PortKind::Tap).then(|| Tap::open(&settings.name, settings.mtu));
-    let tap = tap.transpose().map_err(|error| open_error(plan, &error))?;
-    let open: OpenDevice = Box::new(move |_: &Pool| {
-        let port: Box<dyn Port> = match (tap, files) {
-            (Some(tap), _) => Box::new(tap),
-            (None, Some(files)) => Box::new(Pcap::new(settings.mac, settings.mtu, files)?),
-            (None, None) => Box::new(Memory::new(settings.mac, settings.mtu).0),
-        };
-        Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
-    });
-    open_on_worker(plan, open, workers).map(|report| report.capabilities)
 }
 
 fn open_on_worker(

@@ -31,7 +31,7 @@ use crate::ControlError;
 use crate::claim::Claim;
 use crate::configuration::Base;
 use crate::death::Death;
-use crate::device::{AttachedDevice, KernelOptions, mtu_of, open_own};
+use crate::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
 use crate::driver_flows::make_cache;
 use crate::events::Events;
 use crate::host_level::HostLevel;
@@ -290,7 +290,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     if !inner.model.placements.is_empty() {
         inner.tell_placements()?;
     }
-    open_own_devices(inner)?;
+    let own = OwnDevice::prepare(&mut inner.model.ports)?;
     for plan in inner.model.ports.clone() {
         inner.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
     }
@@ -303,6 +303,11 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;
+    // Packets come from here on: they meet all ports, filters and routes.
+    for device in own {
+        let id = device.id();
+        inner.capabilities.insert(id, device.give(&mut inner.workers)?);
+    }
     match mirrored {
         Some((mirror, changes, first)) => take_over(inner, mirror, changes, first),
         None => Ok(()),
@@ -337,20 +342,6 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
         device.warn_of_tags(&plan, &inner.model.ports);
         inner.capabilities.insert(plan.settings.device, capabilities);
         inner.kernel.insert(plan.id, device);
-    }
-    Ok(())
-}
-
-/// Has the workers open the devices of ports without a kernel.
-fn open_own_devices(inner: &mut Inner) -> Result<(), ControlError> {
-    for plan in inner.model.ports.clone() {
-        if !plan.is_kernel() && plan.config.vlan.is_none() {
-            let capabilities = open_own(&plan, &mut inner.workers)?;
-            if let Some(own) = inner.model.ports.iter_mut().find(|own| own.id == plan.id) {
-                own.settings.mac = capabilities.mac;
-            }
-            inner.capabilities.insert(plan.settings.device, capabilities);
-        }
     }
     Ok(())
 }
