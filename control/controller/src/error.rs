@@ -220,8 +220,8 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
         use millrace_plugin::PluginControlError as Error;
         let text = error.to_string();
         match error {
-            Error::Unknown { .. } | Error::NoMaps { .. } => Self::NotFound(text),
-            Error::Taken { .. } => Self::Conflict(text),
+            Error::Unknown { .. } | Error::NoMaps { .. } | Error::NotBound { .. } => Self::NotFound(text),
+            Error::Taken { .. } | Error::Bound { .. } | Error::InUse { .. } => Self::Conflict(text),
             _ => Self::Invalid(text),
         }
     }
