@@ -92,7 +92,7 @@ thread_local! {
 /// A router and its interface.
 struct World {
     router: Router,
-    interface: InProcess<Router>,
+    interface: InProcess,
     operations: Vec<(&'static str, &'static str, Role)>,
 }
 
@@ -103,7 +103,7 @@ impl World {
         let router = started.unwrap_or_else(|error| panic!("{error}"));
         let groups = GROUPS.map(|(group, role)| (group.to_owned(), role));
         let interface = InProcess::new(router.clone(), groups.into());
-        Self { router, interface, operations: InProcess::<Router>::operations() }
+        Self { router, interface, operations: InProcess::operations() }
     }
 
     /// The configuration, tokens, plugins and instances, without what changes by itself.

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use crate::catalogue::catalogue;
 use crate::configuration::BODY_LIMIT;
-use crate::control::Control;
 use crate::control_channel::ControlChannel;
 use crate::limits::{Key, Limits};
 use crate::places::{KnownPlace, Source, StrangersPlace};
@@ -157,14 +156,14 @@ pub(crate) struct AccessControl {
 
 impl AccessControl {
     /// Returns the service that admits requests to the resources of the catalogue.
-    pub fn service<C: Control>(self) -> axum::Router {
+    pub fn service(self) -> axum::Router {
         let guarded = |access: Self, needs: Needs| {
             move |request: Request| {
                 let (access, needs) = (access.clone(), needs.clone());
                 async move { access.pass(request, &needs).await }
             }
         };
-        let router = catalogue::<C>().into_iter().fold(axum::Router::new(), |router, resource| {
+        let router = catalogue().into_iter().fold(axum::Router::new(), |router, resource| {
             let needs =
                 resource.operations.iter().map(|operation| (operation.method, operation.role)).collect();
             router.route(resource.path, any(guarded(self.clone(), needs)))

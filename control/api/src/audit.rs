@@ -8,12 +8,11 @@ use axum::extract::{Extension, Query, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use millrace_controller::{AuditEntry, ControlError, Outcome, Written};
+use millrace_controller::{AuditEntry, ControlError, Outcome, Router, Written};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::extract::{Arguments, Noted};
 use crate::principal::Principal;
@@ -35,8 +34,8 @@ pub(crate) struct Wanted {
 }
 
 /// The last lines of the audit log, the oldest first.
-pub(crate) async fn audit<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn audit(
+    State(served): State<Served>,
     Arguments(wanted): Arguments<Wanted>,
 ) -> Result<Json<Vec<AuditEntry>>, Problem> {
     let last = wanted.last.unwrap_or(100);
@@ -69,8 +68,8 @@ impl<T: Serialize> IntoResponse for Led<T> {
 }
 
 /// Carries out a request, and notes what would change something.
-pub(crate) async fn note<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn note(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     mut request: Request,
     next: Next,
@@ -96,8 +95,8 @@ pub(crate) async fn note<C: Control>(
 }
 
 /// A change that was asked for. When the client goes before it is answered, that is noted.
-struct Asked<C: Control> {
-    control: C,
+struct Asked {
+    control: Router,
     principal: Principal,
     operation: String,
     /// What stands behind the `?`, where that says what was asked for.
@@ -106,7 +105,7 @@ struct Asked<C: Control> {
     is_answered: bool,
 }
 
-impl<C: Control> Asked<C> {
+impl Asked {
     fn answered(mut self, response: &Response) -> Written {
         self.is_answered = true;
         let status = response.status();
@@ -128,7 +127,7 @@ impl<C: Control> Asked<C> {
     }
 }
 
-impl<C: Control> Drop for Asked<C> {
+impl Drop for Asked {
     fn drop(&mut self) {
         if !self.is_answered {
             let why = "the client went before it was answered".to_owned();

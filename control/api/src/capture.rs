@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use millrace_controller::{CaptureAt, CaptureRequest, SnapSize};
+use millrace_controller::{Capture, CaptureAt, CaptureRequest, SnapSize};
 use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::control::{Control, Recording};
 use crate::extract::Arguments;
-use crate::frames::bytes_of_first;
+use crate::frames::FramesLeft;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -39,8 +38,8 @@ pub(crate) struct Wanted {
 }
 
 /// Streams a capture until it has its count, the client goes, or the router stops.
-pub(crate) async fn capture<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn capture(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
 ) -> Result<Response, Problem> {
@@ -62,32 +61,27 @@ pub(crate) async fn capture<C: Control>(
     };
     let place = served.limits.streams.enter(&principal)?;
     let recording = served.control.capture(&request)?;
-    let running = Running { recording, left: wanted.count, ending: Ending(served.ending), ended: false };
+    let running =
+        Running { recording, left: FramesLeft(wanted.count), ending: Ending(served.ending), ended: false };
     Ok(as_file(running, place, Ok))
 }
 
-struct Running<R: Recording> {
-    recording: R,
-    left: Option<u64>,
+struct Running {
+    recording: Capture,
+    left: FramesLeft,
     ending: Ending,
     ended: bool,
 }
 
-impl<R: Recording> Source for Running<R> {
+impl Source for Running {
     type Piece = Vec<u8>;
 
     /// The next piece that is not empty; `None` at the end.
     async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.ended {
             let (mut bytes, frames, over) = self.recording.take();
-            self.ended = over || self.ending.has_come();
-            if let Some(left) = &mut self.left {
-                if frames >= *left {
-                    bytes.truncate(bytes_of_first(*left, &bytes));
-                    self.ended = true;
-                }
-                *left = left.saturating_sub(frames);
-            }
+            let is_last = self.left.take(&mut bytes, frames);
+            self.ended = is_last || over || self.ending.has_come();
             if !bytes.is_empty() {
                 return Some(bytes);
             }
@@ -99,7 +93,7 @@ impl<R: Recording> Source for Running<R> {
     }
 }
 
-impl<R: Recording> Drop for Running<R> {
+impl Drop for Running {
     fn drop(&mut self) {
         let lost = self.recording.lost();
         if lost > 0 {

@@ -22,7 +22,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::body_budget::BodyBudget;
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::extract::Longest;
 use crate::operation::{JSON, Operation, Resource};
@@ -82,9 +81,9 @@ impl Documents {
 }
 
 /// The table of all operations for `docs/roles.md`: the role that each needs, the worst that it can cause, and whether it is audited.
-pub(crate) fn table<C: Control>() -> String {
+pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
-    for resource in catalogue::<C>() {
+    for resource in catalogue() {
         for Operation { method, role, effect, .. } in &resource.operations {
             let audited = if effect.is_audited(method) { "each request" } else { "refusals" };
             rows += &format!("| `{method} {}` | {role} | {} | {audited} |\n", resource.path, effect.words());
@@ -94,8 +93,8 @@ pub(crate) fn table<C: Control>() -> String {
 }
 
 /// The service that answers requests.
-pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
-    let all = catalogue::<C>();
+pub(crate) fn router(served: Served) -> axum::Router {
+    let all = catalogue();
     let effects = all.iter().flat_map(|resource| {
         resource.operations.iter().map(|operation| (operation.method, resource.path, operation.effect))
     });
@@ -113,13 +112,13 @@ pub(crate) fn router<C: Control>(served: Served<C>) -> axum::Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(Extension(Longest(BODY_LIMIT)))
         .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
-        .layer(middleware::from_fn_with_state(served.clone(), room::look::<C>))
-        .layer(middleware::from_fn_with_state(served.clone(), audit::note::<C>))
+        .layer(middleware::from_fn_with_state(served.clone(), room::look))
+        .layer(middleware::from_fn_with_state(served.clone(), audit::note))
         .with_state(served)
 }
 
-fn list_of<C>(all: &[Resource<C>]) -> ListView {
-    let resource = |resource: &Resource<C>| {
+fn list_of(all: &[Resource]) -> ListView {
+    let resource = |resource: &Resource| {
         let methods: Vec<_> = resource.operations.iter().map(|operation| operation.method).collect();
         let each = resource.operations.iter().map(|operation| match methods.len() {
             1 => operation.summary.to_owned(),
@@ -133,16 +132,15 @@ fn list_of<C>(all: &[Resource<C>]) -> ListView {
     ListView { name: "millrace", version: env!("CARGO_PKG_VERSION"), resources }
 }
 
-async fn list<C: Control>(State(served): State<Served<C>>) -> Json<Option<ListView>> {
+async fn list(State(served): State<Served>) -> Json<Option<ListView>> {
     Json(served.documents.list.clone())
 }
 
-async fn description<C: Control>(State(served): State<Served<C>>) -> Result<Response, Problem> {
+async fn description(State(served): State<Served>) -> Result<Response, Problem> {
     let documents = served.documents;
     // Beside everything else: others are not kept waiting.
-    let make = move || {
-        documents.openapi.get_or_init(|| openapi::document(&catalogue::<C>()).to_string().into()).clone()
-    };
+    let make =
+        move || documents.openapi.get_or_init(|| openapi::document(&catalogue()).to_string().into()).clone();
     let made = tokio::task::spawn_blocking(make).await;
     let bytes = made.map_err(|error| ControlError::system("describe the interface", error))?;
     Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
@@ -164,7 +162,7 @@ fn long_bodies() -> usize {
 }
 
 /// All resources.
-pub(crate) fn catalogue<C: Control>() -> Vec<Resource<C>> {
+pub(crate) fn catalogue() -> Vec<Resource> {
     let groups = [
         router::router(),
         seeing::packets(),

@@ -265,7 +265,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::test_control::TestDirectory;
+    use crate::test_directory::TestDirectory;
 
     #[test]
     fn an_own_certificate_stays_until_it_is_for_other_names() {

@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Led;
-use crate::control::Control;
 use crate::extract::{Body, MaybeBody, Name};
 use crate::long::long;
 use crate::principal::Principal;
@@ -22,15 +21,15 @@ type Answer<T> = Result<Json<T>, Problem>;
 pub(crate) const BODY_LIMIT: usize = 64 << 20;
 
 /// What runs.
-pub(crate) async fn running<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn running(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
 ) -> Response {
     long(&served, &principal, |control| Ok(WithTag(control.configuration()?))).await
 }
 
-pub(crate) async fn apply<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn apply(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     condition: Condition,
     Body(mut order): Body<Apply>,
@@ -55,26 +54,26 @@ pub(crate) struct Compared {
     origin: Option<String>,
 }
 
-pub(crate) async fn difference<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn difference(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Body(compared): Body<Compared>,
 ) -> Answer<impl Serialize> {
     let origin = compared.origin.as_deref().unwrap_or("configuration");
-    let text = compared.text.as_deref().map(|text| (text, origin));
-    Ok(Json(served.control.difference(text, principal.least()).await?))
+    let difference = match &compared.text {
+        Some(text) => served.control.difference(text, origin, principal.least()).await?,
+        None => served.control.difference_from_base().await?,
+    };
+    Ok(Json(difference))
 }
 
-pub(crate) async fn save<C: Control>(
-    State(served): State<Served<C>>,
-    Body(order): Body<Save>,
-) -> Answer<Saved> {
+pub(crate) async fn save(State(served): State<Served>, Body(order): Body<Save>) -> Answer<Saved> {
     let text = served.control.save_into(order).await?;
     Ok(Json(Saved { text }))
 }
 
-pub(crate) async fn keep<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn keep(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Body(order): Body<Keep>,
 ) -> Result<Led<impl Serialize>, Problem> {
@@ -105,8 +104,8 @@ pub(crate) struct Confirm {
     revision: Option<u64>,
 }
 
-pub(crate) async fn confirm<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn confirm(
+    State(served): State<Served>,
     MaybeBody(Confirm { revision }): MaybeBody<Confirm>,
 ) -> Result<Led<Confirmed>, Problem> {
     let revision = served.control.confirm(revision).await?;
@@ -125,19 +124,19 @@ pub(crate) struct Return {
     if_revision: Option<u64>,
 }
 
-pub(crate) async fn roll_back<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn roll_back(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Body(order): Body<Return>,
 ) -> Result<Led<impl Serialize>, Problem> {
     let Return { revision, comment, confirm, if_revision } = order;
     let order = RollBack { comment, confirm, if_revision };
-    let returned = served.control.roll_back(revision, order, principal.who).await?;
+    let returned = served.control.roll_back(revision, &order, principal.who).await?;
     Ok(Led(returned.runs, returned))
 }
 
-pub(crate) async fn revision<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn revision(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Name(number): Name,
 ) -> Result<Response, Problem> {

@@ -171,6 +171,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_handler_that_panics_is_a_500_and_an_event() {
+        let panics = axum::routing::post(async || -> StatusCode { panic!("as asked for") });
+        let resources = TowerToHyperService::new(axum::Router::new().route("/lookup", panics));
+        let events = Events::default();
+        for _ in 0..2 {
+            let (reply, answer) = oneshot::channel();
+            let request = Request::post("/lookup").body(Body::empty()).unwrap();
+            carry_out(resources.clone(), events.clone(), request, reply).await;
+            let (head, body) = answer.await.unwrap().into_parts();
+            let text = body.collect().await.unwrap().to_bytes();
+            assert_eq!(head.status, StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(String::from_utf8_lossy(&text).contains("POST /lookup panicked"), "{text:?}");
+        }
+        let page = events.page(&Default::default());
+        let event = page.events.iter().find(|event| event.kind.name() == "handler-panicked").unwrap();
+        assert_eq!(event.subject, "POST /lookup");
+    }
+
+    #[tokio::test]
     async fn slow_requests_of_a_token_delay_no_other_token() {
         let (channel, mut asked) = ControlChannel::new();
         let channel = channel.for_remote();

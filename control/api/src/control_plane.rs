@@ -7,7 +7,6 @@ use millrace_controller::Role::{Admin, Viewer};
 use millrace_controller::view::ControlPlaneView;
 use serde_json::{Map, Value};
 
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::extract::Body;
 use crate::naming::{Settings, refused};
@@ -16,14 +15,14 @@ use crate::problem::Problem;
 use crate::server::Served;
 
 /// The resource.
-pub(crate) fn resource<C: Control>() -> Resource<C> {
+pub(crate) fn resource() -> Resource {
     Resource::new("/control-plane")
         .on(
             Operation::get::<ControlPlaneView>(
                 Viewer,
                 "how much of what is for the router itself gets there, by class, and what was dropped",
             ),
-            get(show::<C>),
+            get(show),
         )
         .on(
             Operation::patch::<ControlPlaneView>(
@@ -32,16 +31,16 @@ pub(crate) fn resource<C: Control>() -> Resource<C> {
             )
             .effect(Effect::Protection)
             .body::<Settings<Map<String, Value>>>(),
-            patch(change::<C>),
+            patch(change),
         )
 }
 
-async fn show<C: Control>(State(served): State<Served<C>>) -> Result<Json<ControlPlaneView>, Problem> {
+async fn show(State(served): State<Served>) -> Result<Json<ControlPlaneView>, Problem> {
     Ok(Json(served.control.control_plane()?))
 }
 
-async fn change<C: Control>(
-    State(served): State<Served<C>>,
+async fn change(
+    State(served): State<Served>,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<Json<ControlPlaneView>, Problem> {
     Ok(Json(served.control.set_control_plane(&changes).await.map_err(refused(&changes))?))

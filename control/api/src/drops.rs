@@ -7,11 +7,10 @@ use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::view::DroppedView;
-use millrace_controller::{DropCursor, PacketFile};
+use millrace_controller::{DropCursor, PacketFile, Router};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::control::Control;
 use crate::extract::Arguments;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -31,8 +30,8 @@ pub(crate) struct Wanted {
 }
 
 /// Answers with the last packets, or goes on with those that come.
-pub(crate) async fn packets<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn packets(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
@@ -59,8 +58,8 @@ pub(crate) async fn packets<C: Control>(
 }
 
 /// A client that has seen what was dropped up to here.
-struct Following<C> {
-    control: C,
+struct Following {
+    control: Router,
     reason: Option<String>,
     cursor: DropCursor,
     ending: Ending,
@@ -68,7 +67,7 @@ struct Following<C> {
     follow: bool,
 }
 
-impl<C: Control> Source for Following<C> {
+impl Source for Following {
     type Piece = Vec<DroppedView>;
 
     /// What was dropped since; `None` at the end.

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::control::Control;
 use crate::extract::Arguments;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -42,8 +41,8 @@ pub(crate) struct Wanted {
 }
 
 /// Answers with a page; with a stream, where the client accepts one.
-pub(crate) async fn events<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn events(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,

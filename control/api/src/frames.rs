@@ -3,9 +3,26 @@
 /// pcapng's number for blocks that hold a frame (draft-ietf-opsawg-pcapng, 4.3).
 const ENHANCED_PACKET: u32 = 6;
 
+/// Frames that a capture may still hold; any number, where it is `None`.
+#[derive(Debug)]
+pub(crate) struct FramesLeft(pub Option<u64>);
+
+impl FramesLeft {
+    /// Cuts `blocks`, in which there are `frames` frames, behind the last frame that is wanted. Returns whether the capture has all of them.
+    pub fn take(&mut self, blocks: &mut Vec<u8>, frames: u64) -> bool {
+        let Some(left) = &mut self.0 else { return false };
+        let is_last = frames >= *left;
+        if is_last {
+            blocks.truncate(bytes_of_first(*left, blocks));
+        }
+        *left = left.saturating_sub(frames);
+        is_last
+    }
+}
+
 /// How many of the first bytes of `blocks`, whole pcapng blocks in this machine's byte order, hold its first `count`
 /// frames and what stands before them; all of them when there are fewer.
-pub(crate) fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
+fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
     let (mut at, mut left) = (0, count);
     while left > 0 {
         let (Some(kind), Some(length)) = (word(blocks, at), word(blocks, at + 4)) else {
@@ -41,6 +58,20 @@ mod tests {
         assert_eq!(bytes_of_first(2, &blocks), 132);
         assert_eq!(bytes_of_first(3, &blocks), 132);
         assert_eq!(bytes_of_first(1, &[]), 0);
+    }
+
+    #[test]
+    fn a_capture_ends_with_the_last_frame_that_is_wanted() {
+        let (header, frame) = (block(0x0a0d_0d0a, 28), block(6, 44));
+        let mut left = FramesLeft(Some(3));
+        let mut first = [header, frame.clone(), frame.clone()].concat();
+        let whole = first.clone();
+        assert!(!left.take(&mut first, 2));
+        assert_eq!(first, whole);
+        let mut second = [frame.clone(), frame.clone()].concat();
+        assert!(left.take(&mut second, 2));
+        assert_eq!(second, frame);
+        assert!(!FramesLeft(None).take(&mut second, u64::MAX));
     }
 
     #[test]

@@ -8,12 +8,11 @@ use axum::extract::Request;
 use http_body_util::BodyExt as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use millrace_controller::Role;
+use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, watch};
 
 use crate::access_control::{AccessControl, Caller, Standing};
 use crate::catalogue::{self, catalogue};
-use crate::control::Control;
 use crate::control_channel::{ControlChannel, Message};
 use crate::limits::Limits;
 use crate::principal::Principal;
@@ -35,29 +34,28 @@ pub enum Asking {
 
 /// The interface of a router, in this process.
 #[derive(Debug)]
-pub struct InProcess<C> {
+pub struct InProcess {
     access: TowerToHyperService<axum::Router>,
     resources: TowerToHyperService<axum::Router>,
     asked: mpsc::Receiver<Message>,
-    control: C,
+    control: Router,
     users: Users,
     caller: u32,
     /// Answers that go on end with it.
     _end: watch::Sender<bool>,
 }
 
-impl<C: Control> InProcess<C> {
+impl InProcess {
     /// The interface of what `control` stands for. Members of `groups` have these roles.
-    pub fn new(control: C, groups: BTreeMap<String, Role>) -> Self {
+    pub fn new(control: Router, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();
         let limits = Limits::default();
         let access = AccessControl { channel, tokens: control.tokens().clone(), limits: limits.clone() };
         let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
-        let (documents, sampler, long) = Default::default();
-        let served = Served { control: control.clone(), ending, documents, sampler, limits, long, interface };
+        let served = Served::new(control.clone(), ending, limits, interface);
         Self {
-            access: TowerToHyperService::new(access.service::<C>()),
+            access: TowerToHyperService::new(access.service()),
             resources: TowerToHyperService::new(catalogue::router(served)),
             asked,
             control,
@@ -69,11 +67,11 @@ impl<C: Control> InProcess<C> {
 
     /// The operations: method, path, and the role that each needs.
     pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
-        let of = |resource: crate::operation::Resource<C>| {
+        let of = |resource: crate::operation::Resource| {
             let path = resource.path;
             resource.operations.into_iter().map(move |one| (one.method, path, one.role)).collect::<Vec<_>>()
         };
-        catalogue::<C>().into_iter().flat_map(of).collect()
+        catalogue().into_iter().flat_map(of).collect()
     }
 
     /// Sends a request; returns the status, and the body where it has an end. `None` where this is no request.

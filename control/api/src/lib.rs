@@ -3,7 +3,7 @@
 //! [`Listener`] holds the socket, [`Remote`] those of TCP; [`start`] begins threads that speak with clients, [`Server::run`] answers them.
 //! These threads (`serving.rs`) have no privileges. Each request passes access control (`access_control.rs`): the caller, known by the user
 //! at the other end of the Unix socket or by a token, needs the role of the operation, and is limited in its rate. An admitted request
-//! crosses to control (`control_channel.rs`), which alone carries it out. A [`Control`] makes the answers: the router's own in the daemon.
+//! crosses to control (`control_channel.rs`), which alone carries it out at the router.
 //!
 //! `catalogue.rs` has all resources with who may use them, what they take and answer; from it come the router, the list at `/`, and the
 //! description at `/openapi.json`.
@@ -18,7 +18,6 @@ mod capture;
 mod catalogue;
 mod certificate;
 mod configuration;
-mod control;
 mod control_channel;
 mod control_plane;
 mod drops;
@@ -55,13 +54,12 @@ mod streaming;
 mod streams;
 mod tag;
 #[cfg(test)]
-mod test_control;
+mod test_directory;
 mod tokens;
 mod trace;
 mod users;
 mod wording;
 
-pub use control::{Control, Recording, Tracing};
 pub use error::ApiError;
 pub use listener::Listener;
 pub use remote::{Remote, Unservable};
@@ -69,10 +67,10 @@ pub use server::{Entrances, Server, start};
 
 /// The description of the interface, as a router serves it at `/openapi.json`.
 pub fn description() -> serde_json::Value {
-    openapi::document(&catalogue::catalogue::<millrace_controller::Router>())
+    openapi::document(&catalogue::catalogue())
 }
 
 /// The table of operations in `docs/roles.md`.
 pub fn roles() -> String {
-    catalogue::table::<millrace_controller::Router>()
+    catalogue::table()
 }

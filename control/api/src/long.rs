@@ -1,5 +1,6 @@
 //! Answers that take long to make: threads beside control's make them, few at one time, so that control answers others meanwhile.
 
+use millrace_controller::Router;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
-use crate::control::Control;
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
@@ -71,10 +71,10 @@ impl LongAnswers {
 }
 
 /// An answer that takes long to make, in the form in which it is sent.
-pub(crate) async fn long<C: Control, T: IntoResponse>(
-    served: &Served<C>,
+pub(crate) async fn long<T: IntoResponse>(
+    served: &Served,
     principal: &Principal,
-    work: impl FnOnce(&C) -> Result<T, Problem> + Send + 'static,
+    work: impl FnOnce(&Router) -> Result<T, Problem> + Send + 'static,
 ) -> Response {
     let control = served.control.clone();
     let made = served.long.make(&principal.who.name, move || work(&control).into_response()).await;

@@ -9,16 +9,15 @@ use std::fmt;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use millrace_controller::ControlError;
 use millrace_controller::view::{
     ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
 };
+use millrace_controller::{ControlError, Router};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::control::{Control, Controlled};
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -28,7 +27,7 @@ pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; cha
 const PREFIX: &str = "millrace";
 
 /// Answers with all metrics as they are now.
-pub(crate) async fn metrics<C: Control>(State(served): State<Served<C>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Problem> {
     let page = page(&served.control)?;
     Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
 }
@@ -37,7 +36,7 @@ pub(crate) async fn metrics<C: Control>(State(served): State<Served<C>>) -> Resu
 ///
 /// # Errors
 /// Those of reading the router's state.
-pub(crate) fn page<C: Control>(control: &C) -> Controlled<String> {
+pub(crate) fn page(control: &Router) -> Result<String, ControlError> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Families(families(control)?)));
     let mut page = String::new();
@@ -45,7 +44,7 @@ pub(crate) fn page<C: Control>(control: &C) -> Controlled<String> {
     Ok(page)
 }
 
-fn families<C: Control>(control: &C) -> Controlled<Vec<Family>> {
+fn families(control: &Router) -> Result<Vec<Family>, ControlError> {
     let mut families = of_router(&control.status()?, &control.summary()?);
     families.extend(of_ports(&control.ports()?));
     families.push(of_drops(&control.drops()?));

@@ -11,7 +11,7 @@ use crate::problem::ProblemBody;
 const SCHEMAS: &str = "/components/schemas";
 
 /// The description of resources.
-pub(crate) fn document<C>(resources: &[Resource<C>]) -> Value {
+pub(crate) fn document(resources: &[Resource]) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut answers = settings.with(|settings| settings.definitions_path = SCHEMAS.into()).into_generator();
     // What is sent has its schema in place: the same type may look otherwise in an answer.

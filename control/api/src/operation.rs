@@ -163,22 +163,22 @@ impl Operation {
 }
 
 /// A path, with its methods.
-pub(crate) struct Resource<C> {
+pub(crate) struct Resource {
     /// The path; names in braces stand for any.
     pub path: &'static str,
     /// What its methods do.
     pub operations: Vec<Operation>,
-    router: MethodRouter<Served<C>>,
+    router: MethodRouter<Served>,
 }
 
-impl<C: Clone + Send + Sync + 'static> Resource<C> {
+impl Resource {
     /// One without methods.
     pub fn new(path: &'static str) -> Self {
         Self { path, operations: Vec::new(), router: MethodRouter::new() }
     }
 
     /// With a method, and what carries it out.
-    pub fn on(mut self, operation: Operation, handler: MethodRouter<Served<C>>) -> Self {
+    pub fn on(mut self, operation: Operation, handler: MethodRouter<Served>) -> Self {
         let handler = match operation.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
@@ -204,7 +204,7 @@ impl<C: Clone + Send + Sync + 'static> Resource<C> {
     }
 
     /// What carries out its methods.
-    pub fn into_router(self) -> MethodRouter<Served<C>> {
+    pub fn into_router(self) -> MethodRouter<Served> {
         self.router
     }
 }

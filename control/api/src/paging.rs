@@ -5,21 +5,20 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use millrace_controller::{Page, PageQuery};
+use millrace_controller::{ControlError, Page, PageQuery, Router};
 use serde::Serialize;
 
-use crate::control::{Control, Controlled};
 use crate::extract::Arguments;
 use crate::long::long;
 use crate::principal::Principal;
 use crate::server::Served;
 
 /// GET of a noun of which there may be many, by keys that are their own.
-pub(crate) fn pages<C: Control, V: Serialize + 'static>(
-    read: fn(&C) -> Controlled<Vec<V>>,
+pub(crate) fn pages<V: Serialize + 'static>(
+    read: fn(&Router) -> Result<Vec<V>, ControlError>,
     key: fn(&V) -> String,
-) -> MethodRouter<Served<C>> {
-    let answer = move |State(served): State<Served<C>>,
+) -> MethodRouter<Served> {
+    let answer = move |State(served): State<Served>,
                        Extension(principal): Extension<Principal>,
                        uri: Uri,
                        Arguments(query): Arguments<PageQuery>| async move {

@@ -7,21 +7,20 @@ use millrace_controller::NewPlacement;
 use millrace_controller::Role::{Operator, Viewer};
 use millrace_controller::view::{PlacementView, PlacementsView};
 
-use crate::control::Control;
 use crate::extract::Body;
 use crate::operation::{Operation, Resource};
 use crate::problem::Problem;
 use crate::server::Served;
 
 /// The resource.
-pub(crate) fn resource<C: Control>() -> Resource<C> {
+pub(crate) fn resource() -> Resource {
     Resource::new("/placements")
         .on(
             Operation::get::<PlacementsView>(
                 Viewer,
                 "where flows are wanted, where all of them are, and why those at a worker are not in the driver",
             ),
-            get(list::<C>),
+            get(list),
         )
         .on(
             Operation::put::<PlacementView>(
@@ -29,16 +28,16 @@ pub(crate) fn resource<C: Control>() -> Resource<C> {
                 "says where flows are to be treated: xdp, worker, or auto, where that is left to the router",
             )
             .body::<NewPlacement>(),
-            put(place::<C>),
+            put(place),
         )
 }
 
-async fn list<C: Control>(State(served): State<Served<C>>) -> Result<Json<PlacementsView>, Problem> {
+async fn list(State(served): State<Served>) -> Result<Json<PlacementsView>, Problem> {
     Ok(Json(served.control.placements().await?))
 }
 
-async fn place<C: Control>(
-    State(served): State<Served<C>>,
+async fn place(
+    State(served): State<Served>,
     Body(new): Body<NewPlacement>,
 ) -> Result<Json<PlacementView>, Problem> {
     Ok(Json(served.control.place(&new).await?))

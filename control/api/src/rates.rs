@@ -1,5 +1,6 @@
 //! The resource `/rates`: what the counters of ports grow by in a second, once, or several times a second as a stream.
 
+use millrace_controller::{ControlError, Router};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::control::{Control, Controlled};
 use crate::extract::Arguments;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -96,7 +96,7 @@ struct Sample {
 }
 
 impl Sampler {
-    fn sample<C: Control>(&self, control: &C) -> Controlled<Arc<CountersView>> {
+    fn sample(&self, control: &Router) -> Result<Arc<CountersView>, ControlError> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sample) = last.as_ref().filter(|sample| sample.at.elapsed() < FRESH) {
             return Ok(sample.counters.clone());
@@ -108,8 +108,8 @@ impl Sampler {
 }
 
 /// Answers with the rates between two looks, or goes on as a stream.
-pub(crate) async fn rates<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn rates(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
@@ -128,14 +128,14 @@ pub(crate) async fn rates<C: Control>(
 }
 
 /// A client that looks again and again.
-struct Watch<C> {
-    served: Served<C>,
+struct Watch {
+    served: Served,
     before: Arc<CountersView>,
     ticks: Interval,
     ending: Ending,
 }
 
-impl<C: Control> Source for Watch<C> {
+impl Source for Watch {
     type Piece = RatesView;
 
     async fn next(&mut self) -> Option<RatesView> {
@@ -143,8 +143,8 @@ impl<C: Control> Source for Watch<C> {
     }
 }
 
-impl<C: Control> Watch<C> {
-    fn new(served: Served<C>, hz: u8) -> Controlled<Self> {
+impl Watch {
+    fn new(served: Served, hz: u8) -> Result<Self, ControlError> {
         let before = served.sampler.sample(&served.control)?;
         let period = Duration::from_secs(1) / u32::from(hz);
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
@@ -155,7 +155,7 @@ impl<C: Control> Watch<C> {
     }
 
     /// The rates since the last look; `None` when the router stops.
-    async fn look(&mut self) -> Option<Controlled<RatesView>> {
+    async fn look(&mut self) -> Option<Result<RatesView, ControlError>> {
         self.ending.or(self.ticks.tick()).await?;
         let now = match self.served.sampler.sample(&self.served.control) {
             Ok(now) => now,

@@ -152,7 +152,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::test_control::TestDirectory;
+    use crate::test_directory::TestDirectory;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().unwrap()

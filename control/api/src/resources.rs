@@ -8,13 +8,12 @@ use axum::routing::{MethodRouter, get};
 use millrace_controller::view::{GateView, InstanceView, PluginDetailView, RouteView, ShadowedView};
 use millrace_controller::{
     AddedFilters, ControlError, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlugin, NewRoute,
-    OldFilter, OldNeighbour, Page, PageQuery, RouteQuery, RouterSettings, Upgrade,
+    OldFilter, OldNeighbour, Page, PageQuery, RouteQuery, Router, RouterSettings, Upgrade,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::control::{Control, Controlled};
 use crate::extract::{Arguments, Body, Name, Names, OneOrList};
 use crate::long::long;
 use crate::naming::{FilterView, Settings, refused};
@@ -28,21 +27,21 @@ type Answer<T> = Result<Json<T>, Problem>;
 type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
 /// GET of a whole noun.
-pub(crate) fn read<C: Control, V: Serialize + 'static>(
-    read: fn(&C) -> Controlled<V>,
-) -> MethodRouter<Served<C>> {
-    get(move |State(served): State<Served<C>>| async move {
-        read(&served.control).map(Json).map_err(Problem::from)
-    })
+pub(crate) fn read<V: Serialize + 'static>(
+    read: fn(&Router) -> Result<V, ControlError>,
+) -> MethodRouter<Served> {
+    get(
+        move |State(served): State<Served>| async move { read(&served.control).map(Json).map_err(Problem::from) },
+    )
 }
 
 /// GET of one of a noun by its name.
-pub(crate) fn find<C: Control, V: Tagged + 'static>(
+pub(crate) fn find<V: Tagged + 'static>(
     noun: &'static str,
-    read: fn(&C) -> Controlled<Vec<V>>,
+    read: fn(&Router) -> Result<Vec<V>, ControlError>,
     name_of: fn(&V) -> &str,
-) -> MethodRouter<Served<C>> {
-    get(move |State(served): State<Served<C>>, Name(name): Name| async move {
+) -> MethodRouter<Served> {
+    get(move |State(served): State<Served>, Name(name): Name| async move {
         named(noun, read(&served.control)?, name_of, &name).map(WithTag)
     })
 }
@@ -60,45 +59,42 @@ pub(crate) fn named<V>(
     }
 }
 
-pub(crate) async fn hardware<C: Control>(State(served): State<Served<C>>) -> Answer<impl Serialize> {
+pub(crate) async fn hardware(State(served): State<Served>) -> Answer<impl Serialize> {
     Ok(Json(served.control.hardware().await?))
 }
 
-pub(crate) async fn find_port<C: Control>(
-    State(served): State<Served<C>>,
-    Name(name): Name,
-) -> Answer<impl Serialize> {
+pub(crate) async fn find_port(State(served): State<Served>, Name(name): Name) -> Answer<impl Serialize> {
     named("port", served.control.ports()?, |port| &port.name, &name).map(Json)
 }
 
-fn instance<C: Control>(served: &Served<C>, name: &str) -> Result<InstanceView, Problem> {
+fn instance(served: &Served, name: &str) -> Result<InstanceView, Problem> {
     named("instance", served.control.instances()?, |one| &one.name, name)
 }
 
-fn gate<C: Control>(served: &Served<C>, name: &str) -> Result<GateView, Problem> {
+fn gate(served: &Served, name: &str) -> Result<GateView, Problem> {
     named("gate", served.control.gates()?, |one| &one.name, name)
 }
 
-fn plugin<C: Control>(served: &Served<C>, name: &str) -> Result<PluginDetailView, Problem> {
+fn plugin(served: &Served, name: &str) -> Result<PluginDetailView, Problem> {
     Ok(served.control.plugin(name)?)
 }
 
-pub(crate) async fn find_plugin<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn find_plugin(
+    State(served): State<Served>,
     Name(name): Name,
 ) -> Result<WithTag<PluginDetailView>, Problem> {
     plugin(&served, &name).map(WithTag)
 }
 
-pub(crate) async fn load_plugin<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn load_plugin(
+    State(served): State<Served>,
     Body(new): Body<NewPlugin>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.load_plugin(&new).await?)))
 }
 
-pub(crate) async fn unload_plugin<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn unload_plugin(
+    State(served): State<Served>,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
@@ -106,8 +102,8 @@ pub(crate) async fn unload_plugin<C: Control>(
     Ok(Json(served.control.unload_plugin(&name)?))
 }
 
-pub(crate) async fn upgrade_plugin<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn upgrade_plugin(
+    State(served): State<Served>,
     Name(name): Name,
     condition: Condition,
     Body(upgrade): Body<Upgrade>,
@@ -116,8 +112,8 @@ pub(crate) async fn upgrade_plugin<C: Control>(
     Ok(Json(served.control.upgrade_plugin(&name, &upgrade).await?))
 }
 
-pub(crate) async fn roll_back_plugin<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn roll_back_plugin(
+    State(served): State<Served>,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
@@ -134,8 +130,8 @@ pub(crate) struct NewInstance {
     settings: Map<String, Value>,
 }
 
-pub(crate) async fn create_instance<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn create_instance(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Body(new): Body<NewInstance>,
 ) -> Result<Response, Problem> {
@@ -144,8 +140,8 @@ pub(crate) async fn create_instance<C: Control>(
     Ok((StatusCode::CREATED, WithTag(instance)).into_response())
 }
 
-pub(crate) async fn free_instance<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn free_instance(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Name(name): Name,
     condition: Condition,
@@ -154,23 +150,20 @@ pub(crate) async fn free_instance<C: Control>(
     Ok(Json(served.control.free_instance(&name, principal.least())?))
 }
 
-pub(crate) async fn release_instance<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn release_instance(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Name(name): Name,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.release_instance(&name, principal.least())?))
 }
 
-pub(crate) async fn instance_maps<C: Control>(
-    State(served): State<Served<C>>,
-    Name(name): Name,
-) -> Answer<impl Serialize> {
+pub(crate) async fn instance_maps(State(served): State<Served>, Name(name): Name) -> Answer<impl Serialize> {
     Ok(Json(served.control.instance_maps(&name)?))
 }
 
-pub(crate) async fn instance_map<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn instance_map(
+    State(served): State<Served>,
     Names([instance, map]): Names,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.instance_map(&instance, &map)?))
@@ -187,8 +180,8 @@ pub(crate) struct Message {
     slow: bool,
 }
 
-pub(crate) async fn control<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn control(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Name(name): Name,
     Body(message): Body<Message>,
@@ -208,8 +201,8 @@ pub(crate) struct NewGate {
     position: String,
 }
 
-pub(crate) async fn create_gate<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn create_gate(
+    State(served): State<Served>,
     Body(new): Body<NewGate>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.create_gate(&new.name, &new.position)?)))
@@ -224,8 +217,8 @@ pub(crate) struct InstanceChange {
     settings: Option<Map<String, Value>>,
 }
 
-pub(crate) async fn change_instance<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn change_instance(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Name(name): Name,
     condition: Condition,
@@ -250,8 +243,8 @@ pub(crate) struct GateSettings {
     table: String,
 }
 
-pub(crate) async fn set_gate<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set_gate(
+    State(served): State<Served>,
     Name(name): Name,
     condition: Condition,
     Body(settings): Body<GateSettings>,
@@ -260,8 +253,8 @@ pub(crate) async fn set_gate<C: Control>(
     Ok(WithTag(served.control.set_gate_table(&name, &settings.table)?))
 }
 
-pub(crate) async fn remove_gate<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_gate(
+    State(served): State<Served>,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
@@ -269,8 +262,8 @@ pub(crate) async fn remove_gate<C: Control>(
     Ok(Json(served.control.remove_gate(&name)?))
 }
 
-pub(crate) async fn bind<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn bind(
+    State(served): State<Served>,
     Body(new): Body<NewBinding>,
 ) -> Created<impl Serialize> {
     let binding = served.control.bind(&new)?;
@@ -286,29 +279,29 @@ pub(crate) struct OldBinding {
     filter: String,
 }
 
-pub(crate) async fn unbind<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn unbind(
+    State(served): State<Served>,
     Body(old): Body<OldBinding>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.unbind(&old.instance, &old.gate, &old.filter)?))
 }
 
-pub(crate) async fn set_port<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set_port(
+    State(served): State<Served>,
     Name(port): Name,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.set_port(&port, &changes).await.map_err(refused(&changes))?))
 }
 
-pub(crate) async fn settings<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn settings(
+    State(served): State<Served>,
 ) -> Result<WithTag<Settings<RouterSettings>>, Problem> {
     Ok(WithTag(Settings(served.control.settings()?)))
 }
 
-pub(crate) async fn set_settings<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set_settings(
+    State(served): State<Served>,
     condition: Condition,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
 ) -> Result<WithTag<Settings<RouterSettings>>, Problem> {
@@ -316,22 +309,22 @@ pub(crate) async fn set_settings<C: Control>(
     Ok(WithTag(Settings(served.control.set_settings(&changes).await.map_err(refused(&changes))?)))
 }
 
-pub(crate) async fn add_neighbour<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn add_neighbour(
+    State(served): State<Served>,
     Body(new): Body<NewNeighbour>,
 ) -> Created<impl Serialize> {
     Ok((StatusCode::CREATED, Json(served.control.add_neighbour(&new).await?)))
 }
 
-pub(crate) async fn remove_neighbour<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_neighbour(
+    State(served): State<Served>,
     Body(old): Body<OldNeighbour>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.remove_neighbour(&old).await?))
 }
 
-pub(crate) async fn replace_route<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn replace_route(
+    State(served): State<Served>,
     Body(new): Body<NewRoute>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.replace_route(&new).await?))
@@ -347,8 +340,8 @@ pub(crate) enum FiltersAdded {
     List { added: usize, ids: Vec<u64>, shadowed: Vec<ShadowedView> },
 }
 
-pub(crate) async fn add_filters<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn add_filters(
+    State(served): State<Served>,
     asked: OneOrList<NewFilter>,
 ) -> Created<FiltersAdded> {
     let added = match asked {
@@ -362,8 +355,8 @@ pub(crate) async fn add_filters<C: Control>(
 }
 
 /// Bindings, by their ids.
-pub(crate) async fn bindings<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn bindings(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<PageQuery>,
@@ -372,13 +365,13 @@ pub(crate) async fn bindings<C: Control>(
 }
 
 /// The same as filters.
-pub(crate) async fn filters<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn filters(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<PageQuery>,
 ) -> Response {
-    let filters = move |control: &C| {
+    let filters = move |control: &Router| {
         let Page { rows, next } = control.bindings(&query)?;
         Ok(paged(&uri, Page { rows: rows.into_iter().map(FilterView).collect(), next }))
     };
@@ -398,8 +391,8 @@ pub(crate) struct OldFilters {
     priority: Option<i32>,
 }
 
-pub(crate) async fn remove_filters<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_filters(
+    State(served): State<Served>,
     Body(old): Body<OldFilters>,
 ) -> Answer<impl Serialize> {
     let removed = match old {
@@ -417,8 +410,8 @@ pub(crate) async fn remove_filters<C: Control>(
     Ok(Json(removed.into_iter().map(FilterView).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn remove_filter<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_filter(
+    State(served): State<Served>,
     Name(id): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
@@ -427,14 +420,14 @@ pub(crate) async fn remove_filter<C: Control>(
     Ok(Json(served.control.remove_filters(&[id])?.pop().map(FilterView)))
 }
 
-pub(crate) async fn find_filter<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn find_filter(
+    State(served): State<Served>,
     Name(id): Name,
 ) -> Result<WithTag<FilterView>, Problem> {
     filter(&served, number(&id)?).map(WithTag)
 }
 
-fn filter<C: Control>(served: &Served<C>, id: u64) -> Result<FilterView, Problem> {
+fn filter(served: &Served, id: u64) -> Result<FilterView, Problem> {
     let before = id.checked_sub(1).map(|before| before.to_string());
     let query = PageQuery { limit: Some(1), cursor: before };
     let found = served.control.bindings(&query)?.rows.into_iter().find(|binding| binding.id == id);
@@ -447,14 +440,14 @@ fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("{id:?} is no id: ids are numbers")))
 }
 
-pub(crate) async fn explain_filters<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn explain_filters(
+    State(served): State<Served>,
     Arguments(asked): Arguments<Packet>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.explain_filters(&asked.packet)?))
 }
 
-pub(crate) async fn check_filters<C: Control>(State(served): State<Served<C>>) -> Answer<impl Serialize> {
+pub(crate) async fn check_filters(State(served): State<Served>) -> Answer<impl Serialize> {
     Ok(Json(served.control.check_filters().await?))
 }
 
@@ -468,8 +461,8 @@ pub(crate) enum RoutesAdded {
     List { added: usize },
 }
 
-pub(crate) async fn add_routes<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn add_routes(
+    State(served): State<Served>,
     asked: OneOrList<NewRoute>,
 ) -> Created<RoutesAdded> {
     let added = match asked {
@@ -495,8 +488,8 @@ pub(crate) enum RoutesRemoved {
     List { removed: usize },
 }
 
-pub(crate) async fn remove_routes<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_routes(
+    State(served): State<Served>,
     asked: OneOrList<OldRoute>,
 ) -> Answer<RoutesRemoved> {
     Ok(Json(match asked {
@@ -514,8 +507,8 @@ pub(crate) struct Address {
     address: String,
 }
 
-pub(crate) async fn routes<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn routes(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     uri: Uri,
     Arguments(query): Arguments<RouteQuery>,
@@ -523,15 +516,15 @@ pub(crate) async fn routes<C: Control>(
     long(&served, &principal, move |control| Ok(paged(&uri, control.routes(&query)?))).await
 }
 
-pub(crate) async fn lookup_route<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn lookup_route(
+    State(served): State<Served>,
     Arguments(asked): Arguments<Address>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.lookup_route(&asked.address)?))
 }
 
-pub(crate) async fn flows<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn flows(
+    State(served): State<Served>,
     Arguments(query): Arguments<FlowQuery>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.flows(&query).await?))
@@ -550,8 +543,8 @@ pub(crate) struct Flushed {
     flushed: u64,
 }
 
-pub(crate) async fn flush_flows<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn flush_flows(
+    State(served): State<Served>,
     Arguments(old): Arguments<OldFlows>,
 ) -> Answer<Flushed> {
     let flushed = served.control.flush_flows(old.filter.as_deref()).await?;
@@ -564,8 +557,8 @@ pub(crate) struct Packet {
     packet: String,
 }
 
-pub(crate) async fn lookup<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn lookup(
+    State(served): State<Served>,
     Body(asked): Body<Packet>,
 ) -> Answer<impl Serialize> {
     Ok(Json(served.control.lookup(&asked.packet)?))
@@ -578,7 +571,7 @@ pub(crate) struct Cleared {
     cleared: bool,
 }
 
-pub(crate) async fn clear<C: Control>(State(served): State<Served<C>>) -> Answer<Cleared> {
+pub(crate) async fn clear(State(served): State<Served>) -> Answer<Cleared> {
     served.control.clear_counters()?;
     Ok(Json(Cleared { cleared: true }))
 }

@@ -6,7 +6,6 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use crate::control::Control;
 use crate::problem::Problem;
 use crate::server::Served;
 
@@ -18,11 +17,7 @@ const UNSAID: u64 = 1 << 20;
 const AGAIN: u64 = 2;
 
 /// Carries out a request where there is memory for it.
-pub(crate) async fn look<C: Control>(
-    State(served): State<Served<C>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn look(State(served): State<Served>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_spared = reads && SPARED.contains(&request.uri().path()) && !is_stream(&request);
     if is_spared || *request.method() == Method::DELETE {

@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::control::Control;
 use crate::extract::{Body, Name, Names};
 use crate::naming::{Settings, refused};
 use crate::problem::Problem;
@@ -18,8 +17,8 @@ use crate::server::Served;
 use crate::tag::{Condition, WithTag};
 
 /// Adds a node.
-pub(crate) async fn add<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn add(
+    State(served): State<Served>,
     Name(port): Name,
     condition: Condition,
     Body(Settings(node)): Body<Settings<SchedulerNode>>,
@@ -32,8 +31,8 @@ pub(crate) async fn add<C: Control>(
 }
 
 /// Changes what holds for the whole scheduler.
-pub(crate) async fn set<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set(
+    State(served): State<Served>,
     Name(port): Name,
     condition: Condition,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
@@ -43,8 +42,8 @@ pub(crate) async fn set<C: Control>(
 }
 
 /// Changes a node.
-pub(crate) async fn set_node<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set_node(
+    State(served): State<Served>,
     Names([port, node]): Names,
     condition: Condition,
     Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
@@ -54,8 +53,8 @@ pub(crate) async fn set_node<C: Control>(
 }
 
 /// Removes a node.
-pub(crate) async fn remove_node<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn remove_node(
+    State(served): State<Served>,
     Names([port, node]): Names,
     condition: Condition,
     Body(removal): Body<NodeRemoval>,
@@ -65,8 +64,8 @@ pub(crate) async fn remove_node<C: Control>(
 }
 
 /// A queue, with those of flows in it.
-pub(crate) async fn queue<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn queue(
+    State(served): State<Served>,
     Names([port, queue]): Names,
 ) -> Result<impl IntoResponse, Problem> {
     Ok(WithTag(served.control.queue(&port, &queue).await?))
@@ -94,8 +93,8 @@ pub(crate) struct QueueChanged {
 }
 
 /// Changes a queue.
-pub(crate) async fn set_queue<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn set_queue(
+    State(served): State<Served>,
     Names([port, queue]): Names,
     condition: Condition,
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
@@ -113,14 +112,14 @@ pub(crate) async fn set_queue<C: Control>(
 }
 
 /// The scheduler of a port.
-pub(crate) async fn show<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn show(
+    State(served): State<Served>,
     Name(port): Name,
 ) -> Result<WithTag<SchedulerView>, Problem> {
     scheduler(&served, &port).map(WithTag)
 }
 
-fn scheduler<C: Control>(served: &Served<C>, port: &str) -> Result<SchedulerView, Problem> {
+fn scheduler(served: &Served, port: &str) -> Result<SchedulerView, Problem> {
     match served.control.schedulers()?.into_iter().find(|one| one.port == port) {
         Some(scheduler) => Ok(scheduler),
         None => {

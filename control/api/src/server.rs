@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use hyper_util::service::TowerToHyperService;
-use millrace_controller::Role;
+use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ApiError;
 use crate::access_control::AccessControl;
 use crate::catalogue::{self, Documents};
-use crate::control::Control;
 use crate::control_channel::{ControlChannel, Message, carry_out};
 use crate::limits::Limits;
 use crate::listener::{Listener, SocketFile};
@@ -43,8 +42,8 @@ pub struct Entrances {
 
 /// What requests are answered with.
 #[derive(Clone, Debug)]
-pub(crate) struct Served<C> {
-    pub control: C,
+pub(crate) struct Served {
+    pub control: Router,
     /// True when the server stops.
     pub ending: watch::Receiver<bool>,
     /// What is served of the interface itself.
@@ -59,10 +58,23 @@ pub(crate) struct Served<C> {
     pub interface: Arc<Interface>,
 }
 
+impl Served {
+    /// Returns what requests to a router are answered with, without the documents of the catalogue.
+    pub fn new(
+        control: Router,
+        ending: watch::Receiver<bool>,
+        limits: Limits,
+        interface: Arc<Interface>,
+    ) -> Self {
+        let (documents, sampler, long) = Default::default();
+        Self { control, ending, documents, sampler, limits, long, interface }
+    }
+}
+
 /// An interface that is being served.
 #[derive(Debug)]
-pub struct Server<C> {
-    control: C,
+pub struct Server {
+    control: Router,
     resources: TowerToHyperService<axum::Router>,
     asked: mpsc::Receiver<Message>,
     threads: Vec<oneshot::Receiver<()>>,
@@ -76,14 +88,14 @@ pub struct Server<C> {
 ///
 /// # Errors
 /// When a thread can't be started, or not be confined.
-pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, ApiError> {
+pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> {
     let Entrances { local, groups, remote } = entrances;
     let (end, ending) = watch::channel(false);
     let (channel, asked) = ControlChannel::new();
     let limits = Limits::default();
     let tokens = control.tokens().clone();
     let service = |channel: ControlChannel| {
-        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }.service::<C>();
+        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }.service();
         Service { access, tokens: tokens.clone(), ending: ending.clone() }
     };
     if !groups.is_empty() {
@@ -98,16 +110,14 @@ pub fn start<C: Control>(entrances: Entrances, control: C) -> Result<Server<C>, 
     let started = started.collect::<Result<Vec<Serving>, ApiError>>()?;
     interface.threads = started.iter().map(|serving| (serving.name, serving.thread)).collect();
     let interface = Arc::new(interface);
-    let (documents, sampler, long) = Default::default();
-    let (kept, interface_of) = (control.clone(), interface.clone());
-    let served = Served { control: kept, ending, documents, sampler, limits, long, interface: interface_of };
+    let served = Served::new(control.clone(), ending, limits, interface.clone());
     let resources = TowerToHyperService::new(catalogue::router(served));
     let threads = started.into_iter().map(|serving| serving.ended).collect();
     let users = Users::new(groups);
     Ok(Server { control, resources, asked, threads, end, users, interface, socket })
 }
 
-impl<C: Control> Server<C> {
+impl Server {
     /// Answers clients until `shutdown` is ready; then removes the socket, ends what goes on, and gives answers that are under
     /// way half a second.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
@@ -161,15 +171,15 @@ impl<C: Control> Server<C> {
     }
 }
 
-fn keep_uses<C: Control>(control: &C) {
+fn keep_uses(control: &Router) {
     if let Err(error) = control.tokens().keep_uses() {
         tracing::warn!("when tokens were used can't be written down: {error}");
     }
 }
 
-pub(crate) fn take<C: Control>(
+pub(crate) fn take(
     message: Message,
-    control: &C,
+    control: &Router,
     resources: &TowerToHyperService<axum::Router>,
     users: &Users,
 ) {

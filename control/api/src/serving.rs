@@ -335,7 +335,6 @@ mod tests {
     use crate::access_control::AccessControl;
     use crate::control_channel::{ControlChannel, Message};
     use crate::limits::{Key, Limits};
-    use crate::test_control::TestControl;
 
     /// A service, and what keeps it running.
     struct Served {
@@ -350,7 +349,7 @@ mod tests {
         let (tokens, limits) = (Tokens::default(), Limits::default());
         let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() };
         let (end, ending) = watch::channel(false);
-        let service = Service { access: access.service::<TestControl>(), tokens, ending };
+        let service = Service { access: access.service(), tokens, ending };
         Served { service, limits, _asked: asked, _end: end }
     }
 

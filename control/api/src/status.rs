@@ -12,7 +12,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::certificate::Certificate;
-use crate::control::Control;
 use crate::problem::Problem;
 use crate::remote::Remote;
 use crate::server::Served;
@@ -110,9 +109,7 @@ struct ThreadView {
     confined: Option<bool>,
 }
 
-pub(crate) async fn status<C: Control>(
-    State(served): State<Served<C>>,
-) -> Result<Json<StatusAnswer>, Problem> {
+pub(crate) async fn status(State(served): State<Served>) -> Result<Json<StatusAnswer>, Problem> {
     let interface = &served.interface;
     let thread = |&(name, thread): &(&'static str, i32)| ThreadView {
         name,

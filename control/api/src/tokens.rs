@@ -6,21 +6,18 @@ use axum::http::StatusCode;
 use millrace_controller::view::{CreatedTokenView, TokenView};
 use millrace_controller::{ControlError, NewToken};
 
-use crate::control::Control;
 use crate::extract::{Body, Name};
 use crate::principal::Principal;
 use crate::problem::Problem;
 use crate::server::Served;
 
-pub(crate) async fn list<C: Control>(
-    State(served): State<Served<C>>,
-) -> Result<Json<Vec<TokenView>>, Problem> {
+pub(crate) async fn list(State(served): State<Served>) -> Result<Json<Vec<TokenView>>, Problem> {
     let tokens = served.control.tokens().clone();
     beside(move || Ok(tokens.list())).await.map(Json)
 }
 
-pub(crate) async fn create<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn create(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Body(new): Body<NewToken>,
 ) -> Result<(StatusCode, Json<CreatedTokenView>), Problem> {
@@ -29,8 +26,8 @@ pub(crate) async fn create<C: Control>(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-pub(crate) async fn revoke<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn revoke(
+    State(served): State<Served>,
     Name(name): Name,
 ) -> Result<Json<TokenView>, Problem> {
     let tokens = served.control.tokens().clone();

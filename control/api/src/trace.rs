@@ -9,12 +9,11 @@ use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use millrace_controller::view::TraceView;
-use millrace_controller::{PacketFile, TraceRequest, TraceTime};
+use millrace_controller::{PacketFile, Trace, TraceRequest, TraceTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::control::{Control, Tracing};
 use crate::extract::Arguments;
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -42,8 +41,8 @@ pub(crate) struct Wanted {
 }
 
 /// Traces packets until there are as many as are wanted, the time is over, the client goes, or the router stops.
-pub(crate) async fn trace<C: Control>(
-    State(served): State<Served<C>>,
+pub(crate) async fn trace(
+    State(served): State<Served>,
     Extension(principal): Extension<Principal>,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
@@ -79,14 +78,14 @@ fn messages(part: Part) -> Vec<Message> {
     packets.chain(part.end.map(|end| message("end", &end))).collect()
 }
 
-struct Running<T> {
-    tracing: T,
+struct Running {
+    tracing: Trace,
     ending: Ending,
     over: bool,
     told: u64,
 }
 
-impl<T: Tracing> Source for Running<T> {
+impl Source for Running {
     type Piece = Part;
 
     /// The journeys that have ended since; at last, the end.

@@ -5,19 +5,18 @@ use millrace_controller::Role::Admin;
 use millrace_controller::view::{CreatedTokenView, TokenView};
 use millrace_controller::{AuditEntry, NewToken};
 
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::{audit, tokens};
 
 /// The audit log, and tokens.
-pub(super) fn access<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn access() -> Vec<Resource> {
     vec![
         Resource::new("/audit").on(
             Operation::get::<Vec<AuditEntry>>(Admin, "who asked for which change, and what came of it")
                 .effect(Effect::Access)
                 .arguments::<audit::Wanted>(),
-            get(audit::audit::<C>),
+            get(audit::audit),
         ),
         Resource::new("/tokens")
             .on(
@@ -26,17 +25,17 @@ pub(super) fn access<C: Control>() -> Vec<Resource<C>> {
                     "by which one is let in from elsewhere: whose, and when used",
                 )
                 .effect(Effect::Access),
-                get(tokens::list::<C>),
+                get(tokens::list),
             )
             .on(
                 Operation::create::<CreatedTokenView>(Admin, "makes one, and tells it this once")
                     .effect(Effect::Access)
                     .body::<NewToken>(),
-                post(tokens::create::<C>),
+                post(tokens::create),
             ),
         Resource::new("/tokens/{name}").on(
             Operation::delete::<TokenView>(Admin, "revokes it").effect(Effect::Access),
-            delete(tokens::revoke::<C>),
+            delete(tokens::revoke),
         ),
     ]
 }

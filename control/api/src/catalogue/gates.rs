@@ -3,51 +3,50 @@
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Operator, Viewer};
 use millrace_controller::view::{BindingView, GateView};
-use millrace_controller::{NewBinding, PageQuery};
+use millrace_controller::{NewBinding, PageQuery, Router};
 
-use crate::control::Control;
 use crate::operation::{Operation, Resource};
 use crate::resources;
 use crate::resources::{find, read};
 
 /// Gates and bindings.
-pub(super) fn gates<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn gates() -> Vec<Resource> {
     vec![
         Resource::new("/gates")
-            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and what is bound there"), read(C::gates))
+            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and what is bound there"), read(Router::gates))
             .on(
                 Operation::create::<GateView>(Operator, "creates one, the last at its position")
                     .body::<resources::NewGate>(),
-                post(resources::create_gate::<C>),
+                post(resources::create_gate),
             ),
         Resource::new("/gates/{name}")
             .on(
                 Operation::get::<GateView>(Viewer, "a gate").tagged(),
-                find("gate", C::gates, |gate| &gate.name),
+                find("gate", Router::gates, |gate| &gate.name),
             )
             .on(
                 Operation::patch::<GateView>(Operator, "gives it another filter table")
                     .body::<resources::GateSettings>()
                     .tagged(),
-                patch(resources::set_gate::<C>),
+                patch(resources::set_gate),
             )
             .on(
                 Operation::delete::<GateView>(Operator, "removes it").tagged(),
-                delete(resources::remove_gate::<C>),
+                delete(resources::remove_gate),
             ),
         Resource::new("/bindings")
             .on(
                 Operation::get::<Vec<BindingView>>(Viewer, "bindings").arguments::<PageQuery>().paged(),
-                get(resources::bindings::<C>),
+                get(resources::bindings),
             )
             .on(
                 Operation::create::<BindingView>(Operator, "binds an instance").body::<NewBinding>(),
-                post(resources::bind::<C>),
+                post(resources::bind),
             )
             .on(
                 Operation::delete::<BindingView>(Operator, "undoes a binding")
                     .body::<resources::OldBinding>(),
-                delete(resources::unbind::<C>),
+                delete(resources::unbind),
             ),
     ]
 }

@@ -5,10 +5,9 @@ use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{
     HeldView, InstanceView, MapView, PluginDetailView, PluginView, ReleaseView, UpgradeView,
 };
-use millrace_controller::{NewPlugin, PageQuery, Upgrade};
+use millrace_controller::{NewPlugin, PageQuery, Router, Upgrade};
 use serde_json::Value;
 
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
@@ -16,98 +15,98 @@ use crate::resources;
 use crate::resources::{find, read};
 
 /// Plugins.
-pub(super) fn plugins<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn plugins() -> Vec<Resource> {
     vec![
         Resource::new("/plugins")
             .on(
                 Operation::get::<Vec<PluginView>>(Viewer, "plugins that instances can be made of"),
-                read(C::plugins),
+                read(Router::plugins),
             )
             .on(
                 Operation::create::<PluginView>(Admin, "loads the one of a file of the router's machine")
                     .effect(Effect::Code)
                     .body::<NewPlugin>(),
-                post(resources::load_plugin::<C>),
+                post(resources::load_plugin),
             ),
         Resource::new("/plugins/{name}")
             .on(
                 Operation::get::<PluginDetailView>(Viewer, "all that a plugin says of itself").tagged(),
-                get(resources::find_plugin::<C>),
+                get(resources::find_plugin),
             )
             .on(
                 Operation::put::<UpgradeView>(Admin, "puts another version in its place")
                     .effect(Effect::Code)
                     .body::<Upgrade>()
                     .tagged(),
-                put(resources::upgrade_plugin::<C>),
+                put(resources::upgrade_plugin),
             )
             .on(
                 Operation::delete::<PluginView>(Admin, "forgets one of which there are no instances")
                     .effect(Effect::Code)
                     .tagged(),
-                delete(resources::unload_plugin::<C>),
+                delete(resources::unload_plugin),
             ),
         Resource::new("/plugins/{name}/rollback").on(
             Operation::post::<UpgradeView>(Admin, "puts the version back that was there before")
                 .effect(Effect::Code)
                 .tagged(),
-            post(resources::roll_back_plugin::<C>),
+            post(resources::roll_back_plugin),
         ),
     ]
 }
 
 /// Instances.
-pub(super) fn instances<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn instances() -> Vec<Resource> {
     vec![
         Resource::new("/instances")
             .on(
                 Operation::get::<Vec<InstanceView>>(Viewer, "plugin instances")
                     .arguments::<PageQuery>()
                     .paged(),
-                pages(C::instances, |one| one.name.clone()),
+                pages(Router::instances, |one| one.name.clone()),
             )
             .on(
                 Operation::create::<InstanceView>(Operator, "creates one").body::<resources::NewInstance>(),
-                post(resources::create_instance::<C>),
+                post(resources::create_instance),
             ),
         Resource::new("/instances/{name}")
             .on(
                 Operation::get::<InstanceView>(Viewer, "one").tagged(),
-                find("instance", C::instances, |one| &one.name),
+                find("instance", Router::instances, |one| &one.name),
             )
             .on(
                 Operation::patch::<InstanceView>(Operator, "changes some settings, or gives it another name")
                     .body::<resources::InstanceChange>()
                     .tagged(),
-                patch(resources::change_instance::<C>),
+                patch(resources::change_instance),
             )
             .on(
                 Operation::delete::<InstanceView>(Operator, "frees it, after its bindings").tagged(),
-                delete(resources::free_instance::<C>),
+                delete(resources::free_instance),
             ),
         Resource::new("/instances/{name}/release").on(
             Operation::post::<ReleaseView>(Operator, "lets it out of quarantine"),
-            post(resources::release_instance::<C>),
+            post(resources::release_instance),
         ),
         Resource::new("/quarantine").on(
             Operation::get::<Vec<HeldView>>(
                 Viewer,
                 "instances that a call of theirs has ended the router for",
             ),
-            read(C::quarantine),
+            read(Router::quarantine),
         ),
         Resource::new("/instances/{name}/maps").on(
             Operation::get::<Vec<MapView>>(Viewer, "the maps that the instance writes"),
-            get(resources::instance_maps::<C>),
+            get(resources::instance_maps),
         ),
         Resource::new("/instances/{name}/maps/{map}").on(
             Operation::get::<MapView>(Viewer, "one of them, with up to 4,096 of its entries"),
-            get(resources::instance_map::<C>),
+            get(resources::instance_map),
         ),
         Resource::new("/instances/{name}/control").on(
             Operation::post::<Value>(Operator, "sends the instance a message, or its slow half")
                 .body::<resources::Message>(),
-            post(resources::control::<C>),
+            post(resources::control),
         ),
     ]
 }

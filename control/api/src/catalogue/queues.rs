@@ -3,10 +3,9 @@
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Operator, Viewer};
 use millrace_controller::view::{QueueView, RemovedNodeView, SchedulerView};
-use millrace_controller::{NodeRemoval, PageQuery, SchedulerNode};
+use millrace_controller::{NodeRemoval, PageQuery, Router, SchedulerNode};
 use serde_json::{Map, Value};
 
-use crate::control::Control;
 use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
 use crate::paging::pages;
@@ -14,28 +13,28 @@ use crate::resources::read;
 use crate::schedulers;
 
 /// Schedulers.
-pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn schedulers() -> Vec<Resource> {
     vec![
         Resource::new("/schedulers").on(
             Operation::get::<Vec<SchedulerView>>(
                 Viewer,
                 "in which order ports send, and at which rates: promised and delivered",
             ),
-            read(C::schedulers),
+            read(Router::schedulers),
         ),
         Resource::new("/schedulers/{port}")
-            .on(Operation::get::<SchedulerView>(Viewer, "one").tagged(), get(schedulers::show::<C>))
+            .on(Operation::get::<SchedulerView>(Viewer, "one").tagged(), get(schedulers::show))
             .on(
                 Operation::create::<SchedulerView>(Operator, "adds a node")
                     .body::<Settings<SchedulerNode>>()
                     .tagged(),
-                post(schedulers::add::<C>),
+                post(schedulers::add),
             )
             .on(
                 Operation::patch::<SchedulerView>(Operator, "changes the port's own settings")
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
-                patch(schedulers::set::<C>),
+                patch(schedulers::set),
             ),
         Resource::new("/schedulers/{port}/{node}")
             .on(
@@ -45,7 +44,7 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
                 )
                 .body::<Settings<Map<String, Value>>>()
                 .tagged(),
-                patch(schedulers::set_node::<C>),
+                patch(schedulers::set_node),
             )
             .on(
                 Operation::delete::<RemovedNodeView>(
@@ -54,13 +53,13 @@ pub(super) fn schedulers<C: Control>() -> Vec<Resource<C>> {
                 )
                 .body::<NodeRemoval>()
                 .tagged(),
-                delete(schedulers::remove_node::<C>),
+                delete(schedulers::remove_node),
             ),
     ]
 }
 
 /// Queues.
-pub(super) fn queues<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn queues() -> Vec<Resource> {
     vec![
         Resource::new("/queues").on(
             Operation::get::<Vec<QueueView>>(
@@ -69,12 +68,12 @@ pub(super) fn queues<C: Control>() -> Vec<Resource<C>> {
             )
             .arguments::<PageQuery>()
             .paged(),
-            pages(C::queues, |one| format!("{} {:05}", one.port, one.node.id)),
+            pages(Router::queues, |one| format!("{} {:05}", one.port, one.node.id)),
         ),
         Resource::new("/queues/{port}/{queue}")
             .on(
                 Operation::get::<QueueView>(Viewer, "one, with the queues of flows in it").tagged(),
-                get(schedulers::queue::<C>),
+                get(schedulers::queue),
             )
             .on(
                 Operation::patch::<schedulers::QueueChanged>(
@@ -83,7 +82,7 @@ pub(super) fn queues<C: Control>() -> Vec<Resource<C>> {
                 )
                 .body::<schedulers::QueueChanges>()
                 .tagged(),
-                patch(schedulers::set_queue::<C>),
+                patch(schedulers::set_queue),
             ),
     ]
 }

@@ -3,11 +3,10 @@
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Admin, Operator, Viewer};
 use millrace_controller::view::{HardwareView, NeighbourView, PortView, SummaryView};
-use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, RouterSettings};
+use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, Router, RouterSettings};
 use serde_json::{Map, Value};
 
 use super::{ListView, description, list};
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::naming::Settings;
 use crate::operation::{Operation, Resource};
@@ -17,60 +16,46 @@ use crate::status::StatusAnswer;
 use crate::{control_plane, resources, status};
 
 /// The router, its ports, their neighbours.
-pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn router() -> Vec<Resource> {
     vec![
-        Resource::new("/").on(Operation::get::<ListView>(Viewer, "this list"), get(list::<C>)),
+        Resource::new("/").on(Operation::get::<ListView>(Viewer, "this list"), get(list)),
         Resource::new("/openapi.json").on(
             Operation::get::<Map<String, Value>>(Viewer, "the description of this interface, in OpenAPI 3.1"),
-            get(description::<C>),
+            get(description),
         ),
         Resource::new("/status").on(
             Operation::get::<StatusAnswer>(Viewer, "the daemon, and how it is asked"),
-            get(status::status::<C>),
+            get(status::status),
         ),
         Resource::new("/summary")
-            .on(Operation::get::<SummaryView>(Viewer, "what became of all packets"), read(C::summary)),
-        Resource::new("/ports")
-            .on(Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"), read(C::ports)),
+            .on(Operation::get::<SummaryView>(Viewer, "what became of all packets"), read(Router::summary)),
+        Resource::new("/ports").on(
+            Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"),
+            read(Router::ports),
+        ),
         Resource::new("/ports/{name}")
-            .on(Operation::get::<PortView>(Viewer, "a port"), get(resources::find_port::<C>))
+            .on(Operation::get::<PortView>(Viewer, "a port"), get(resources::find_port))
             .on(
                 Operation::patch::<PortView>(
                     Operator,
                     "changes a port while it forwards; null is the default",
                 )
                 .body::<Settings<Map<String, Value>>>(),
-                patch(resources::set_port::<C>),
+                patch(resources::set_port),
             ),
         Resource::new("/hardware").on(
             Operation::get::<HardwareView>(
                 Viewer,
                 "processors, ports and the switches between them, with what each can do here",
             ),
-            get(resources::hardware::<C>),
+            get(resources::hardware),
         ),
-        Resource::new("/neighbours")
-            .on(
-                Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
-                    .arguments::<PageQuery>()
-                    .paged(),
-                pages(C::neighbours, |one| format!("{} {}", one.port, one.address)),
-            )
-            .on(
-                Operation::create::<NeighbourView>(Operator, "makes one known for good")
-                    .body::<NewNeighbour>(),
-                post(resources::add_neighbour::<C>),
-            )
-            .on(
-                Operation::delete::<NeighbourView>(Operator, "forgets one that was known for good")
-                    .body::<OldNeighbour>(),
-                delete(resources::remove_neighbour::<C>),
-            ),
+        neighbours(),
         Resource::new("/router")
             .on(
                 Operation::get::<Settings<RouterSettings>>(Viewer, "settings that hold for the whole router")
                     .tagged(),
-                get(resources::settings::<C>),
+                get(resources::settings),
             )
             .on(
                 Operation::patch::<Settings<RouterSettings>>(
@@ -80,8 +65,28 @@ pub(super) fn router<C: Control>() -> Vec<Resource<C>> {
                 .effect(Effect::Protection)
                 .body::<Settings<Map<String, Value>>>()
                 .tagged(),
-                patch(resources::set_settings::<C>),
+                patch(resources::set_settings),
             ),
         control_plane::resource(),
     ]
+}
+
+/// Neighbours of the ports.
+fn neighbours() -> Resource {
+    Resource::new("/neighbours")
+        .on(
+            Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
+                .arguments::<PageQuery>()
+                .paged(),
+            pages(Router::neighbours, |one| format!("{} {}", one.port, one.address)),
+        )
+        .on(
+            Operation::create::<NeighbourView>(Operator, "makes one known for good").body::<NewNeighbour>(),
+            post(resources::add_neighbour),
+        )
+        .on(
+            Operation::delete::<NeighbourView>(Operator, "forgets one that was known for good")
+                .body::<OldNeighbour>(),
+            delete(resources::remove_neighbour),
+        )
 }

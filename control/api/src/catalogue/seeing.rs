@@ -1,11 +1,10 @@
 //! What becomes of packets, and what happens.
 
 use axum::routing::{delete, get};
-use millrace_controller::EventPage;
 use millrace_controller::Role::{Operator, Viewer};
 use millrace_controller::view::{DropView, DroppedView, TraceView};
+use millrace_controller::{EventPage, Router};
 
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::rates::RatesView;
@@ -13,10 +12,10 @@ use crate::resources::read;
 use crate::{capture, drops, events, metrics, rates, resources, trace};
 
 /// Packets that are dropped or traced, rates, events.
-pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn packets() -> Vec<Resource> {
     vec![
         Resource::new("/drops")
-            .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(C::drops)),
+            .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(Router::drops)),
         Resource::new("/drops/packets").on(
             Operation::get::<Vec<DroppedView>>(
                 Operator,
@@ -24,7 +23,7 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             ).effect(Effect::Packets)
             .arguments::<drops::Wanted>()
             .streams(),
-            get(drops::packets::<C>),
+            get(drops::packets),
         ),
         Resource::new("/trace").on(
             Operation::get::<Vec<TraceView>>(
@@ -33,7 +32,7 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             ).effect(Effect::Packets)
             .arguments::<trace::Wanted>()
             .streams(),
-            get(trace::trace::<C>),
+            get(trace::trace),
         ),
         Resource::new("/rates").on(
             Operation::get::<RatesView>(
@@ -42,7 +41,7 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             )
             .arguments::<rates::Wanted>()
             .streams(),
-            get(rates::rates::<C>),
+            get(rates::rates),
         ),
         Resource::new("/events").on(
             Operation::get::<EventPage>(
@@ -51,22 +50,22 @@ pub(super) fn packets<C: Control>() -> Vec<Resource<C>> {
             )
             .arguments::<events::Wanted>()
             .streams_on(),
-            get(events::events::<C>),
+            get(events::events),
         ),
     ]
 }
 
 /// Counters, and frames as they pass.
-pub(super) fn counters<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn counters() -> Vec<Resource> {
     vec![
         Resource::new("/metrics").on(
             Operation::get::<String>(Viewer, "counters and gauges for Prometheus, as OpenMetrics text")
                 .media(metrics::MEDIA),
-            get(metrics::metrics::<C>),
+            get(metrics::metrics),
         ),
         Resource::new("/counters").on(
             Operation::delete::<resources::Cleared>(Operator, "sets them to zero"),
-            delete(resources::clear::<C>),
+            delete(resources::clear),
         ),
         Resource::new("/capture").on(
             Operation::get::<String>(
@@ -76,7 +75,7 @@ pub(super) fn counters<C: Control>() -> Vec<Resource<C>> {
             .effect(Effect::Packets)
             .arguments::<capture::Wanted>()
             .media("application/x-pcapng"),
-            get(capture::capture::<C>),
+            get(capture::capture),
         ),
     ]
 }

@@ -6,14 +6,13 @@ use millrace_controller::view::{FlowsView, GateCheckView, GateExplanationView, L
 use millrace_controller::{FlowQuery, NewFilter, NewRoute, PageQuery, RouteQuery};
 
 use super::long_bodies;
-use crate::control::Control;
 use crate::effect::Effect;
 use crate::naming::FilterView;
 use crate::operation::{Operation, Resource};
 use crate::{placement, resources};
 
 /// Routes.
-pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn routes() -> Vec<Resource> {
     vec![
         Resource::new("/routes")
             .on(
@@ -23,7 +22,7 @@ pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
                 )
                 .arguments::<RouteQuery>()
                 .paged(),
-                get(resources::routes::<C>),
+                get(resources::routes),
             )
             .on(
                 Operation::create::<resources::RoutesAdded>(
@@ -31,7 +30,7 @@ pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
                     "adds one of ours, or all or none of a list",
                 )
                 .one_or_list::<NewRoute>(),
-                post(resources::add_routes::<C>),
+                post(resources::add_routes),
             )
             .on(
                 Operation::put::<RouteView>(
@@ -39,7 +38,7 @@ pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
                     "adds one, or puts it in the place of ours to the same prefix",
                 )
                 .body::<NewRoute>(),
-                put(resources::replace_route::<C>),
+                put(resources::replace_route),
             )
             .on(
                 Operation::delete::<resources::RoutesRemoved>(
@@ -47,36 +46,36 @@ pub(super) fn routes<C: Control>() -> Vec<Resource<C>> {
                     "removes one of ours, or all or none of a list",
                 )
                 .one_or_list::<resources::OldRoute>(),
-                delete(resources::remove_routes::<C>),
+                delete(resources::remove_routes),
             )
             .bodies(long_bodies()),
         Resource::new("/routes/lookup").on(
             Operation::get::<RouteView>(Viewer, "the route that packets to ?address= take")
                 .arguments::<resources::Address>(),
-            get(resources::lookup_route::<C>),
+            get(resources::lookup_route),
         ),
     ]
 }
 
 /// Filters.
-pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn filters() -> Vec<Resource> {
     vec![
         Resource::new("/filters")
             .on(
                 Operation::get::<Vec<FilterView>>(Viewer, "all bindings, of instances and of other actions")
                     .arguments::<PageQuery>()
                     .paged(),
-                get(resources::filters::<C>),
+                get(resources::filters),
             )
             .on(
                 Operation::create::<resources::FiltersAdded>(Operator, "adds one, or all or none of a list")
                     .one_or_list::<NewFilter>(),
-                post(resources::add_filters::<C>),
+                post(resources::add_filters),
             )
             .on(
                 Operation::delete::<Vec<FilterView>>(Operator, "removes some, all or none")
                     .body::<resources::OldFilters>(),
-                delete(resources::remove_filters::<C>),
+                delete(resources::remove_filters),
             )
             .bodies(long_bodies()),
         Resource::new("/filters/check").on(
@@ -84,7 +83,7 @@ pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
                 Viewer,
                 "at each gate, filters that never win, and those of which it is hard to see which wins",
             ),
-            get(resources::check_filters::<C>),
+            get(resources::check_filters),
         ),
         Resource::new("/filters/explain").on(
             Operation::get::<Vec<GateExplanationView>>(
@@ -92,37 +91,37 @@ pub(super) fn filters<C: Control>() -> Vec<Resource<C>> {
                 "at each gate, which filter ?packet= is treated by, and why not by the others",
             )
             .arguments::<resources::Packet>(),
-            get(resources::explain_filters::<C>),
+            get(resources::explain_filters),
         ),
         Resource::new("/filters/{id}")
-            .on(Operation::get::<FilterView>(Viewer, "a binding").tagged(), get(resources::find_filter::<C>))
+            .on(Operation::get::<FilterView>(Viewer, "a binding").tagged(), get(resources::find_filter))
             .on(
                 Operation::delete::<Option<FilterView>>(Operator, "removes it").tagged(),
-                delete(resources::remove_filter::<C>),
+                delete(resources::remove_filter),
             ),
     ]
 }
 
 /// Flows, and what would become of a packet.
-pub(super) fn flows<C: Control>() -> Vec<Resource<C>> {
+pub(super) fn flows() -> Vec<Resource> {
     vec![
         Resource::new("/flows")
             .on(
                 Operation::get::<FlowsView>(Viewer, "flows that a filter selects, in an order")
                     .arguments::<FlowQuery>(),
-                get(resources::flows::<C>),
+                get(resources::flows),
             )
             .on(
                 Operation::delete::<resources::Flushed>(Operator, "forgets flows that a filter selects")
                     .arguments::<resources::OldFlows>(),
-                delete(resources::flush_flows::<C>),
+                delete(resources::flush_flows),
             ),
         placement::resource(),
         Resource::new("/lookup").on(
             Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
                 .effect(Effect::Look)
                 .body::<resources::Packet>(),
-            post(resources::lookup::<C>),
+            post(resources::lookup),
         ),
     ]
 }

@@ -3,7 +3,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::test_control::TestDirectory;
+use crate::test_directory::TestDirectory;
 
 #[tokio::test]
 async fn a_socket_has_mode_0660_and_goes_with_its_listener() {

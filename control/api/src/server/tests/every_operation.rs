@@ -2,63 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use millrace_config::Config;
-use millrace_controller::{Apply, Router, StartOptions, Who};
+use millrace_controller::{Apply, Who};
 
 use super::*;
-
-/// Ports, and one of everything that can be changed.
-const CONFIG: &str = r#"
-[router]
-flows-max = 4096
-[plugins]
-state = "none"
-cache = "none"
-[[port]]
-name = "lan"
-kind = "memory"
-address = ["10.1.0.1/24"]
-[[port]]
-name = "wan"
-kind = "memory"
-address = ["10.2.0.1/24"]
-scheduler = { rate = "10mbit", node = [
-    { name = "all", kind = "deficit-round-robin" }, { name = "bulk", kind = "fifo", under = "all", quantum = "1500B" }, { name = "flows", kind = "fifo", under = "all", quantum = "1500B" }
-] }
-[[gate]]
-name = "audit"
-position = "late"
-[[gate]]
-name = "empty"
-position = "late"
-[[instance]]
-plugin = "port-filter"
-name = "pf"
-settings = { ports = "80" }
-[[bind]]
-instance = "pf"
-gate = "firewall"
-filter = "in lan"
-[[filter]]
-match = "proto tcp dport 25"
-action = "drop"
-[[instance]]
-plugin = "null"
-name = "n"
-[[route]]
-to = "10.9.0.0/16"
-via = "10.2.0.254"
-[[route]]
-to = "10.8.0.0/16"
-via = "10.2.0.254"
-[[route]]
-to = "10.7.0.0/16"
-via = "10.2.0.254"
-[[neighbour]]
-port = "wan"
-address = "10.2.0.254"
-mac = "02:00:00:00:00:fe"
-"#;
 
 /// What changes what runs: operations with a path and a body that this router takes.
 pub(super) const CHANGES: &[(&str, &str, &str)] = &[
@@ -118,14 +64,9 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /configuration/rollback", "", r#"{"comment": "back"}"#),
 ];
 
-pub(super) async fn server() -> Server<Router> {
-    let config = Config::parse(CONFIG, "test.toml").unwrap();
-    Server::of(millrace_controller::start(config, StartOptions::default()).await.unwrap())
-}
-
 /// Asks for an operation.
 pub(super) async fn ask(
-    server: &Server<Router>,
+    server: &Server,
     (operation, path, body): &(&str, &str, &str),
 ) -> (StatusCode, Value) {
     let (method, whole) = operation.split_once(' ').unwrap();
@@ -135,11 +76,11 @@ pub(super) async fn ask(
 
 #[test]
 fn each_operation_that_is_no_question_stands_in_a_list() {
-    let of = |resource: &crate::operation::Resource<TestControl>| {
+    let of = |resource: &crate::operation::Resource| {
         let others = resource.operations.iter().filter(|operation| operation.method != "GET");
         others.map(|operation| format!("{} {}", operation.method, resource.path)).collect::<Vec<_>>()
     };
-    let served: BTreeSet<String> = catalogue::<TestControl>().iter().flat_map(of).collect();
+    let served: BTreeSet<String> = catalogue().iter().flat_map(of).collect();
     let listed: BTreeSet<String> =
         CHANGES.iter().chain(OTHERS).map(|(operation, ..)| (*operation).to_owned()).collect();
     assert_eq!(served, listed);
@@ -147,7 +88,7 @@ fn each_operation_that_is_no_question_stands_in_a_list() {
 
 #[test]
 fn no_operation_needs_a_lower_role_than_what_it_can_cause() {
-    for resource in catalogue::<TestControl>() {
+    for resource in catalogue() {
         for operation in resource.operations {
             let (least, method) = (operation.effect.least_role(), operation.method);
             assert!(operation.role >= least, "{method} {}: {} needs {least}", resource.path, operation.role);
@@ -173,7 +114,7 @@ fn docs_roles_has_the_table_of_operations() {
 
 #[tokio::test]
 async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
-    let server = server().await;
+    let server = Server::start().await;
     let text = CONFIG.replace("dport 25", "dport 26");
     let order = Apply { text, confirm: Some("1h".parse().unwrap()), ..Apply::default() };
     server.control.apply(order, Who::router()).await.unwrap();
@@ -198,18 +139,18 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
             status.is_success() || ["release", "{id}"].iter().any(|word| change.0.contains(word));
         assert!(is_no_error, "{change:?}: {status} {answer}");
     }
-    server.control.shutdown().await.unwrap();
+    server.end().await;
 }
 
 /// All lines of the audit log.
-async fn lines(server: &Server<Router>) -> Vec<Value> {
+async fn lines(server: &Server) -> Vec<Value> {
     let (_, lines) = server.ask("GET", "/audit?last=10000", "").await;
     lines.as_array().cloned().unwrap_or_default()
 }
 
 #[tokio::test]
 async fn every_change_stands_in_the_audit_log_once_with_what_came_of_it_and_the_revision_that_it_led_to() {
-    let server = server().await;
+    let server = Server::start().await;
     let mut led = Vec::new();
     for change in CHANGES.iter().chain(OTHERS) {
         let before = lines(&server).await.len();
@@ -235,12 +176,12 @@ async fn every_change_stands_in_the_audit_log_once_with_what_came_of_it_and_the_
         led.extend(revision.as_u64().map(|_| change.0));
     }
     assert_eq!(led, ["POST /configuration", "POST /revisions", "POST /configuration/rollback"]);
-    server.control.shutdown().await.unwrap();
+    server.end().await;
 }
 
 #[tokio::test]
 async fn the_audit_log_tells_the_revision_that_is_confirmed_or_gone_back_to() {
-    let server = server().await;
+    let server = Server::start().await;
     let text = CONFIG.replace("dport 25", "dport 26");
     let order = |confirm| json!({"text": text, "confirm": confirm}).to_string();
     let last = async || lines(&server).await.pop().unwrap();
@@ -252,5 +193,5 @@ async fn the_audit_log_tells_the_revision_that_is_confirmed_or_gone_back_to() {
     let waiting = last().await["revision"].clone();
     assert_eq!(server.ask("POST", "/configuration/confirm", "").await.0, StatusCode::OK);
     assert_eq!(last().await["revision"], waiting);
-    server.control.shutdown().await.unwrap();
+    server.end().await;
 }

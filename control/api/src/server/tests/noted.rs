@@ -3,13 +3,15 @@
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use millrace_store::{AuditLimits, AuditLog};
+use axum::extract::Request as Asked;
+use axum::{Extension, middleware, routing};
 
 use super::*;
+use crate::principal::Principal;
 
 #[tokio::test]
 async fn changes_and_refusals_are_noted_and_questions_are_not() {
-    let server = Server::start();
+    let server = Server::start().await;
     server.ask("POST", "/lookup", r#"{"packet": "src 10.0.0.1"}"#).await;
     server.ask("GET", "/instances/none", "").await;
     server.ask("DELETE", "/instances/none", "").await;
@@ -27,11 +29,12 @@ async fn changes_and_refusals_are_noted_and_questions_are_not() {
 
 #[tokio::test]
 async fn who_looks_at_packets_is_noted_with_place_and_filter() {
-    let server = Server::start();
+    let server = Server::start().await;
     let wanted = "/capture?count=1&gate=firewall&filter=proto%20udp%20dport%2053";
-    assert_eq!(server.ask("GET", wanted, "").await.0, StatusCode::OK);
+    let capture = request(&server.socket(), "GET", wanted, Bytes::new()).await;
+    assert_eq!(capture.status(), StatusCode::OK);
     server.ask("GET", "/capture?gate=a&port=b", "").await;
-    server.ask("GET", "/trace?count=1", "").await;
+    server.ask("GET", "/trace?time=1s", "").await;
     let (_, lines) = server.ask("GET", "/audit", "").await;
     let line = |number: usize| (&lines[number]["operation"], &lines[number]["outcome"]);
     assert_eq!(line(0), (&json!("GET /capture"), &json!("done")));
@@ -46,24 +49,23 @@ async fn who_looks_at_packets_is_noted_with_place_and_filter() {
 
 #[tokio::test]
 async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
-    let server = Server::start();
-    let mut client = UnixStream::connect(server.socket()).await.unwrap();
-    let body = r#"{"text": "slow"}"#;
-    let head =
-        format!("POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    client.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    drop(client);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        let (_, lines) = server.ask("GET", "/audit", "").await;
-        if lines[0]["outcome"] == "abandoned" {
-            assert_eq!(lines[0]["request"]["text"], "slow");
-            break;
-        }
-        assert!(Instant::now() < deadline, "{lines}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let server = Server::start().await;
+    let (_end, ending) = watch::channel(false);
+    let interface = Arc::new(Interface::at(&server.socket(), None));
+    let served = Served::new(server.control.clone(), ending, Limits::default(), interface);
+    let never = routing::post(|_: crate::extract::Body<Value>| std::future::pending::<()>());
+    let slow = axum::Router::new()
+        .route("/configuration", never)
+        .layer(middleware::from_fn_with_state(served, crate::audit::note))
+        .layer(Extension(crate::extract::Longest(1000)))
+        .layer(Extension(Principal::user(Some(7), None)));
+    let asked = Asked::post("/configuration").header("content-type", "application/json");
+    let asked = asked.body(axum::body::Body::from(r#"{"text": "slow"}"#)).unwrap();
+    let answer = hyper::service::Service::call(&TowerToHyperService::new(slow), asked);
+    assert!(tokio::time::timeout(Duration::from_millis(100), answer).await.is_err(), "it is not answered");
+    let (_, lines) = server.ask("GET", "/audit", "").await;
+    assert_eq!((&lines[0]["outcome"], &lines[0]["request"]["text"]), (&json!("abandoned"), &json!("slow")));
+    server.end().await;
 }
 
 #[tokio::test]
@@ -76,10 +78,8 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     let mut pipe = pipe.read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open(&path).unwrap();
     while pipe.write(&[b'\n'; 4096]).is_ok() {}
     while pipe.write(b"\n").is_ok() {}
-    let audited = AuditLog::open(&folder.0, AuditLimits::default(), |_| {}).unwrap();
-    let mut control = TestControl::default();
-    control.audited = audited;
-    let server = Server::of(control);
+    let state = format!("state = {:?}", folder.0.to_str().unwrap());
+    let server = Server::with(&CONFIG.replace("state = \"none\"", &state)).await;
     let socket = server.socket();
     let change = |name: &str| {
         let (socket, body) = (socket.clone(), json!({"plugin": "statistics", "name": name}).to_string());
@@ -110,18 +110,4 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     // It is full again: the answer is given all the same.
     let second = tokio::time::timeout(Duration::from_secs(20), change("s2")).await;
     assert_eq!(second.expect("an answer").unwrap(), StatusCode::CREATED);
-}
-
-#[tokio::test]
-async fn a_handler_that_panics_is_a_500_and_an_event_and_harms_no_other_request() {
-    let server = Server::start();
-    for _ in 0..2 {
-        let (status, problem) = server.ask("POST", "/lookup", r#"{"packet": "panic"}"#).await;
-        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains("POST /lookup panicked"), "{problem}");
-    }
-    let page = server.control.events().page(&Default::default());
-    let event = page.events.iter().find(|event| event.kind.name() == "handler-panicked").unwrap();
-    assert_eq!(event.subject, "POST /lookup");
-    assert_eq!(server.ask("GET", "/status", "").await.0, StatusCode::OK);
 }

@@ -2,7 +2,7 @@
 
 use schemars::SchemaGenerator;
 
-use super::every_operation::{CHANGES, OTHERS, ask, server};
+use super::every_operation::{CHANGES, OTHERS, ask};
 use super::*;
 use crate::operation::{Content, Describe, Operation};
 
@@ -103,8 +103,8 @@ fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> 
 
 #[tokio::test]
 async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
-    let (server, mut problems) = (server().await, Vec::new());
-    for resource in catalogue::<TestControl>() {
+    let (server, mut problems) = (Server::start().await, Vec::new());
+    for resource in catalogue() {
         for Operation { method, body, .. } in resource.operations {
             let Some(Content::One(describe) | Content::OneOrList(describe)) = body else { continue };
             let (name, schema) = (format!("{method} {}", resource.path), schema(describe));
@@ -119,14 +119,14 @@ async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
             }
         }
     }
-    server.control.shutdown().await.unwrap();
+    server.end().await;
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
 #[tokio::test]
 async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
-    let (server, mut problems) = (server().await, Vec::new());
-    for resource in catalogue::<TestControl>() {
+    let (server, mut problems) = (Server::start().await, Vec::new());
+    for resource in catalogue() {
         for Operation { method, arguments, .. } in resource.operations {
             // Where none is taken, none is known.
             let schema = arguments.map_or(Value::Null, schema);
@@ -141,6 +141,6 @@ async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
             }
         }
     }
-    server.control.shutdown().await.unwrap();
+    server.end().await;
     assert!(problems.is_empty(), "{problems:#?}");
 }

@@ -1,0 +1,163 @@
+//! Bodies of requests, and tags of what is there.
+
+use super::*;
+
+/// A request with a body of so many bytes, of which the last is not sent.
+async fn almost_sent(socket: &Path, length: usize) -> UnixStream {
+    let mut client = UnixStream::connect(socket).await.unwrap();
+    let head = format!("POST /routes HTTP/1.1\r\nhost: m\r\ncontent-length: {length}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.write_all(&vec![b' '; length - 1]).await.unwrap();
+    client
+}
+
+#[tokio::test]
+async fn a_body_that_is_said_to_be_too_long_is_refused_before_it_comes() {
+    let server = Server::start().await;
+    for (path, length) in [("/instances", (1 << 20) + 1), ("/configuration", (64 << 20) + 1)] {
+        let mut client = UnixStream::connect(server.socket()).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: m\r\ncontent-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
+    }
+}
+
+#[tokio::test]
+async fn long_bodies_share_a_memory_and_short_ones_get_through() {
+    let server = Server::start().await;
+    let socket = server.socket();
+    let third = || request(&socket, "POST", "/routes", vec![b' '; 1 << 20].into());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let (waiting, refused) = loop {
+        let waiting = [almost_sent(&socket, 64 << 20).await, almost_sent(&socket, 64 << 20).await];
+        let answer = third().await;
+        if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+            break (waiting, answer);
+        }
+        // It came before the end of the second, which is refused instead.
+        assert!(Instant::now() < deadline, "{}", answer.status());
+    };
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let short = json!({"plugin": "statistics", "name": "s1"}).to_string();
+    assert_eq!(server.ask("POST", "/instances", short).await.0, StatusCode::CREATED);
+    drop(waiting);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while third().await.status() != StatusCode::BAD_REQUEST {
+        assert!(Instant::now() < deadline, "what has gone takes no memory");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_to_be_no_json_is_not_read() {
+    let server = Server::start().await;
+    for (kind, expected) in [
+        ("application/json", 404),
+        ("application/json; charset=utf-8", 404),
+        ("application/merge-patch+json", 404),
+        ("application/x-www-form-urlencoded", 415),
+        ("text/plain", 415),
+        ("", 415),
+    ] {
+        let headers = [("content-type", kind)];
+        let body = r#"{"plugin": "nothing", "name": "x"}"#;
+        let response = request_with(&server.socket(), "POST", "/instances", &headers, body.into()).await;
+        assert_eq!(response.status(), expected, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_refused_where_it_would_not_be_read() {
+    let server = Server::start().await;
+    let mut count = 0;
+    for resource in catalogue() {
+        let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
+        for operation in resource.operations.iter().filter(|one| one.body.is_none()) {
+            let (status, problem) = server.ask(operation.method, &path, r#"{"revision": 12345}"#).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{} {path}: {problem}", operation.method);
+            let text = problem["detail"].as_str().unwrap();
+            assert!(text.contains(&format!("{} {path} takes no body", operation.method)), "{text}");
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count}");
+    // One that is read has to be what is asked for.
+    let (status, problem) = server.ask("POST", "/configuration/confirm", r#"{"revison": 1}"#).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().unwrap().contains("did you mean \"revision\""), "{problem}");
+    let confirmed = server.ask("POST", "/configuration/confirm", r#"{"revision": 1}"#).await.0;
+    assert_eq!(confirmed, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_change_is_made_only_where_the_tag_holds() {
+    let server = Server::start().await;
+    let new = json!({"plugin": "statistics", "name": "s1", "settings": {"what": "size"}}).to_string();
+    server.ask("POST", "/instances", new).await;
+    let (_, headers, _) = server.answer("GET", "/instances/s1", "").await;
+    let tag = headers["etag"].to_str().unwrap().to_owned();
+    let free = async |tag: &str| {
+        let headers = [("if-match", tag)];
+        let response =
+            request_with(&server.socket(), "DELETE", "/instances/s1", &headers, Bytes::new()).await;
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        (head.status.as_u16(), head.headers, serde_json::from_slice::<Value>(&bytes).unwrap())
+    };
+    let (status, headers, problem) = free("\"0\"").await;
+    assert_eq!((status, headers["etag"].to_str().unwrap()), (412, &*tag));
+    assert_eq!(problem["current"]["name"], "s1");
+    // What is counted doesn't count; what is bound does.
+    let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
+    server.ask("POST", "/bindings", binding).await;
+    let (status, headers, _) = free(&tag).await;
+    assert_eq!(status, 412);
+    let bound = headers["etag"].to_str().unwrap();
+    assert_eq!(free(&format!("\"1\", {bound}")).await.0, 200);
+    assert_eq!(free("*").await.0, 404);
+}
+
+#[tokio::test]
+async fn who_has_what_there_is_is_not_sent_it_again() {
+    let server = Server::start().await;
+    let new = json!({"plugin": "statistics", "name": "s1"}).to_string();
+    server.ask("POST", "/instances", new).await;
+    let (_, headers, _) = server.answer("GET", "/instances/s1", "").await;
+    let tag = headers["etag"].to_str().unwrap().to_owned();
+    let get = async |path: &str, known: &str| {
+        let headers = [("if-none-match", known)];
+        let response = request_with(&server.socket(), "GET", path, &headers, Bytes::new()).await;
+        let (head, body) = response.into_parts();
+        let told = head.headers.get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+        (head.status.as_u16(), told, body.collect().await.unwrap().to_bytes().is_empty())
+    };
+    let is_known = (304, Some(tag.clone()), true);
+    for known in [tag.clone(), format!("\"0\", W/{tag}"), "*".to_owned()] {
+        assert_eq!(get("/instances/s1", &known).await, is_known, "{known}");
+    }
+    assert_eq!(get("/instances/s1", "\"0\"").await, (200, Some(tag), false));
+    assert_eq!(get("/instances/s2", "*").await.0, 404);
+    assert_eq!(get("/ports", "*").await, (200, None, false), "a list has no tag");
+}
+
+#[tokio::test]
+async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
+    let server = Server::start().await;
+    for resource in catalogue() {
+        let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
+        for operation in resource.operations.iter().filter(|one| one.method != "GET" && !one.tagged) {
+            let headers = [("if-match", "\"1\"")];
+            let answer =
+                request_with(&server.socket(), operation.method, &path, &headers, Bytes::new()).await;
+            let (head, body) = answer.into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            let problem: Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(head.status.as_u16(), 412, "{} {path}: {problem}", operation.method);
+            assert!(problem["detail"].as_str().unwrap().contains("leave it out"), "{problem}");
+        }
+    }
+}
