@@ -9,75 +9,38 @@ mod router;
 mod seeing;
 mod traffic;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use millrace_controller::{ControlError, Role};
-use schemars::JsonSchema;
-use serde::Serialize;
+use millrace_controller::ControlError;
 
-use crate::body_budget::BodyBudget;
-use crate::effect::Effect;
-use crate::extract::Longest;
+use crate::entrance::access_control::Needs;
+use crate::http::body_budget;
+use crate::http::body_budget::BodyBudget;
+use crate::http::extract::LONG_BODY;
+use crate::http::extract::Longest;
+use crate::http::problem::Problem;
+use crate::limits::room;
+use crate::openapi;
 use crate::operation::{JSON, Operation, Resource};
-use crate::problem::Problem;
-use crate::server::Served;
-use crate::{audit, body_budget, configuration, openapi, room};
+use crate::resources::audit;
+use crate::served::Served;
+use crate::served::{Documents, ListView, ResourceView};
 
 /// Largest body of a request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// A resource as the list shows it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ResourceView {
-    /// Its path.
-    pub path: String,
-    /// The methods that it takes.
-    pub methods: Vec<&'static str>,
-    /// The role that each of them needs.
-    pub roles: Vec<Role>,
-    /// What they do, in their order.
-    pub summary: String,
-}
-
-/// The list of resources.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ListView {
-    /// `millrace`.
-    name: &'static str,
-    /// The version of the router.
-    version: &'static str,
-    /// What there is.
-    resources: Vec<ResourceView>,
-}
-
-/// What is served of the catalogue itself.
-#[derive(Debug, Default)]
-pub(crate) struct Documents {
-    /// The list of resources.
-    list: Option<ListView>,
-    /// Method, path and effect of each operation.
-    effects: Vec<(&'static str, &'static str, Effect)>,
-    /// The description of the interface, made when it is first asked for: that takes a while.
-    openapi: OnceLock<Bytes>,
-}
-
-impl Documents {
-    /// The effect of a request with this method and path. Operations whose paths have names in them are read by GET alone.
-    pub fn effect(&self, method: &Method, path: &str) -> Effect {
-        let method = if *method == Method::HEAD { &Method::GET } else { method };
-        let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);
-        match found {
-            Some((.., effect)) => *effect,
-            None if [Method::GET, Method::OPTIONS].contains(method) => Effect::Look,
-            None => Effect::Forwarding,
-        }
-    }
+/// The paths of all resources, with the role that each of their methods needs.
+pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
+    let needs = |resource: Resource| {
+        let methods = resource.operations.iter().map(|operation| (operation.method, operation.role));
+        (resource.path, methods.collect())
+    };
+    catalogue().into_iter().map(needs).collect()
 }
 
 /// The table of all operations for `docs/roles.md`: the role that each needs, the worst that it can cause, and whether it is audited.
@@ -99,7 +62,7 @@ pub(crate) fn router(served: Served) -> axum::Router {
         resource.operations.iter().map(|operation| (operation.method, resource.path, operation.effect))
     });
     let effects = effects.collect();
-    let documents = Documents { list: Some(list_of(&all)), effects, openapi: OnceLock::new() };
+    let documents = Documents::new(list_of(&all), effects);
     let served = Served { documents: Arc::new(documents), ..served };
     let paths: Vec<&'static str> = all.iter().map(|resource| resource.path).collect();
     let router = all.into_iter().fold(axum::Router::new(), |router, resource| {
@@ -112,7 +75,7 @@ pub(crate) fn router(served: Served) -> axum::Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(Extension(Longest(BODY_LIMIT)))
         .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
-        .layer(middleware::from_fn_with_state(served.clone(), room::look))
+        .layer(middleware::from_fn_with_state(served.control.clone(), room::look))
         .layer(middleware::from_fn_with_state(served.clone(), audit::note))
         .with_state(served)
 }
@@ -133,14 +96,13 @@ fn list_of(all: &[Resource]) -> ListView {
 }
 
 async fn list(State(served): State<Served>) -> Json<Option<ListView>> {
-    Json(served.documents.list.clone())
+    Json(served.documents.list().cloned())
 }
 
 async fn description(State(served): State<Served>) -> Result<Response, Problem> {
     let documents = served.documents;
     // Beside everything else: others are not kept waiting.
-    let make =
-        move || documents.openapi.get_or_init(|| openapi::document(&catalogue()).to_string().into()).clone();
+    let make = move || documents.openapi(|| openapi::document(&catalogue()).to_string().into());
     let made = tokio::task::spawn_blocking(make).await;
     let bytes = made.map_err(|error| ControlError::system("describe the interface", error))?;
     Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
@@ -158,7 +120,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
 
 /// Configurations and lists may be longer than other requests.
 fn long_bodies() -> usize {
-    configuration::BODY_LIMIT
+    LONG_BODY
 }
 
 /// All resources.

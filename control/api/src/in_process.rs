@@ -11,14 +11,14 @@ use hyper_util::service::TowerToHyperService;
 use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, watch};
 
-use crate::access_control::{AccessControl, Caller, Standing};
 use crate::catalogue::{self, catalogue};
-use crate::control_channel::{ControlChannel, Message};
+use crate::entrance::access_control::{AccessControl, Caller, Standing};
+use crate::entrance::control_channel::{ControlChannel, Message};
+use crate::entrance::users::Users;
 use crate::limits::Limits;
 use crate::principal::Principal;
+use crate::served::Interface;
 use crate::server::{Served, take};
-use crate::status::Interface;
-use crate::users::Users;
 
 /// Callers that requests are spread over, so that none asks too often.
 const CALLERS: u32 = 1000;
@@ -55,7 +55,7 @@ impl InProcess {
         let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
         let served = Served::new(control.clone(), ending, limits, interface);
         Self {
-            access: TowerToHyperService::new(access.service()),
+            access: TowerToHyperService::new(access.service(catalogue::needs())),
             resources: TowerToHyperService::new(catalogue::router(served)),
             asked,
             control,

@@ -4,8 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::http::problem::ProblemBody;
 use crate::operation::{Content, JSON, Operation, Resource};
-use crate::problem::ProblemBody;
 
 /// Where schemas of answers stand.
 const SCHEMAS: &str = "/components/schemas";

@@ -8,9 +8,9 @@ use millrace_controller::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::effect::Effect;
-use crate::extract::{Longest, refuse_arguments, refuse_body};
-use crate::server::Served;
-use crate::tag::{refuse_condition, spare};
+use crate::http::extract::{Longest, refuse_arguments, refuse_body};
+use crate::http::tag::{refuse_condition, spare};
+use crate::served::Served;
 
 /// Makes the schema of a type, with what it refers to.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;

@@ -12,17 +12,16 @@ use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ApiError;
-use crate::access_control::AccessControl;
-use crate::catalogue::{self, Documents};
-use crate::control_channel::{ControlChannel, Message, carry_out};
+use crate::catalogue;
+use crate::entrance::access_control::AccessControl;
+use crate::entrance::control_channel::{ControlChannel, Message, carry_out};
+use crate::entrance::listener::{Listener, SocketFile};
+use crate::entrance::remote::Remote;
+use crate::entrance::serving::{Service, Serving, Sockets};
+use crate::entrance::users::Users;
 use crate::limits::Limits;
-use crate::listener::{Listener, SocketFile};
-use crate::long::LongAnswers;
-use crate::rates::Sampler;
-use crate::remote::Remote;
-use crate::serving::{Service, Serving, Sockets};
-use crate::status::Interface;
-use crate::users::Users;
+use crate::served::Interface;
+use crate::served::Served;
 
 /// How often it is written down when tokens were used.
 const LOOK: Duration = Duration::from_secs(30);
@@ -38,37 +37,6 @@ pub struct Entrances {
     pub groups: BTreeMap<String, Role>,
     /// TCP with TLS, for who has a token.
     pub remote: Option<Remote>,
-}
-
-/// What requests are answered with.
-#[derive(Clone, Debug)]
-pub(crate) struct Served {
-    pub control: Router,
-    /// True when the server stops.
-    pub ending: watch::Receiver<bool>,
-    /// What is served of the interface itself.
-    pub documents: Arc<Documents>,
-    /// The counters, as they were a moment ago.
-    pub sampler: Sampler,
-    /// What is left to clients.
-    pub limits: Limits,
-    /// Room for answers that take long to make.
-    pub long: LongAnswers,
-    /// How the interface is served.
-    pub interface: Arc<Interface>,
-}
-
-impl Served {
-    /// Returns what requests to a router are answered with, without the documents of the catalogue.
-    pub fn new(
-        control: Router,
-        ending: watch::Receiver<bool>,
-        limits: Limits,
-        interface: Arc<Interface>,
-    ) -> Self {
-        let (documents, sampler, long) = Default::default();
-        Self { control, ending, documents, sampler, limits, long, interface }
-    }
 }
 
 /// An interface that is being served.
@@ -95,7 +63,8 @@ pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> 
     let limits = Limits::default();
     let tokens = control.tokens().clone();
     let service = |channel: ControlChannel| {
-        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }.service();
+        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }
+            .service(catalogue::needs());
         Service { access, tokens: tokens.clone(), ending: ending.clone() }
     };
     if !groups.is_empty() {

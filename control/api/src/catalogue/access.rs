@@ -7,7 +7,7 @@ use millrace_controller::{AuditEntry, NewToken};
 
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
-use crate::{audit, tokens};
+use crate::resources::{audit, tokens};
 
 /// The audit log, and tokens.
 pub(super) fn access() -> Vec<Resource> {

@@ -8,10 +8,10 @@ use millrace_controller::view::{
 use millrace_controller::{Apply, Keep, PageQuery, Revision, Router, Save};
 
 use super::long_bodies;
-use crate::configuration;
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
-use crate::paging::pages;
+use crate::resources::configuration;
+use crate::served::paging::pages;
 
 /// The configuration, and its revisions.
 pub(super) fn configurations() -> Vec<Resource> {

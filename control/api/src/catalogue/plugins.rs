@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
-use crate::paging::pages;
-use crate::resources;
+use crate::resources::instances;
 use crate::resources::{find, read};
+use crate::served::paging::pages;
 
 /// Plugins.
 pub(super) fn plugins() -> Vec<Resource> {
@@ -26,31 +26,31 @@ pub(super) fn plugins() -> Vec<Resource> {
                 Operation::create::<PluginView>(Admin, "loads the one of a file of the router's machine")
                     .effect(Effect::Code)
                     .body::<NewPlugin>(),
-                post(resources::load_plugin),
+                post(instances::load_plugin),
             ),
         Resource::new("/plugins/{name}")
             .on(
                 Operation::get::<PluginDetailView>(Viewer, "all that a plugin says of itself").tagged(),
-                get(resources::find_plugin),
+                get(instances::find_plugin),
             )
             .on(
                 Operation::put::<UpgradeView>(Admin, "puts another version in its place")
                     .effect(Effect::Code)
                     .body::<Upgrade>()
                     .tagged(),
-                put(resources::upgrade_plugin),
+                put(instances::upgrade_plugin),
             )
             .on(
                 Operation::delete::<PluginView>(Admin, "forgets one of which there are no instances")
                     .effect(Effect::Code)
                     .tagged(),
-                delete(resources::unload_plugin),
+                delete(instances::unload_plugin),
             ),
         Resource::new("/plugins/{name}/rollback").on(
             Operation::post::<UpgradeView>(Admin, "puts the version back that was there before")
                 .effect(Effect::Code)
                 .tagged(),
-            post(resources::roll_back_plugin),
+            post(instances::roll_back_plugin),
         ),
     ]
 }
@@ -66,8 +66,8 @@ pub(super) fn instances() -> Vec<Resource> {
                 pages(Router::instances, |one| one.name.clone()),
             )
             .on(
-                Operation::create::<InstanceView>(Operator, "creates one").body::<resources::NewInstance>(),
-                post(resources::create_instance),
+                Operation::create::<InstanceView>(Operator, "creates one").body::<instances::NewInstance>(),
+                post(instances::create_instance),
             ),
         Resource::new("/instances/{name}")
             .on(
@@ -76,17 +76,17 @@ pub(super) fn instances() -> Vec<Resource> {
             )
             .on(
                 Operation::patch::<InstanceView>(Operator, "changes some settings, or gives it another name")
-                    .body::<resources::InstanceChange>()
+                    .body::<instances::InstanceChange>()
                     .tagged(),
-                patch(resources::change_instance),
+                patch(instances::change_instance),
             )
             .on(
                 Operation::delete::<InstanceView>(Operator, "frees it, after its bindings").tagged(),
-                delete(resources::free_instance),
+                delete(instances::free_instance),
             ),
         Resource::new("/instances/{name}/release").on(
             Operation::post::<ReleaseView>(Operator, "lets it out of quarantine"),
-            post(resources::release_instance),
+            post(instances::release_instance),
         ),
         Resource::new("/quarantine").on(
             Operation::get::<Vec<HeldView>>(
@@ -97,16 +97,16 @@ pub(super) fn instances() -> Vec<Resource> {
         ),
         Resource::new("/instances/{name}/maps").on(
             Operation::get::<Vec<MapView>>(Viewer, "the maps that the instance writes"),
-            get(resources::instance_maps),
+            get(instances::instance_maps),
         ),
         Resource::new("/instances/{name}/maps/{map}").on(
             Operation::get::<MapView>(Viewer, "one of them, with up to 4,096 of its entries"),
-            get(resources::instance_map),
+            get(instances::instance_map),
         ),
         Resource::new("/instances/{name}/control").on(
             Operation::post::<Value>(Operator, "sends the instance a message, or its slow half")
-                .body::<resources::Message>(),
-            post(resources::control),
+                .body::<instances::Message>(),
+            post(instances::control),
         ),
     ]
 }

@@ -6,11 +6,11 @@ use millrace_controller::view::{QueueView, RemovedNodeView, SchedulerView};
 use millrace_controller::{NodeRemoval, PageQuery, Router, SchedulerNode};
 use serde_json::{Map, Value};
 
-use crate::naming::Settings;
+use crate::http::naming::Settings;
 use crate::operation::{Operation, Resource};
-use crate::paging::pages;
 use crate::resources::read;
-use crate::schedulers;
+use crate::resources::schedulers;
+use crate::served::paging::pages;
 
 /// Schedulers.
 pub(super) fn schedulers() -> Vec<Resource> {

@@ -6,14 +6,15 @@ use millrace_controller::view::{HardwareView, NeighbourView, PortView, SummaryVi
 use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, Router, RouterSettings};
 use serde_json::{Map, Value};
 
-use super::{ListView, description, list};
+use super::{description, list};
 use crate::effect::Effect;
-use crate::naming::Settings;
+use crate::http::naming::Settings;
 use crate::operation::{Operation, Resource};
-use crate::paging::pages;
 use crate::resources::read;
-use crate::status::StatusAnswer;
-use crate::{control_plane, resources, status};
+use crate::resources::status::StatusAnswer;
+use crate::resources::{self, control_plane, status};
+use crate::served::ListView;
+use crate::served::paging::pages;
 
 /// The router, its ports, their neighbours.
 pub(super) fn router() -> Vec<Resource> {

@@ -7,9 +7,9 @@ use millrace_controller::{EventPage, Router};
 
 use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
-use crate::rates::RatesView;
+use crate::resources::rates::RatesView;
 use crate::resources::read;
-use crate::{capture, drops, events, metrics, rates, resources, trace};
+use crate::resources::{self, capture, drops, events, metrics, rates, trace};
 
 /// Packets that are dropped or traced, rates, events.
 pub(super) fn packets() -> Vec<Resource> {

@@ -7,9 +7,9 @@ use millrace_controller::{FlowQuery, NewFilter, NewRoute, PageQuery, RouteQuery}
 
 use super::long_bodies;
 use crate::effect::Effect;
-use crate::naming::FilterView;
+use crate::http::naming::FilterView;
 use crate::operation::{Operation, Resource};
-use crate::{placement, resources};
+use crate::resources::{self, placement};
 
 /// Routes.
 pub(super) fn routes() -> Vec<Resource> {

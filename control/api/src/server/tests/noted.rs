@@ -53,11 +53,11 @@ async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
     let (_end, ending) = watch::channel(false);
     let interface = Arc::new(Interface::at(&server.socket(), None));
     let served = Served::new(server.control.clone(), ending, Limits::default(), interface);
-    let never = routing::post(|_: crate::extract::Body<Value>| std::future::pending::<()>());
+    let never = routing::post(|_: crate::http::extract::Body<Value>| std::future::pending::<()>());
     let slow = axum::Router::new()
         .route("/configuration", never)
-        .layer(middleware::from_fn_with_state(served, crate::audit::note))
-        .layer(Extension(crate::extract::Longest(1000)))
+        .layer(middleware::from_fn_with_state(served, crate::resources::audit::note))
+        .layer(Extension(crate::http::extract::Longest(1000)))
         .layer(Extension(Principal::user(Some(7), None)));
     let asked = Asked::post("/configuration").header("content-type", "application/json");
     let asked = asked.body(axum::body::Body::from(r#"{"text": "slow"}"#)).unwrap();

@@ -1,0 +1,371 @@
+//! Access control: authentication of the caller of each request, the role that the operation needs, and limits of rates.
+//!
+//! The catalogue alone says which role an operation needs. A path that is not in it takes the role of a viewer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use millrace_controller::{Holder, Outcome, Role, Tokens};
+use tokio::sync::Notify;
+
+use crate::entrance::control_channel::ControlChannel;
+use crate::http::extract::LONG_BODY;
+use crate::http::problem::Problem;
+use crate::limits::places::{KnownPlace, Source, StrangersPlace};
+use crate::limits::{Key, Limits};
+use crate::principal::Principal;
+
+/// Client at the other end of a connection.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    /// Process of this machine, at the Unix socket.
+    Local {
+        /// Its user; none if the kernel names none.
+        uid: Option<u32>,
+        /// Process id.
+        pid: Option<i32>,
+        /// Name and role of the user, after the first request.
+        known: OnceLock<Principal>,
+        /// Place of the connection.
+        place: Standing<Option<u32>>,
+    },
+    /// Remote client.
+    Remote {
+        /// Its address.
+        address: SocketAddr,
+        /// Holder of the token of the last request.
+        holder: Mutex<Option<Holder>>,
+        /// Place of the connection.
+        place: Standing<IpAddr>,
+    },
+}
+
+/// Place of a connection.
+#[derive(Debug)]
+pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
+
+#[derive(Debug)]
+enum Stands<S: Source> {
+    /// Among strangers: the caller is not authenticated yet.
+    Stranger(StrangersPlace<S>),
+    /// Among authenticated callers.
+    Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
+    /// Among those reserved for root and the router's own user.
+    Reserved,
+}
+
+impl<S: Source> Standing<S> {
+    /// Returns the place of a stranger.
+    pub fn stranger(place: StrangersPlace<S>) -> Self {
+        Self(Mutex::new(Stands::Stranger(place)))
+    }
+
+    /// Returns the place of root or the router's own user.
+    pub fn reserved() -> Self {
+        Self(Mutex::new(Stands::Reserved))
+    }
+
+    /// Exchanges a stranger's place for that of an authenticated caller.
+    ///
+    /// # Errors
+    /// 503 when no such place is left.
+    fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
+        let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
+        let known = stranger.know(caller, role).ok_or_else(|| {
+            let detail =
+                format!("all connections for {caller} are taken: close one, or try again in a second");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1).closing()
+        })?;
+        *stands = Stands::Known(known);
+        Ok(())
+    }
+
+    /// Returns the signal that displaces a stranger; `None` for an authenticated caller.
+    fn displaced(&self) -> Option<Arc<Notify>> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Stands::Stranger(stranger) => Some(stranger.displaced()),
+            Stands::Known(_) | Stands::Reserved => None,
+        }
+    }
+}
+
+impl Caller {
+    /// Returns the holder of the token of the last request, if it had one.
+    pub fn holder(&self) -> Option<Holder> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Remote { holder, .. } => holder.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Returns a remote client, which is a stranger until it shows a token.
+    pub fn remote(address: SocketAddr, place: StrangersPlace<IpAddr>) -> Self {
+        Self::Remote { address, holder: Mutex::default(), place: Standing::stranger(place) }
+    }
+
+    /// Waits until the caller is still a stranger after `patience`, or another one displaces it.
+    pub async fn remains_stranger(&self, patience: Duration) {
+        let Some(displaced) = self.displaced() else { return std::future::pending().await };
+        tokio::select! {
+            () = tokio::time::sleep(patience) => {}
+            () = displaced.notified() => {}
+        }
+        if self.displaced().is_none() {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns the bytes of an unread request body to read after the answer, so that the client gets the answer: as many as any operation
+    /// takes, and fewer of a remote client without a token.
+    pub fn unread(&self) -> u64 {
+        match self {
+            Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
+            _ => LONG_BODY as u64,
+        }
+    }
+
+    fn displaced(&self) -> Option<Arc<Notify>> {
+        match self {
+            Self::Local { place, .. } => place.displaced(),
+            Self::Remote { place, .. } => place.displaced(),
+        }
+    }
+}
+
+/// Bytes of a stranger's request to read after its answer.
+const STRANGERS_UNREAD: u64 = 1 << 20;
+
+/// Roles that the methods of a path need.
+pub(crate) type Needs = Arc<[(&'static str, Role)]>;
+
+/// Admits requests, or refuses them.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessControl {
+    pub channel: ControlChannel,
+    pub tokens: Tokens,
+    pub limits: Limits,
+}
+
+impl AccessControl {
+    /// Returns the service that admits requests to resources: their paths, with the role that each method needs.
+    pub fn service(self, resources: Vec<(&'static str, Needs)>) -> axum::Router {
+        let guarded = |access: Self, needs: Needs| {
+            move |request: Request| {
+                let (access, needs) = (access.clone(), needs.clone());
+                async move { access.pass(request, &needs).await }
+            }
+        };
+        let router = resources.into_iter().fold(axum::Router::new(), |router, (path, needs)| {
+            router.route(path, any(guarded(self.clone(), needs)))
+        });
+        router.fallback(guarded(self, Arc::default()))
+    }
+
+    async fn pass(self, request: Request, needs: &Needs) -> Response {
+        let Some(caller) = request.extensions().get::<Arc<Caller>>().cloned() else {
+            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "nobody asks").into_response();
+        };
+        let (head, body) = request.into_parts();
+        match self.admit(&caller, &head, needed(&head.method, needs)).await {
+            Ok(principal) => self.channel.carry(Request::from_parts(head, body), principal).await,
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    /// Authenticates and authorizes the caller of a request.
+    ///
+    /// # Errors
+    /// 401, 403, 429 or 503.
+    async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
+        let principal = match caller {
+            Caller::Local { uid, pid, known, place } => {
+                if let Err(problem) = self.limits.request(Key::User(*uid), Instant::now()) {
+                    let who = known.get().cloned().unwrap_or_else(|| Principal::user(*uid, *pid));
+                    self.refused(Key::User(*uid), &who, head, &problem).await;
+                    return Err(problem);
+                }
+                let principal = self.local(*uid, *pid, known).await?;
+                if let Some(role) = principal.role {
+                    place.know(&principal.who.name, role)?;
+                }
+                principal
+            }
+            Caller::Remote { address, holder, place } => {
+                let found = self.remote(address.ip(), head).await?;
+                place.know(found.name(), found.role())?;
+                let principal = Principal::token(found.name(), found.role(), address.ip());
+                let key = Key::Token(found.name().to_owned());
+                if let Err(problem) = self.limits.request(key.clone(), Instant::now()) {
+                    self.refused(key, &principal, head, &problem).await;
+                    return Err(problem);
+                }
+                *holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                principal
+            }
+        };
+        if principal.role.is_some_and(|role| role >= needed) {
+            return Ok(principal);
+        }
+        let problem = forbidden(&principal, needed);
+        let who = match caller {
+            Caller::Local { uid, .. } => Key::User(*uid),
+            Caller::Remote { .. } => Key::Token(principal.who.name.clone()),
+        };
+        self.refused(who, &principal, head, &problem).await;
+        Err(problem)
+    }
+
+    /// Authenticates a local caller by its user.
+    async fn local(
+        &self,
+        uid: Option<u32>,
+        pid: Option<i32>,
+        known: &OnceLock<Principal>,
+    ) -> Result<Principal, Problem> {
+        if let Some(known) = known.get() {
+            return Ok(known.clone());
+        }
+        let uid =
+            uid.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the kernel doesn't say who asks"))?;
+        let found = self.channel.find(uid).await?;
+        let principal = Principal { who: found.who, role: found.role, pid, from: None };
+        // A connection has one request at a time.
+        let _ = known.set(principal.clone());
+        Ok(principal)
+    }
+
+    /// Authenticates a remote caller by its token.
+    async fn remote(&self, from: IpAddr, head: &Parts) -> Result<Holder, Problem> {
+        let sent = head.headers.get(header::AUTHORIZATION);
+        let token = sent.and_then(|sent| sent.to_str().ok()).and_then(bearer);
+        if let Some(holder) = token.and_then(|token| self.tokens.check(token, from)) {
+            return Ok(holder);
+        }
+        let problem = unauthorized(sent.is_some());
+        // A token can't be guessed, so no delay is needed.
+        self.refused(Key::stranger(from), &Principal::stranger(from), head, &problem).await;
+        Err(problem)
+    }
+
+    /// Notes a refusal in the audit log, of one caller at a bounded rate.
+    async fn refused(&self, who: Key, principal: &Principal, head: &Parts, problem: &Problem) {
+        if !self.limits.refusal(who, Instant::now()) {
+            return;
+        }
+        let mut entry = principal.entry(format!("{} {}", head.method, head.uri), Outcome::Refused);
+        (entry.status, entry.why) = (Some(problem.status.as_u16()), Some(problem.detail.clone()));
+        self.channel.note(entry).await;
+    }
+}
+
+/// Returns the role that a method needs. A method that the path doesn't take needs that of a viewer.
+fn needed(method: &Method, needs: &Needs) -> Role {
+    let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
+    needs.iter().find(|(name, _)| *name == method.as_str()).map_or(Role::Viewer, |(_, role)| *role)
+}
+
+/// Returns the token in the value of `Authorization` (RFC 6750, 2.1).
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn unauthorized(was_sent: bool) -> Problem {
+    let (detail, error) = match was_sent {
+        false => ("no token: send `Authorization: Bearer TOKEN`, made by `millrace token create`", ""),
+        true => {
+            ("this token lets nobody in: it is wrong, was revoked or has ended", ", error=\"invalid_token\"")
+        }
+    };
+    Problem::new(StatusCode::UNAUTHORIZED, detail).with_challenge(format!("Bearer realm=\"millrace\"{error}"))
+}
+
+fn forbidden(principal: &Principal, needed: Role) -> Problem {
+    let who = &principal.who.name;
+    let detail = match principal.role {
+        Some(role) => format!("this needs the role {needed}, and {who} has the role {role}"),
+        None => format!(
+            "this needs the role {needed}, and user {who} has none: run as root, or give a group of theirs one in [api] groups"
+        ),
+    };
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail).with_needed(needed);
+    match principal.from {
+        None => problem,
+        Some(_) => problem.with_challenge(format!(
+            "Bearer realm=\"millrace\", error=\"insufficient_scope\", scope=\"{needed}\""
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_follows_the_scheme_bearer() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("bearer  abc "), Some("abc"));
+        assert_eq!(bearer("Basic abc"), None);
+        assert_eq!(bearer("abc"), None);
+    }
+
+    #[tokio::test]
+    async fn refusals_by_rate_are_noted_as_often_as_other_refusals() {
+        let (channel, mut asked) = ControlChannel::new();
+        let (tokens, limits) = (Tokens::default(), Limits::default());
+        let access = AccessControl { channel, tokens, limits };
+        let caller = Arc::new(Caller::Local {
+            uid: Some(7),
+            pid: Some(1),
+            known: OnceLock::new(),
+            place: Standing::reserved(),
+        });
+        let mut refused = 0;
+        while refused < 100 {
+            let mut request = Request::new(axum::body::Body::empty());
+            *request.method_mut() = Method::DELETE;
+            *request.uri_mut() = "/counters".parse().unwrap();
+            request.extensions_mut().insert(caller.clone());
+            let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
+            while access.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
+            let answer = access.clone().pass(request, &needs);
+            // A request admitted because the bucket has filled meanwhile waits for control.
+            let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
+            assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+            refused += 1;
+        }
+        drop(access);
+        let mut noted = Vec::new();
+        while let Some(message) = asked.recv().await {
+            if let crate::entrance::control_channel::Message::Note(entry) = message {
+                noted.push(entry);
+            }
+        }
+        let first = &noted[0];
+        assert_eq!(
+            (&*first.operation, first.status, first.who.uid),
+            ("DELETE /counters", Some(429), Some(7))
+        );
+        assert!((1..=40).contains(&noted.len()), "{}", noted.len());
+    }
+
+    #[test]
+    fn methods_need_the_roles_of_the_catalogue() {
+        let needs: Needs = Arc::new([("GET", Role::Operator), ("DELETE", Role::Admin)]);
+        for (method, role) in [
+            ("GET", Role::Operator),
+            ("HEAD", Role::Operator),
+            ("DELETE", Role::Admin),
+            ("PUT", Role::Viewer),
+        ] {
+            assert_eq!(needed(&method.parse().unwrap(), &needs), role, "{method}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Control channel: requests from the threads that speak with clients to control, which alone has privileges, and answers back.
+//!
+//! Heads of requests and complete answers cross whole; bodies of requests and streaming answers cross piece by piece. All code that makes an
+//! answer runs at control.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::Request;
+use axum::http::{Extensions, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use millrace_controller::{AuditEntry, EventKind, Events};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::entrance::users::Known;
+use crate::http::problem::Problem;
+use crate::limits::remote_limit::RemoteLimit;
+use crate::principal::Principal;
+
+/// Most messages in the channel.
+const WAITING: usize = 64;
+
+/// Message to control.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Request to carry out.
+    Carry(Box<Request>, oneshot::Sender<Response>),
+    /// Refusal to note in the audit log.
+    Note(Box<AuditEntry>),
+    /// Question for the name and role of a user.
+    Find(u32, oneshot::Sender<Known>),
+}
+
+/// Sending end, for the threads that speak with clients.
+#[derive(Clone, Debug)]
+pub(crate) struct ControlChannel {
+    control: mpsc::Sender<Message>,
+    /// Limit of requests; none for local ones.
+    limit: Option<RemoteLimit>,
+}
+
+impl ControlChannel {
+    /// Returns both ends.
+    pub fn new() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        (Self { control: sender, limit: None }, receiver)
+    }
+
+    /// Returns a sender with a limit for remote requests.
+    pub fn for_remote(&self) -> Self {
+        Self { limit: Some(RemoteLimit::default()), ..self.clone() }
+    }
+
+    /// Sends a request of a principal to control, and waits for the answer.
+    pub async fn carry(&self, request: Request, principal: Principal) -> Response {
+        let _place = match &self.limit {
+            None => None,
+            Some(limit) => match limit.enter(&principal.who.name).await {
+                Ok(place) => Some(place),
+                Err(problem) => return problem.into_response(),
+            },
+        };
+        let (mut parts, body) = request.into_parts();
+        // No other extension of this side crosses.
+        parts.extensions = Extensions::new();
+        parts.extensions.insert(principal);
+        let plain = Request::from_parts(parts, body);
+        let (reply, answer) = oneshot::channel();
+        // When control has ended, the channel is closed, and so is the answer's.
+        let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
+        answer.await.unwrap_or_else(|_| ending().into_response())
+    }
+
+    /// Has control note a refusal.
+    pub async fn note(&self, entry: AuditEntry) {
+        let _ = self.control.send(Message::Note(Box::new(entry))).await;
+    }
+
+    /// Asks for the name and role of a user.
+    ///
+    /// # Errors
+    /// When the router ends.
+    pub async fn find(&self, uid: u32) -> Result<Known, Problem> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.control.send(Message::Find(uid, reply)).await;
+        answer.await.map_err(|_| ending())
+    }
+}
+
+fn ending() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router ends")
+}
+
+/// Carries out a request at control, until its client goes. A panic of the handler is a status of 500 and an event, and ends no other
+/// request.
+pub(crate) async fn carry_out(
+    resources: TowerToHyperService<axum::Router>,
+    events: Events,
+    request: Request,
+    mut reply: oneshot::Sender<Response>,
+) {
+    let operation = format!("{} {}", request.method(), request.uri().path());
+    let answered = tokio::select! {
+        answered = AssertUnwindSafe(resources.call(request)).catch_unwind() => answered,
+        () = reply.closed() => return,
+    };
+    let response = match answered {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(panic) => panicked(&operation, &*panic, &events).into_response(),
+    };
+    // A client that has gone needs no answer.
+    let _ = reply.send(piecemeal(response));
+}
+
+/// Notes that a handler panicked, and returns the answer to its client.
+fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Problem {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    tracing::error!(operation, "the handler of a request panicked: {message}");
+    let details = json!({"operation": operation, "message": message});
+    let text = format!("the handler of {operation} panicked: {message}");
+    events.note(EventKind::HandlerPanicked, operation, text, details);
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        format!("the handler of {operation} panicked: a fault of the router"),
+    )
+}
+
+/// Returns the same answer; a streaming body is made at control, and crosses piece by piece.
+fn piecemeal(response: Response) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let (parts, mut body) = response.into_parts();
+    let (sender, mut receiver) = mpsc::channel::<Result<Frame<Bytes>, axum::Error>>(1);
+    tokio::spawn(async move {
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = sender.closed() => return,
+            };
+            let Some(frame) = frame else { return };
+            if sender.send(frame).await.is_err() {
+                return;
+            }
+        }
+    });
+    let pieces = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
+    Response::from_parts(parts, Body::new(StreamBody::new(pieces)))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_controller::Role;
+
+    use super::*;
+
+    /// Sends a request of a token.
+    fn ask(channel: &ControlChannel, token: &str) -> tokio::task::JoinHandle<Response> {
+        let (channel, from) = (channel.clone(), [10, 0, 0, 1].into());
+        let principal = Principal::token(token, Role::Viewer, from);
+        tokio::spawn(async move { channel.carry(Request::new(Body::empty()), principal).await })
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_500_and_an_event() {
+        let panics = axum::routing::post(async || -> StatusCode { panic!("as asked for") });
+        let resources = TowerToHyperService::new(axum::Router::new().route("/lookup", panics));
+        let events = Events::default();
+        for _ in 0..2 {
+            let (reply, answer) = oneshot::channel();
+            let request = Request::post("/lookup").body(Body::empty()).unwrap();
+            carry_out(resources.clone(), events.clone(), request, reply).await;
+            let (head, body) = answer.await.unwrap().into_parts();
+            let text = body.collect().await.unwrap().to_bytes();
+            assert_eq!(head.status, StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(String::from_utf8_lossy(&text).contains("POST /lookup panicked"), "{text:?}");
+        }
+        let page = events.page(&Default::default());
+        let event = page.events.iter().find(|event| event.kind.name() == "handler-panicked").unwrap();
+        assert_eq!(event.subject, "POST /lookup");
+    }
+
+    #[tokio::test]
+    async fn slow_requests_of_a_token_delay_no_other_token() {
+        let (channel, mut asked) = ControlChannel::new();
+        let channel = channel.for_remote();
+        let flood: Vec<_> = (0..200).map(|_| ask(&channel, "slow")).collect();
+        let others: Vec<_> = (0..20).map(|_| ask(&channel, "quick")).collect();
+        let control = tokio::spawn(async move {
+            let mut slow = Vec::new();
+            while let Some(Message::Carry(request, reply)) = asked.recv().await {
+                match &*request.extensions().get::<Principal>().unwrap().who.name {
+                    // These are never answered.
+                    "token slow" => slow.push(reply),
+                    _ => reply.send(StatusCode::OK.into_response()).unwrap(),
+                }
+            }
+        });
+        for other in others {
+            assert_eq!(other.await.unwrap().status(), StatusCode::OK);
+        }
+        let mut refused = flood.into_iter().filter(|one| one.is_finished());
+        assert!(refused.next().is_none(), "they wait a while");
+        control.abort();
+    }
+}

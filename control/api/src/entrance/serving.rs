@@ -1,0 +1,417 @@
+//! The threads that speak with clients. Each has the sockets of one kind, and no privileges: what it is asked for is carried out by
+//! control.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Extension;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use millrace_confine::{Calls, confine_thread};
+use millrace_controller::Tokens;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::unistd::geteuid;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::ApiError;
+use crate::entrance::access_control::{Caller, Standing};
+use crate::limits::places::{Places, Sizes};
+use crate::limits::{Patient, network};
+
+/// How long a client may take to send a request's head, or keep a connection without a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take until its caller is known, the handshake of TLS included.
+const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request's head at most; a longer one gets 431.
+const MOST_HEAD: usize = 16 << 10;
+/// How long is read of a client that still sends when it was answered, so that it reads the answer.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long answers that are under way may take when the server stops.
+const GRACE: Duration = Duration::from_millis(500);
+/// Connections of root and of the router's own user at the Unix socket; more wait.
+const RESERVED: usize = 256;
+/// Connections of other users there.
+const LOCAL: Sizes =
+    Sizes { strangers: 64, each_source: 16, known: 160, administrators: 32, each_caller: 40 };
+/// Connections over TCP.
+const REMOTE: Sizes =
+    Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
+/// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
+const REST: Duration = Duration::from_millis(100);
+/// How often it is looked whether the token of a connection still holds.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a thread listens at.
+#[derive(Debug)]
+pub(crate) enum Sockets {
+    /// The Unix socket.
+    Unix(std::os::unix::net::UnixListener),
+    /// TCP, with TLS.
+    Tls(Vec<std::net::TcpListener>, Arc<ServerConfig>),
+}
+
+impl Sockets {
+    /// The name of their thread.
+    fn thread(&self) -> &'static str {
+        match self {
+            Self::Unix(_) => "api-local",
+            Self::Tls(..) => "api-remote",
+        }
+    }
+}
+
+/// A thread that serves.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    /// Its name.
+    pub name: &'static str,
+    /// Its number.
+    pub thread: i32,
+    /// Ready when it has ended.
+    pub ended: oneshot::Receiver<()>,
+}
+
+/// What a thread answers with, and until when.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub access: axum::Router,
+    pub tokens: Tokens,
+    /// True when the server stops.
+    pub ending: watch::Receiver<bool>,
+}
+
+impl Serving {
+    /// Starts a thread, which is confined when this returns.
+    ///
+    /// # Errors
+    /// When it can't be started or confined.
+    pub fn start(sockets: Sockets, service: Service) -> Result<Self, ApiError> {
+        let name = sockets.thread();
+        let failed = |what: &'static str| move |why: String| ApiError::Thread { name, what, why };
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        let body = move || {
+            match begin(sockets) {
+                Ok((runtime, acceptors)) => {
+                    let _ = tell.send(Ok(nix::unistd::gettid().as_raw()));
+                    runtime.block_on(acceptors.serve(service));
+                }
+                // Who starts it hears why it has ended.
+                Err(error) => drop(tell.send(Err(error))),
+            }
+            let _ = end.send(());
+        };
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        spawned.map_err(|error| failed("start")(error.to_string()))?;
+        let begun = told.recv().map_err(|error| error.to_string()).and_then(|begun| begun);
+        Ok(Self { name, thread: begun.map_err(failed("begin"))?, ended })
+    }
+}
+
+/// All that takes privileges, and giving them away.
+fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let acceptors = {
+        let _context = runtime.enter();
+        Acceptors::open(sockets).map_err(|error| error.to_string())?
+    };
+    confine_thread(Calls::SERVING).map_err(|error| error.to_string())?;
+    Ok((runtime, acceptors))
+}
+
+/// Listening sockets.
+struct Acceptors(Vec<Acceptor>);
+
+/// Listening socket, with the places of its clients.
+enum Acceptor {
+    Unix(UnixListener, LocalPlaces),
+    Tls(TcpListener, TlsAcceptor, Places<IpAddr>),
+}
+
+/// Places for clients at the Unix socket.
+#[derive(Clone)]
+struct LocalPlaces {
+    /// Of root and of the router's own user.
+    reserved: Arc<Semaphore>,
+    /// Of other users.
+    users: Places<Option<u32>>,
+}
+
+/// Accepted client.
+enum Client {
+    Local(UnixStream, LocalPlaces),
+    Remote(TcpStream, SocketAddr, TlsAcceptor, Places<IpAddr>),
+}
+
+impl Acceptors {
+    fn open(sockets: Sockets) -> io::Result<Self> {
+        let all = match sockets {
+            Sockets::Unix(listener) => {
+                let reserved = Arc::new(Semaphore::new(RESERVED));
+                let places = LocalPlaces { reserved, users: Places::new(LOCAL) };
+                vec![Acceptor::Unix(UnixListener::from_std(listener)?, places)]
+            }
+            Sockets::Tls(listeners, config) => {
+                let (tls, places) = (TlsAcceptor::from(config), Places::new(REMOTE));
+                let acceptor = |listener| {
+                    TcpListener::from_std(listener).map(|one| Acceptor::Tls(one, tls.clone(), places.clone()))
+                };
+                listeners.into_iter().map(acceptor).collect::<io::Result<_>>()?
+            }
+        };
+        Ok(Self(all))
+    }
+
+    /// Answers clients until the server stops; gives those that are being answered half a second then.
+    async fn serve(self, service: Service) {
+        let mut acceptors = JoinSet::new();
+        for acceptor in self.0 {
+            acceptors.spawn(acceptor.serve(service.clone()));
+        }
+        while acceptors.join_next().await.is_some() {}
+    }
+}
+
+impl Acceptor {
+    async fn serve(self, service: Service) {
+        let mut ending = service.ending.clone();
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = ended(&mut ending) => break,
+                accepted = self.accept() => match accepted {
+                    Ok(client) => drop(clients.spawn(client.serve(service.clone()))),
+                    Err(error) => {
+                        tracing::warn!("can't accept a client: {error}");
+                        tokio::time::sleep(REST).await;
+                    }
+                },
+                Some(_) = clients.join_next() => {}
+            }
+        }
+        let drained = async { while clients.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, drained).await.is_err() {
+            clients.shutdown().await;
+        }
+    }
+
+    /// Takes in the next client.
+    async fn accept(&self) -> io::Result<Client> {
+        match self {
+            Self::Unix(listener, places) => Ok(Client::Local(listener.accept().await?.0, places.clone())),
+            Self::Tls(listener, tls, places) => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Client::Remote(stream, address, tls.clone(), places.clone()))
+            }
+        }
+    }
+}
+
+impl Client {
+    async fn serve(self, service: Service) {
+        match self {
+            Self::Local(stream, places) => serve_local(stream, places, service).await,
+            Self::Remote(stream, address, tls, places) => {
+                let caller = Caller::remote(address, places.enter(network(address.ip())));
+                serve_remote(stream, tls, caller, service).await;
+            }
+        }
+    }
+}
+
+async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) {
+    let credentials = stream.peer_cred().ok();
+    let pid = credentials.as_ref().and_then(|credentials| credentials.pid());
+    let uid = credentials.map(|credentials| credentials.uid());
+    let is_own = uid.is_some_and(|uid| uid == 0 || uid == geteuid().as_raw());
+    let _reserved = match is_own {
+        true => places.reserved.acquire_owned().await.ok(),
+        false => None,
+    };
+    let place = if is_own { Standing::reserved() } else { Standing::stranger(places.users.enter(uid)) };
+    let caller = Arc::new(Caller::Local { uid, pid, known: OnceLock::new(), place });
+    tokio::select! {
+        () = connection(stream, caller.clone(), service) => {}
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!(uid, "a client has shown no role"),
+    }
+}
+
+async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, service: Service) {
+    // Answers are written whole.
+    let _ = stream.set_nodelay(true);
+    keep_alive(&stream);
+    let caller = Arc::new(caller);
+    let served = async {
+        match tls.accept(stream).await {
+            Ok(stream) => connection(stream, caller.clone(), service).await,
+            Err(error) => tracing::debug!("no TLS with a client: {error}"),
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!("a client has shown no token"),
+    }
+}
+
+/// A client that has vanished without a word is noticed within a minute, also where nothing is sent to it.
+fn keep_alive(stream: &TcpStream) {
+    // Where the kernel refuses it, all else goes on.
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &30);
+    let _ = setsockopt(stream, sockopt::TcpKeepInterval, &10);
+    let _ = setsockopt(stream, sockopt::TcpKeepCount, &3);
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Caller>, service: Service) {
+    let Service { access, tokens, mut ending } = service;
+    let access = TowerToHyperService::new(access.layer(Extension(caller.clone())));
+    let app = service_fn(move |request| Box::pin(access.call(request)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(MOST_HEAD);
+    let mut connection = http.serve_connection(TokioIo::new(Patient::new(stream)), app);
+    let result = tokio::select! {
+        result = poll_fn(|context| connection.poll_without_shutdown(context)) => result,
+        () = locked_out(&caller, &tokens) => return,
+        () = ended(&mut ending) => {
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!("a client's connection ended: {error}");
+    }
+    linger(connection.into_parts().io.into_inner(), caller.unread()).await;
+}
+
+/// Closes a connection so that its client reads the answer. A client that still sends would meet a reset otherwise: of it so many
+/// bytes are read.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
+    let drained = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
+    };
+    // A client that sends on for longer meets the reset.
+    let _ = tokio::time::timeout(LINGER, drained).await;
+}
+
+/// Ready when the token of a connection holds no longer: what goes on by it ends.
+async fn locked_out(caller: &Caller, tokens: &Tokens) {
+    if matches!(caller, Caller::Local { .. }) {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if caller.holder().is_some_and(|holder| !tokens.holds(&holder)) {
+            return;
+        }
+    }
+}
+
+async fn ended(ending: &mut watch::Receiver<bool>) {
+    // A closed channel is an end as well.
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::time::Instant as Clock;
+
+    use super::*;
+    use crate::entrance::access_control::AccessControl;
+    use crate::entrance::control_channel::{ControlChannel, Message};
+    use crate::limits::{Key, Limits};
+
+    /// A service, and what keeps it running.
+    struct Served {
+        service: Service,
+        limits: Limits,
+        _asked: tokio::sync::mpsc::Receiver<Message>,
+        _end: watch::Sender<bool>,
+    }
+
+    fn served() -> Served {
+        let (channel, asked) = ControlChannel::new();
+        let (tokens, limits) = (Tokens::default(), Limits::default());
+        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() };
+        let (end, ending) = watch::channel(false);
+        let service = Service { access: access.service(Vec::new()), tokens, ending };
+        Served { service, limits, _asked: asked, _end: end }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_a_large_body_behind_its_head_reads_429() {
+        let Served { service, limits, .. } = &served();
+        // An hour ahead no request gains a token before the test ends.
+        let late = Instant::now() + Duration::from_secs(3600);
+        while limits.request(Key::User(Some(7)), late).is_ok() {}
+        let caller =
+            Caller::Local { uid: Some(7), pid: None, known: OnceLock::new(), place: Standing::reserved() };
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        let answering = tokio::spawn(connection(stream, Arc::new(caller), service.clone()));
+        let body = vec![b' '; 16 << 20];
+        let head =
+            format!("POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-length: {}\r\n\r\n", body.len());
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 429");
+        client.write_all(&body).await.unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.contains("requests in a second"), "{rest}");
+        drop(client);
+        answering.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_alone_is_let_go_after_ten_seconds() {
+        let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // It keeps the connection, and begins no handshake.
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let caller = Caller::remote(address, Places::new(REMOTE).enter(address.ip()));
+        let begun = Clock::now();
+        let served = serve_remote(stream, TlsAcceptor::from(Arc::new(config)), caller, served().service);
+        tokio::time::timeout(Duration::from_secs(60), served).await.expect("its time is bound");
+        assert_eq!(begun.elapsed().as_secs(), STRANGERS_PATIENCE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_who_becomes_known_is_not_let_go() {
+        let caller = Caller::Remote {
+            address: "127.0.0.1:9".parse().unwrap(),
+            holder: Mutex::default(),
+            place: Standing::reserved(),
+        };
+        let let_go = caller.remains_stranger(STRANGERS_PATIENCE);
+        assert!(tokio::time::timeout(Duration::from_secs(3600), let_go).await.is_err());
+    }
+
+    #[test]
+    fn no_caller_holds_more_than_a_quarter_of_the_places() {
+        for sizes in [LOCAL, REMOTE] {
+            assert!(sizes.each_caller * 4 <= sizes.known);
+            assert!(sizes.administrators * 8 >= sizes.known, "some are the administrators'");
+        }
+    }
+}

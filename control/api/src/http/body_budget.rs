@@ -1,0 +1,180 @@
+//! Memory for the bodies of requests, all together.
+//!
+//! Most are short: their first 64 KiB cost nothing, so commands get through whatever others send. What is longer takes of a budget as it
+//! arrives, and gives it back when the request is answered. Where the budget is used up, a request is refused at once: one
+//! that waited would keep what it has from others that wait.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+
+use crate::http::problem::Problem;
+use crate::principal::Principal;
+
+/// Bytes of all bodies at one time that are being received or worked on, beyond what is free.
+const ALL: usize = 128 << 20;
+/// Of these, those of bodies that come from elsewhere.
+const ELSEWHERE: usize = 64 << 20;
+/// Bytes of each body that cost nothing.
+const FREE: usize = 64 << 10;
+
+/// What is taken of the budget. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BodyBudget(Arc<Taken>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: AtomicUsize,
+    elsewhere: AtomicUsize,
+}
+
+/// What one request has taken of it, until it is answered.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: BodyBudget,
+    is_elsewhere: bool,
+    arrived: AtomicUsize,
+    taken: AtomicUsize,
+    was_refused: AtomicBool,
+}
+
+/// Counts the body of a request, from its beginning to the answer.
+pub(crate) async fn count(
+    State(budget): State<BodyBudget>,
+    Extension(principal): Extension<Principal>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let share = budget.share(principal.from.is_some());
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(share.clone());
+    let body = Body::new(Counted { body, share: share.clone() });
+    let response = next.run(Request::from_parts(parts, body)).await;
+    drop(share);
+    response
+}
+
+impl BodyBudget {
+    fn share(&self, is_elsewhere: bool) -> Arc<Share> {
+        let (arrived, taken, was_refused) = Default::default();
+        Arc::new(Share { budget: self.clone(), is_elsewhere, arrived, taken, was_refused })
+    }
+
+    fn take(&self, bytes: usize, is_elsewhere: bool) -> bool {
+        if !take(&self.0.all, bytes, ALL) {
+            return false;
+        }
+        let is_taken = !is_elsewhere || take(&self.0.elsewhere, bytes, ELSEWHERE);
+        if !is_taken {
+            self.0.all.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_taken
+    }
+}
+
+/// Adds, unless that is more than there may be.
+fn take(taken: &AtomicUsize, bytes: usize, most: usize) -> bool {
+    let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= most);
+    taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+}
+
+impl Share {
+    /// Takes what these bytes cost; false where the budget is used up.
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.arrived.fetch_add(bytes, Ordering::Relaxed);
+        let cost = (before + bytes).saturating_sub(FREE.max(before));
+        if self.budget.take(cost, self.is_elsewhere) {
+            self.taken.fetch_add(cost, Ordering::Relaxed);
+            return true;
+        }
+        self.was_refused.store(true, Ordering::Relaxed);
+        false
+    }
+
+    /// Why the body was not taken in, where that was for want of memory.
+    pub fn problem(&self) -> Option<Problem> {
+        let most = if self.is_elsewhere { ELSEWHERE } else { ALL };
+        let detail = format!(
+            "long bodies of requests take {} MiB already, the most that they may: try again in a second",
+            most >> 20
+        );
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1);
+        self.was_refused.load(Ordering::Relaxed).then_some(problem)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let taken = *self.taken.get_mut();
+        self.budget.0.all.fetch_sub(taken, Ordering::Relaxed);
+        if self.is_elsewhere {
+            self.budget.0.elsewhere.fetch_sub(taken, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A body whose bytes are counted as they arrive.
+struct Counted {
+    body: Body,
+    share: Arc<Share>,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let bytes = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+            _ => 0,
+        };
+        if self.share.take(bytes) {
+            return Poll::Ready(frame);
+        }
+        Poll::Ready(Some(Err(axum::Error::new("there is no memory for the body"))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_bodies_share_a_budget_and_short_ones_need_none() {
+        let budget = BodyBudget::default();
+        let (long, elsewhere) = (budget.share(false), budget.share(true));
+        assert!(elsewhere.take(ELSEWHERE + FREE) && elsewhere.problem().is_none());
+        assert!(!elsewhere.take(1), "those from elsewhere leave some to this machine");
+        assert_eq!(elsewhere.problem().unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(long.take(FREE) && long.take(ALL - ELSEWHERE));
+        assert!(!long.take(1));
+        let short = budget.share(true);
+        assert!(short.take(FREE / 2) && short.take(FREE / 2), "short ones get through");
+        assert!(!short.take(1));
+        drop(elsewhere);
+        assert!(budget.share(false).take(FREE + ELSEWHERE));
+        drop(long);
+        assert_eq!(budget.0.all.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.0.elsewhere.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,257 @@
+//! What a request says, taken apart; what can't be read becomes a [`Problem`].
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::body::{Body as AnyBody, Bytes, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use millrace_controller::{ControlError, Wrong};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::http::body_budget::Share;
+use crate::http::problem::Problem;
+use crate::http::wording::{explain, of_arguments};
+
+/// Longest body of a request that holds a configuration, in bytes.
+pub(crate) const LONG_BODY: usize = 64 << 20;
+
+/// How long a body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The JSON object in a request's body.
+pub(crate) struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = body(request, state).await?;
+        Ok(object(&bytes).map(Self)?)
+    }
+}
+
+/// The JSON object in a request's body, where there is one.
+pub(crate) struct MaybeBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = bytes(request, state).await?;
+        let said = if bytes.is_empty() { T::default() } else { object(&bytes)? };
+        Ok(Self(said))
+    }
+}
+
+/// Whether a request says that its body is something else than JSON.
+fn is_no_json(request: &Request) -> Option<String> {
+    let kind = request.headers().get(header::CONTENT_TYPE)?;
+    let text = kind.to_str().unwrap_or_default();
+    let name = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = name == "application/json" || (name.starts_with("application/") && name.ends_with("+json"));
+    (!is_json).then(|| text.to_owned())
+}
+
+/// How many bytes a body may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Longest(pub usize);
+
+impl Longest {
+    fn of(request: &Request) -> Self {
+        request.extensions().get().copied().unwrap_or(Self(0))
+    }
+
+    /// Refuses a body that is said to be longer, before any of it comes.
+    fn check(self, request: &Request) -> Result<(), Problem> {
+        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+        let too_long =
+            length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|said| said > self.0 as u64);
+        if too_long { Err(self.problem()) } else { Ok(()) }
+    }
+
+    fn problem(self) -> Problem {
+        let detail = format!("the request's body is too long: {} bytes are the most here", self.0);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+}
+
+/// The bytes of a request's body, of which there are some.
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    match bytes(request, state).await? {
+        bytes if bytes.is_empty() => Err(Problem::bad_request("the request has no body: send a JSON object")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The bytes of a request's body.
+async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    if let Some(kind) = is_no_json(&request) {
+        let detail = format!("the request's body is said to be {kind:?}: send application/json");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let longest = Longest::of(&request);
+    longest.check(&request)?;
+    let noted = request.extensions().get::<Noted>().cloned();
+    let share = request.extensions().get::<Arc<Share>>().cloned();
+    let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
+    let bytes = bytes.map_err(|_| late())?.map_err(|rejection| {
+        let refused = share.and_then(|share| share.problem());
+        refused.unwrap_or_else(|| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => longest.problem(),
+            status => Problem::new(status, rejection.body_text()),
+        })
+    })?;
+    if let Some(Noted(noted)) = noted {
+        // Whoever asked for it has one body.
+        let _ = noted.set(bytes.clone());
+    }
+    Ok(bytes)
+}
+
+/// Where the body of a request is left for who notes what was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted(pub Arc<OnceLock<Bytes>>);
+
+/// No argument at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Refuses arguments where none are taken: who sends them expects that they matter.
+pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
+        Ok(_) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn late() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
+}
+
+/// Refuses a body where none is read: who sends one expects that it matters.
+pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
+        Ok(Ok(_)) => next.run(Request::from_parts(parts, AnyBody::empty())).await,
+        Ok(Err(_)) => {
+            let what = format!("{} {}", parts.method, parts.uri.path());
+            Problem::bad_request(format!("{what} takes no body: nothing in it would matter")).into_response()
+        }
+        Err(_) => late().into_response(),
+    }
+}
+
+/// The JSON object in a request's body, or a list of such.
+pub(crate) enum OneOrList<T> {
+    /// One.
+    One(T),
+    /// A list, of any length.
+    List(Vec<T>),
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for OneOrList<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = body(request, state).await?;
+        // Lists may be long: others are not kept waiting.
+        let read = tokio::task::spawn_blocking(move || Self::read(&bytes)).await;
+        Ok(read.map_err(|error| ControlError::system("read the request", error))??)
+    }
+}
+
+impl<T: DeserializeOwned> OneOrList<T> {
+    fn read(bytes: &[u8]) -> Result<Self, ControlError> {
+        if bytes.trim_ascii_start().first() != Some(&b'[') {
+            return object(bytes).map(Self::One);
+        }
+        let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable("", &error))?;
+        let (count, mut wrong) = (entries.len(), Wrong::default());
+        let read = |(number, entry): (usize, Value)| {
+            let read = if entry.is_object() { parsed(entry) } else { Err(no_object()) };
+            wrong.unless(number, read)
+        };
+        let entries = entries.into_iter().enumerate().filter_map(read).collect();
+        wrong.refuse(count).map(|()| Self::List(entries))
+    }
+}
+
+/// The object that bytes hold; a list of its values is none.
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(no_object());
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = parsed(&mut json)?;
+    json.end().map_err(|error| unreadable("", &error))?;
+    Ok(read)
+}
+
+/// What JSON says; where it is wrong, it is told where in it.
+fn parsed<'de, T: DeserializeOwned>(
+    json: impl Deserializer<'de, Error = serde_json::Error>,
+) -> Result<T, ControlError> {
+    serde_path_to_error::deserialize(json)
+        .map_err(|error| unreadable(&error.path().to_string(), error.inner()))
+}
+
+fn no_object() -> ControlError {
+    ControlError::Invalid("it has to be an object: {\"key\": value}".to_owned())
+}
+
+fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {
+    let text = error.to_string();
+    let is_syntax = error.is_syntax() || error.is_eof();
+    // A place in the text helps where it is no JSON; elsewhere the path does.
+    let text = if is_syntax { &text } else { text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text) };
+    ControlError::Invalid(explain(path, text))
+}
+
+/// The name in a request's path.
+pub(crate) struct Name(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let name = Path::from_request_parts(parts, state).await;
+        name.map(|Path(name)| Self(name))
+            .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
+    }
+}
+
+/// The names in a request's path, of which there are two.
+pub(crate) struct Names(pub [String; 2]);
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let names = Path::<(String, String)>::from_request_parts(parts, state).await;
+        names
+            .map(|Path((one, other))| Self([one, other]))
+            .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
+    }
+}
+
+/// The arguments behind the `?` of a request's path.
+pub(crate) struct Arguments<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Arguments<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let arguments = Query::from_request_parts(parts, state).await;
+        arguments
+            .map(|Query(arguments)| Self(arguments))
+            .map_err(|rejection| Problem::bad_request(of_arguments(&rejection.body_text())))
+    }
+}

@@ -1,0 +1,19 @@
+//! Requests and answers in the terms of HTTP: bodies, arguments, tags, problem details and streams.
+
+pub(crate) mod body_budget;
+pub(crate) mod extract;
+pub(crate) mod naming;
+pub(crate) mod problem;
+pub(crate) mod streaming;
+pub(crate) mod tag;
+pub(crate) mod wording;
+
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+
+/// Puts a tag into the head of an answer.
+fn put_tag(response: &mut Response, tag: &str) {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+}

@@ -1,0 +1,203 @@
+//! Errors as problem details (RFC 9457).
+
+use super::put_tag;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use millrace_config::{ConfigError, Place};
+use millrace_controller::{ControlError, Role};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// An answer that says why there is no other.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub status: StatusCode,
+    pub detail: String,
+    /// How many entries of a list are wrong, or things in a configuration.
+    wrong: usize,
+    /// The first of them.
+    errors: Vec<WrongEntry>,
+    /// What is there, where something else was expected, with its tag.
+    current: Option<Box<(String, Value)>>,
+    /// Seconds after which it makes sense to try again.
+    retry: Option<u64>,
+    /// The role that is needed.
+    needs: Option<Role>,
+    /// By what one may be let in (RFC 9110, 11.6.1).
+    challenge: Option<String>,
+    /// Whether the connection ends with the answer; it does where the caller is refused.
+    closes: bool,
+}
+
+/// An entry of a list that is wrong, or something in a configuration.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+struct WrongEntry {
+    /// The number of an entry, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<usize>,
+    /// Where a configuration comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    /// The line in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    /// The column in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// What is wrong, and what would be right.
+    detail: String,
+}
+
+/// Why something was not done (RFC 9457).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody {
+    /// `about:blank`: no more is known than the status says.
+    r#type: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The status.
+    status: u16,
+    /// One sentence for people: what is wrong, where, and what would be right.
+    detail: String,
+    /// How many entries of a list are wrong, or things in a configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong: Option<usize>,
+    /// The first of them, up to 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<WrongEntry>,
+    /// What is there, where something else was expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<Value>,
+    /// The role that is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needs: Option<Role>,
+}
+
+/// The status that says what kind of error it is; of a list's, the first entry's.
+fn status(error: &ControlError) -> StatusCode {
+    match error {
+        ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
+        ControlError::NotFound(_) => StatusCode::NOT_FOUND,
+        ControlError::Conflict(_) => StatusCode::CONFLICT,
+        ControlError::NeedsAdmin(_) => StatusCode::FORBIDDEN,
+        ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
+        ControlError::System(_) | ControlError::Silent(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        ControlError::NoRoom(_) => StatusCode::INSUFFICIENT_STORAGE,
+        ControlError::List(list) => {
+            list.errors.first().map_or(StatusCode::BAD_REQUEST, |(_, error)| status(error))
+        }
+    }
+}
+
+impl WrongEntry {
+    fn of(error: &ConfigError) -> Self {
+        let ConfigError { place: Place { origin, line, column }, problem } = error;
+        let (line, column) = (*line > 0).then_some((*line, *column)).unzip();
+        Self { entry: None, file: Some(origin.clone()), line, column, detail: problem.clone() }
+    }
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let (errors, current, retry, needs, challenge, closes) = Default::default();
+        Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge, closes }
+    }
+
+    /// With what is there, where something else was expected, and its tag.
+    pub fn with_current(self, tag: String, current: Value) -> Self {
+        Self { current: Some(Box::new((tag, current))), ..self }
+    }
+
+    /// With the seconds after which it makes sense to try again.
+    pub fn with_retry(self, seconds: u64) -> Self {
+        Self { retry: Some(seconds), ..self }
+    }
+
+    /// With the role that is needed.
+    pub fn with_needed(self, role: Role) -> Self {
+        Self { needs: Some(role), ..self }
+    }
+
+    /// With what one may be let in by.
+    pub fn with_challenge(self, challenge: String) -> Self {
+        Self { challenge: Some(challenge), ..self }
+    }
+
+    /// With the end of the connection.
+    pub fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    /// The same in other words.
+    pub fn with_detail(self, detail: impl FnOnce(String) -> String) -> Self {
+        Self { detail: detail(self.detail), ..self }
+    }
+
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl From<ControlError> for Problem {
+    fn from(error: ControlError) -> Self {
+        let mut problem = Self::new(status(&error), error.to_string());
+        match error {
+            ControlError::List(list) => {
+                problem.wrong = list.wrong;
+                let entry = |(entry, error): (usize, ControlError)| {
+                    let entry = Some(entry);
+                    WrongEntry { entry, detail: error.to_string(), ..WrongEntry::default() }
+                };
+                problem.errors = list.errors.into_iter().map(entry).collect();
+            }
+            ControlError::Config(wrong) => {
+                problem.wrong = wrong.wrong();
+                problem.errors = wrong.errors().iter().map(WrongEntry::of).collect();
+            }
+            _ => {}
+        }
+        problem
+    }
+}
+
+/// The text of a problem, for who notes what was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail(pub String);
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let detail = Detail(self.detail.clone());
+        let (tag, current) = self.current.map(|current| *current).unzip();
+        let body = ProblemBody {
+            // RFC 9457, 4.2.1.
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            wrong: Some(self.wrong).filter(|wrong| *wrong > 0),
+            errors: self.errors,
+            current,
+            needs: self.needs,
+        };
+        let mut response = (self.status, axum::Json(body)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if let Some(tag) = tag {
+            put_tag(&mut response, &tag);
+        }
+        if let Some(seconds) = self.retry {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.closes || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status) {
+            // A caller who is refused keeps no connection.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response.extensions_mut().insert(detail);
+        response
+    }
+}

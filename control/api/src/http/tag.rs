@@ -1,0 +1,194 @@
+//! Entity tags: by them a client says which state of a thing it wants to change (RFC 9110, 8.8.3 and 13.1.1).
+//!
+//! A tag names what can be changed of a thing; what is counted is left out, so that it stays while packets flow.
+
+use super::put_tag;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use millrace_controller::RouterSettings;
+use millrace_controller::view::{
+    BindingView, ConfigurationView, GateView, InstanceView, PluginDetailView, PluginView, QueueView,
+    SchedulerNodeView, SchedulerView,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::http::problem::Problem;
+
+/// A thing that has a tag.
+pub(crate) trait Tagged: Serialize {
+    /// What can be changed of it.
+    fn settings(&self) -> Value;
+
+    /// Its tag, in quotation marks.
+    fn tag(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.settings().to_string().hash(&mut hasher);
+        format!("\"{:016x}\"", hasher.finish())
+    }
+}
+
+impl Tagged for BindingView {
+    fn settings(&self) -> Value {
+        let Self { id, action, gate, filter, priority, on_fault, budget, packet_budget, .. } = self;
+        json!([id, action, gate, filter, priority, on_fault, budget, packet_budget])
+    }
+}
+
+impl Tagged for RouterSettings {
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+}
+
+impl Tagged for InstanceView {
+    fn settings(&self) -> Value {
+        let bindings: Vec<Value> = self.bindings.iter().map(Tagged::settings).collect();
+        json!([self.name, self.plugin, self.settings, bindings])
+    }
+}
+
+impl Tagged for GateView {
+    fn settings(&self) -> Value {
+        let bindings: Vec<Value> = self.bindings.iter().map(Tagged::settings).collect();
+        json!([self.name, self.position, self.table, bindings])
+    }
+}
+
+impl Tagged for PluginView {
+    fn settings(&self) -> Value {
+        json!([self.name, self.version, self.home, self.signature])
+    }
+}
+
+impl Tagged for PluginDetailView {
+    fn settings(&self) -> Value {
+        self.plugin.settings()
+    }
+}
+
+impl Tagged for SchedulerNodeView {
+    fn settings(&self) -> Value {
+        json!([self.name, self.id, self.kind, self.under, self.settings])
+    }
+}
+
+impl Tagged for SchedulerView {
+    fn settings(&self) -> Value {
+        let nodes: Vec<Value> = self.nodes.iter().map(Tagged::settings).collect();
+        let host = self.host.as_ref().map(|host| json!([host.setting, host.weight]));
+        json!([self.port, self.rate, self.overhead, self.default, self.most_queues, host, nodes])
+    }
+}
+
+impl Tagged for QueueView {
+    fn settings(&self) -> Value {
+        // Queues of flows come and go; those with a rate were told to.
+        let reserved = self.flows.iter().filter(|flow| flow.rate.is_some());
+        let reserved: Vec<Value> =
+            reserved.map(|flow| json!([flow.flow, flow.rate, flow.quantum, flow.threshold])).collect();
+        json!([self.port, self.node.settings(), reserved])
+    }
+}
+
+impl Tagged for ConfigurationView {
+    fn settings(&self) -> Value {
+        json!([self.text, self.origin, self.pending.as_ref().map(|pending| pending.revision)])
+    }
+}
+
+/// A thing that is answered with its tag.
+pub(crate) struct WithTag<V>(pub V);
+
+impl<V: Tagged> IntoResponse for WithTag<V> {
+    fn into_response(self) -> Response {
+        let tag = self.0.tag();
+        let mut response = Json(self.0).into_response();
+        put_tag(&mut response, &tag);
+        response
+    }
+}
+
+/// What has to hold before something is changed: the `If-Match` of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Condition(Option<Vec<String>>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Condition {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let mut tags: Option<Vec<String>> = None;
+        for value in parts.headers.get_all(header::IF_MATCH) {
+            let text = value.to_str().map_err(|_| Problem::bad_request("If-Match is no list of tags"))?;
+            tags.get_or_insert_default().extend(text.split(',').map(|tag| tag.trim().to_owned()));
+        }
+        Ok(Self(tags))
+    }
+}
+
+/// Answers 304 without a body where who asks has what there is already: its tag is one of `If-None-Match` (RFC 9110, 13.1.2).
+pub(crate) async fn spare(request: Request, next: Next) -> Response {
+    let known: Vec<HeaderValue> = request.headers().get_all(header::IF_NONE_MATCH).iter().cloned().collect();
+    let response = next.run(request).await;
+    let Some(tag) = response.headers().get(header::ETAG).filter(|_| response.status() == StatusCode::OK)
+    else {
+        return response;
+    };
+    // Weak or not: the same is the same.
+    let known = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    let mut known = known.map(|tag| tag.trim().trim_start_matches("W/"));
+    match known.any(|one| one == "*" || one.as_bytes() == tag.as_bytes()) {
+        true => (StatusCode::NOT_MODIFIED, [(header::ETAG, tag.clone())]).into_response(),
+        false => response,
+    }
+}
+
+/// Refuses `If-Match` where nothing has a tag: who sends it expects that it is looked at (RFC 9110, 13.1.1).
+pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::IF_MATCH) {
+        let detail = "what this changes has no tag that If-Match could name: leave it out";
+        return Problem::new(StatusCode::PRECONDITION_FAILED, detail).into_response();
+    }
+    next.run(request).await
+}
+
+impl Condition {
+    /// Whether there is something to be looked at.
+    pub fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Looks at the thing as it is, if that matters.
+    ///
+    /// # Errors
+    /// 412 with what is there, where it has another tag; why it could not be looked at.
+    pub fn check<V: Tagged>(&self, current: impl FnOnce() -> Result<V, Problem>) -> Result<(), Problem> {
+        if self.0.is_none() { Ok(()) } else { self.check_this(&current()?) }
+    }
+
+    /// The same for a thing that is at hand.
+    ///
+    /// # Errors
+    /// 412 with what is there, where it has another tag.
+    pub fn check_this<V: Tagged>(&self, current: &V) -> Result<(), Problem> {
+        let tag = current.tag();
+        match &self.0 {
+            Some(tags) if !tags.iter().any(|one| one == "*" || *one == tag) => {
+                let problem = Problem::new(
+                    StatusCode::PRECONDITION_FAILED,
+                    format!(
+                        "it has changed, and has the ETag {tag} now: nothing was done; `current` says what it is"
+                    ),
+                );
+                Err(problem.with_current(tag, json!(current)))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! How much a client may ask for: so many requests in a second, so many streams at one time (`streams.rs`), and it has to read what it
+//! asked for.
+
+pub(crate) mod places;
+pub(crate) mod remote_limit;
+pub(crate) mod room;
+pub(crate) mod shares;
+mod streams;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use crate::http::problem::Problem;
+pub(crate) use streams::Streams;
+
+/// Requests of a user in a second, in the long run.
+const PER_SECOND: f64 = 2000.0;
+/// Requests of a user that may follow each other at once.
+const BURST: f64 = 4000.0;
+/// Refusals of somebody that are noted in a second, in the long run: twelve in a minute, so that nobody turns the audit log over.
+const REFUSALS: f64 = 0.2;
+/// Such refusals that may follow each other at once.
+const REFUSALS_BURST: f64 = 20.0;
+/// Whose requests are counted at one time, and whose refusals.
+const BUCKETS: usize = 10_000;
+/// After so long a bucket of requests is full again.
+const FILLED: Duration = Duration::from_secs(4);
+/// The same of refusals.
+const FORGIVEN: Duration = Duration::from_secs(100);
+/// How long a client may take to read nothing of an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is left to clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limits {
+    requests: Buckets,
+    /// Beside those of requests: whoever is refused must not keep others from asking.
+    refusals: Buckets,
+    /// Streams that go on.
+    pub streams: Streams,
+}
+
+type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
+
+/// Whose requests are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A user's, at the Unix socket.
+    User(Option<u32>),
+    /// Those with a token.
+    Token(String),
+    /// Those without one, from an address; of IPv6 from a network of 64 bits.
+    Stranger(IpAddr),
+}
+
+impl Key {
+    /// Of those without a token that holds.
+    pub fn stranger(from: IpAddr) -> Self {
+        Self::Stranger(network(from))
+    }
+}
+
+/// The address by which somebody counts: of IPv6 that of the network of 64 bits.
+pub(crate) fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// A bucket of tokens that fills with time; each request takes one.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Limits {
+    /// Whether somebody may ask once more.
+    ///
+    /// # Errors
+    /// 429 where there were too many requests.
+    pub fn request(&self, who: Key, now: Instant) -> Result<(), Problem> {
+        if take(&self.requests, who, (PER_SECOND, BURST), FILLED, now) {
+            return Ok(());
+        }
+        let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
+    }
+
+    /// Whether it is noted once more that somebody was refused.
+    pub fn refusal(&self, who: Key, now: Instant) -> bool {
+        take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
+    }
+}
+
+/// Takes one of what a bucket holds; buckets of which nobody took for so long are full again, as new ones are.
+fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
+    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
+        buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < full_after);
+        if buckets.len() >= BUCKETS {
+            return false;
+        }
+    }
+    let bucket = buckets.entry(key).or_insert(Bucket { tokens: burst, at: now });
+    let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * rate;
+    bucket.tokens = (bucket.tokens + gained).min(burst);
+    bucket.at = now;
+    if bucket.tokens < 1.0 {
+        return false;
+    }
+    bucket.tokens -= 1.0;
+    true
+}
+
+/// A connection that breaks when its client doesn't read what it asked for.
+#[derive(Debug)]
+pub(crate) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    /// When it breaks, while something can't be written.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    pub fn new(stream: S) -> Self {
+        Self { stream, patience: PATIENCE, stalled: None }
+    }
+
+    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.watch(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_user_who_asks_too_often_waits_and_no_other() {
+        let limits = Limits::default();
+        let now = Instant::now();
+        let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), now).is_ok()).count();
+        assert_eq!(granted, BURST as usize);
+        assert!(limits.request(Key::User(Some(2)), now).is_ok());
+        let later = now + Duration::from_millis(500);
+        let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), later).is_ok()).count();
+        assert!((999..=1001).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn strangers_are_counted_by_their_networks_and_keep_nobody_from_asking() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        let stranger = |address: IpAddr, now| limits.refusal(Key::stranger(address), now);
+        let from = |text: &str| stranger(text.parse().unwrap(), now);
+        assert_eq!((0..100).filter(|_| from("fd00::1")).count(), REFUSALS_BURST as usize);
+        assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
+        (0..BUCKETS as u32).for_each(|address| {
+            stranger(IpAddr::V4(address.into()), now);
+        });
+        assert!(!from("10.0.0.2"), "there is no room for more");
+        assert!(limits.request(Key::User(Some(7)), now).is_ok(), "users have their own");
+        assert!(stranger("10.0.0.2".parse().unwrap(), now + FORGIVEN));
+        assert!(limits.refusals.lock().unwrap().len() < 10);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_let_go() {
+        let (_client, server) = tokio::net::UnixStream::pair().unwrap();
+        let mut patient = Patient { patience: Duration::from_millis(50), ..Patient::new(server) };
+        let much = vec![0; 8 << 20];
+        let error = tokio::time::timeout(Duration::from_secs(10), patient.write_all(&much)).await;
+        assert_eq!(error.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,119 @@
+//! Limit of remote requests at control, so that local requests wait behind few, and no token keeps others out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::http::problem::Problem;
+use crate::limits::shares::Shares;
+
+/// Most remote requests at control at one time.
+const ALL: usize = 32;
+/// Most of these of one token.
+const EACH: usize = ALL / 4;
+/// Most tokens with requests at control or waiting: as many as there may be clients.
+const TOKENS: usize = 512;
+/// Time that a request waits for a place.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Places of remote requests. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteLimit {
+    all: Arc<Semaphore>,
+    tokens: Shares<String>,
+    patience: Duration,
+}
+
+/// Place of a request, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RequestPlace {
+    _own: OwnedSemaphorePermit,
+    _one: OwnedSemaphorePermit,
+}
+
+impl Default for RemoteLimit {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(ALL)), tokens: Shares::new(EACH, TOKENS), patience: PATIENCE }
+    }
+}
+
+impl RemoteLimit {
+    /// Waits for a place for a request of a token. A token without a free place waits and delays no other token.
+    ///
+    /// # Errors
+    /// 503 when none was free in time.
+    pub async fn enter(&self, token: &str) -> Result<RequestPlace, Problem> {
+        let own = self.tokens.of(token.to_owned());
+        let entered = async {
+            let own = own.clone().acquire_owned().await.ok()?;
+            let one = self.all.clone().acquire_owned().await.ok()?;
+            Some(RequestPlace { _own: own, _one: one })
+        };
+        let entered = tokio::time::timeout(self.patience, entered).await;
+        entered.ok().flatten().ok_or_else(|| self.refusal(token, own.available_permits() == 0))
+    }
+
+    fn refusal(&self, token: &str, is_own: bool) -> Problem {
+        let busy = match is_own {
+            true => {
+                format!("{EACH} requests of {token} are being answered, the most that one token may have")
+            }
+            false => format!("{ALL} requests from elsewhere are being answered, the most that there may be"),
+        };
+        let seconds = self.patience.as_secs();
+        let detail =
+            format!("{busy}, and none was done within {seconds} s: wait for answers before you ask on");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn impatient() -> RemoteLimit {
+        RemoteLimit { patience: Duration::from_millis(50), ..RemoteLimit::default() }
+    }
+
+    #[tokio::test]
+    async fn a_token_has_its_share_and_no_other_waits_for_it() {
+        let remote = impatient();
+        let mut held = Vec::new();
+        for _ in 0..EACH {
+            held.push(remote.enter("token a").await.unwrap());
+        }
+        // Others of its own wait in nobody's way.
+        let more: Vec<_> = (0..100)
+            .map(|_| {
+                let remote = remote.clone();
+                tokio::spawn(async move { remote.enter("token a").await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(remote.enter("token b").await.is_ok());
+        for one in more {
+            let refused = one.await.unwrap().unwrap_err();
+            assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(refused.detail.starts_with("8 requests of token a"), "{}", refused.detail);
+        }
+        held.pop();
+        assert!(remote.enter("token a").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn all_tokens_together_leave_control_to_this_machine() {
+        let remote = impatient();
+        let mut held = Vec::new();
+        for token in 0..ALL / EACH {
+            for _ in 0..EACH {
+                held.push(remote.enter(&format!("token {token}")).await.unwrap());
+            }
+        }
+        let refused = remote.enter("token z").await.unwrap_err();
+        assert!(refused.detail.starts_with("32 requests from elsewhere"), "{}", refused.detail);
+        drop(held);
+        assert!(remote.enter("token z").await.is_ok());
+    }
+}

@@ -1,0 +1,175 @@
+//! Streams at one time, and whose they are: nobody takes up all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::StatusCode;
+use millrace_controller::Role;
+
+use crate::http::problem::Problem;
+use crate::principal::Principal;
+
+/// Streams at one time: captures, and those that follow events, rates, journeys or drops.
+const ALL: usize = 64;
+/// Of these, those that others have than administrators at the own socket, which so keep some.
+const GUESTS: usize = 48;
+/// Of these, those that are asked for from elsewhere.
+const ELSEWHERE: usize = 32;
+/// Of these, those of one user or token.
+const EACH: usize = 16;
+
+/// What is left of streams. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams(Arc<Mutex<Taken>>);
+
+/// How many there are.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    guests: usize,
+    elsewhere: usize,
+    each: HashMap<Owner, usize>,
+}
+
+/// Whose a stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    /// An administrator's at the own socket.
+    Administrator,
+    /// Another user's there.
+    User(Option<u32>),
+    /// That of who has a token, by its name.
+    Token(String),
+}
+
+impl Owner {
+    fn of(principal: &Principal) -> Self {
+        match principal.from {
+            Some(_) => Self::Token(principal.who.name.clone()),
+            None if principal.role == Some(Role::Admin) => Self::Administrator,
+            None => Self::User(principal.who.uid),
+        }
+    }
+}
+
+/// A place for a stream, as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    streams: Streams,
+    owner: Owner,
+}
+
+impl Streams {
+    /// A place for a stream of somebody.
+    ///
+    /// # Errors
+    /// 429 where there are too many.
+    pub fn enter(&self, principal: &Principal) -> Result<StreamPlace, Problem> {
+        let owner = Owner::of(principal);
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.check(&owner).map_err(|detail| {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, format!("{detail}: end one")).with_retry(10)
+        })?;
+        taken.count(&owner, |count| *count += 1);
+        drop(taken);
+        Ok(StreamPlace { streams: self.clone(), owner })
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let mut taken = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.count(&self.owner, |count| *count -= 1);
+        taken.each.retain(|_, count| *count > 0);
+    }
+}
+
+impl Taken {
+    /// Whether one more may be there.
+    fn check(&self, owner: &Owner) -> Result<(), String> {
+        let (is_guest, is_elsewhere) = owner.kind();
+        let own = self.each.get(owner).copied().unwrap_or(0);
+        if self.all >= ALL {
+            return Err(format!("there are {ALL} streams already, the most that there may be"));
+        }
+        if is_guest && own >= EACH {
+            return Err(format!("you have {EACH} streams already, the most that one user or token may have"));
+        }
+        if is_elsewhere && self.elsewhere >= ELSEWHERE {
+            return Err(format!(
+                "there are {ELSEWHERE} streams from elsewhere already, the most that there may be"
+            ));
+        }
+        if is_guest && self.guests >= GUESTS {
+            return Err(format!(
+                "there are {GUESTS} streams already, and the last {} are kept for administrators at the router's own socket",
+                ALL - GUESTS
+            ));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, owner: &Owner, count: impl Fn(&mut usize)) {
+        let (is_guest, is_elsewhere) = owner.kind();
+        count(&mut self.all);
+        if is_guest {
+            count(&mut self.guests);
+            count(self.each.entry(owner.clone()).or_default());
+        }
+        if is_elsewhere {
+            count(&mut self.elsewhere);
+        }
+    }
+}
+
+impl Owner {
+    /// Whether it is another one's than an administrator's at the own socket, and whether it is asked for from elsewhere.
+    const fn kind(&self) -> (bool, bool) {
+        match self {
+            Self::Administrator => (false, false),
+            Self::User(_) => (true, false),
+            Self::Token(_) => (true, true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_controller::Who;
+
+    use super::*;
+
+    fn token(name: &str) -> Principal {
+        Principal::token(name, Role::Admin, [10, 0, 0, 1].into())
+    }
+
+    fn user(uid: u32, role: Role) -> Principal {
+        Principal { who: Who::user(uid, None), role: Some(role), pid: None, from: None }
+    }
+
+    /// How many streams somebody gets, which are kept.
+    fn fill(streams: &Streams, who: &Principal, kept: &mut Vec<StreamPlace>) -> usize {
+        let before = kept.len();
+        while let Ok(place) = streams.enter(who) {
+            kept.push(place);
+        }
+        kept.len() - before
+    }
+
+    #[test]
+    fn each_kind_of_asker_leaves_some_to_the_next() {
+        let (streams, mut kept) = (Streams::default(), Vec::new());
+        assert_eq!(fill(&streams, &token("a"), &mut kept), EACH);
+        assert_eq!(fill(&streams, &token("b"), &mut kept), ELSEWHERE - EACH);
+        assert_eq!(fill(&streams, &token("c"), &mut kept), 0, "what is left is for this machine");
+        assert_eq!(fill(&streams, &user(1000, Role::Operator), &mut kept), GUESTS - ELSEWHERE);
+        assert_eq!(fill(&streams, &user(1001, Role::Operator), &mut kept), 0);
+        assert_eq!(fill(&streams, &user(0, Role::Admin), &mut kept), ALL - GUESTS);
+        let problem = streams.enter(&user(0, Role::Admin)).unwrap_err();
+        assert_eq!(problem.status, StatusCode::TOO_MANY_REQUESTS);
+        kept.clear();
+        assert_eq!(fill(&streams, &user(0, Role::Admin), &mut kept), ALL, "administrators may have all");
+        kept.clear();
+        assert!(streams.0.lock().unwrap().each.is_empty());
+    }
+}

@@ -1,0 +1,105 @@
+//! The resource `/capture`: frames as they pass, as pcapng.
+
+mod frames;
+
+use std::time::Duration;
+
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use millrace_controller::{Capture, CaptureAt, CaptureRequest, SnapSize};
+use millrace_units::count;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::frames::FramesLeft;
+use crate::http::extract::Arguments;
+use crate::http::problem::Problem;
+use crate::http::streaming::{Ending, Source, as_file};
+use crate::principal::Principal;
+use crate::served::Served;
+
+/// How often new frames are asked for.
+const POLL: Duration = Duration::from_millis(20);
+/// Whole frames, unless the client wants less.
+const DEFAULT_SNAP: u32 = 65_535;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// The port; `any`, or no place at all: all ports.
+    port: Option<String>,
+    /// The gate: packets as they come to what is bound there, and as they go on.
+    gate: Option<String>,
+    /// The instance: packets as they come to it, and as they go on.
+    instance: Option<String>,
+    filter: Option<String>,
+    /// Bytes kept of each frame: `128B`, `1KiB`.
+    snap: Option<SnapSize>,
+    /// Frames after which the capture ends.
+    count: Option<u64>,
+}
+
+/// Streams a capture until it has its count, the client goes, or the router stops.
+pub(crate) async fn capture(
+    State(served): State<Served>,
+    Extension(principal): Extension<Principal>,
+    Arguments(wanted): Arguments<Wanted>,
+) -> Result<Response, Problem> {
+    let request = CaptureRequest {
+        place: match (wanted.port, wanted.gate, wanted.instance) {
+            (None, None, None) => CaptureAt::Anywhere,
+            (Some(port), None, None) if port == "any" => CaptureAt::Anywhere,
+            (Some(port), None, None) => CaptureAt::Port(port),
+            (None, Some(gate), None) => CaptureAt::Gate(gate),
+            (None, None, Some(instance)) => CaptureAt::Instance(instance),
+            _ => {
+                return Err(Problem::bad_request(
+                    "a capture has one place: say a port, a gate or an instance",
+                ));
+            }
+        },
+        filter: wanted.filter,
+        snap: wanted.snap.map_or(DEFAULT_SNAP, SnapSize::bytes_u32),
+    };
+    let place = served.limits.streams.enter(&principal)?;
+    let recording = served.control.capture(&request)?;
+    let running =
+        Running { recording, left: FramesLeft(wanted.count), ending: Ending(served.ending), ended: false };
+    Ok(as_file(running, place, Ok))
+}
+
+struct Running {
+    recording: Capture,
+    left: FramesLeft,
+    ending: Ending,
+    ended: bool,
+}
+
+impl Source for Running {
+    type Piece = Vec<u8>;
+
+    /// The next piece that is not empty; `None` at the end.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        while !self.ended {
+            let (mut bytes, frames, over) = self.recording.take();
+            let is_last = self.left.take(&mut bytes, frames);
+            self.ended = is_last || over || self.ending.has_come();
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+            if !self.ended {
+                self.ending.pause(POLL).await;
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let lost = self.recording.lost();
+        if lost > 0 {
+            tracing::warn!("a capture left out {}: its client was too slow", count(lost, "frame"));
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The resource `/metrics`: what Prometheus reads, in OpenMetrics text.
+//!
+//! Labels name ports, queues, instances and reasons, of which there are few. No label names a flow or a filter: of those there
+//! may be millions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use millrace_controller::view::{
+    ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
+};
+use millrace_controller::{ControlError, Router};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::http::problem::Problem;
+use crate::served::Served;
+
+/// The format, as its standard names it.
+pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What all names begin with.
+const PREFIX: &str = "millrace";
+
+/// Answers with all metrics as they are now.
+pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Problem> {
+    let page = page(&served.control)?;
+    Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
+}
+
+/// All metrics of a router, as text.
+///
+/// # Errors
+/// Those of reading the router's state.
+pub(crate) fn page(control: &Router) -> Result<String, ControlError> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Families(families(control)?)));
+    let mut page = String::new();
+    text::encode(&mut page, &registry).map_err(|error| ControlError::System(error.to_string()))?;
+    Ok(page)
+}
+
+fn families(control: &Router) -> Result<Vec<Family>, ControlError> {
+    let mut families = of_router(&control.status()?, &control.summary()?);
+    families.extend(of_ports(&control.ports()?));
+    families.push(of_drops(&control.drops()?));
+    families.push(of_control_plane(&control.control_plane()?));
+    families.extend(of_instances(&control.instances()?));
+    families.extend(of_schedulers(&control.schedulers()?));
+    Ok(families)
+}
+
+/// A metric with its samples.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    samples: Vec<Sample>,
+    kind: MetricType,
+}
+
+/// Labels and what is counted or measured.
+type Sample = (Labels, f64);
+type Labels = Vec<(&'static str, String)>;
+
+/// Something that only grows. Its name in the text ends in `_total`.
+fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
+    Family { name, help, samples, kind: MetricType::Counter }
+}
+
+/// Something that goes up and down.
+fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
+    Family { name, help, samples, kind: MetricType::Gauge }
+}
+
+/// The one sample of a metric without labels.
+fn one(value: f64) -> Vec<Sample> {
+    vec![(Vec::new(), value)]
+}
+
+/// The sample of a metric that may not apply to this router.
+fn some(value: Option<u64>) -> Vec<Sample> {
+    value.map(|value| (Vec::new(), count(value))).into_iter().collect()
+}
+
+/// Counts as numbers of the text: exact up to 2^53.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "2^53 packets of the smallest size take a 100 Gb/s link 700 days"
+)]
+fn count(value: u64) -> f64 {
+    value as f64
+}
+
+/// What was for the router itself, by class and port.
+fn of_control_plane(view: &ControlPlaneView) -> Family {
+    let mut samples = Vec::new();
+    for class in &view.classes {
+        for (port, counts) in &class.ports {
+            for (fate, packets) in [("passed", counts.passed), ("dropped", counts.dropped)] {
+                let name = |label, value: &str| (label, value.to_owned());
+                let labels = vec![name("port", port), name("class", class.class), name("fate", fate)];
+                samples.push((labels, count(packets)));
+            }
+        }
+    }
+    counter(
+        "control_plane_packets",
+        "Packets for the router itself by class, and whether they got there",
+        samples,
+    )
+}
+
+fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
+    let fates = [
+        ("received", summary.received),
+        ("created", summary.created),
+        ("transmitted", summary.transmitted),
+        ("to_host", summary.to_host),
+        ("consumed", summary.consumed),
+        ("dropped", summary.dropped),
+    ];
+    let by_fate = fates.map(|(fate, packets)| (vec![("fate", fate.to_owned())], count(packets)));
+    let version = vec![("version", status.version.to_owned())];
+    let flows = &status.flows;
+    let cpu = status.worker_cpu.iter().enumerate();
+    let cpu = cpu.map(|(number, &seconds)| (vec![("worker", number.to_string())], seconds));
+    let mut families = vec![
+        gauge("build_info", "The running version; always 1", vec![(version, 1.0)]),
+        gauge("uptime_seconds", "Seconds since the router started", one(status.uptime)),
+        gauge("workers", "Threads that forward", one(count(status.workers as u64))),
+        counter("worker_cpu_seconds", "Seconds that a worker has run on a processor", cpu.collect()),
+        counter("packets", "Packets by what became of them", by_fate.to_vec()),
+        gauge("held_packets", "Packets inside the router", one(count(summary.held))),
+        gauge("routes", "Routes in the forwarding table", one(count(status.routes as u64))),
+        gauge(
+            "missing_routes",
+            "Configured routes that the kernel does not have",
+            one(count(status.missing_routes.as_ref().map_or(0, |missing| missing.count as u64))),
+        ),
+        gauge("frames_used", "Frames of packet memory in use", one(status.memory.used.into())),
+        gauge("frames", "Frames of packet memory", one(status.memory.frames.into())),
+        gauge("flows", "Flows that the workers know", one(flows.known.into())),
+        gauge("flows_most", "Most flows that the workers can know", one(flows.most.into())),
+        counter("flow_hits", "Packets whose flow was known", one(count(flows.hits))),
+        counter("flow_misses", "Packets whose flow was not known", one(count(flows.misses))),
+        counter("flows_expired", "Flows forgotten, as no packet came for long", one(count(flows.expired))),
+        counter("flows_displaced", "Flows displaced by others", one(count(flows.displaced))),
+        counter("busy_turns", "Rounds of the workers that found packets", one(count(status.turns.busy))),
+        counter("empty_turns", "Rounds of the workers that found none", one(count(status.turns.empty))),
+        counter("sleeps", "Times that a worker slept", one(count(status.sleeps))),
+    ];
+    let driver = status.driver_flows.as_ref();
+    let mirror = status.mirror.as_ref();
+    families.extend([
+        gauge("driver_flows", "Flows that the driver forwards", some(driver.map(|driver| driver.flows))),
+        gauge(
+            "driver_flows_most",
+            "Most flows that the driver can know",
+            some(driver.map(|driver| driver.most)),
+        ),
+        counter(
+            "driver_flows_evicted",
+            "Flows that left the driver because heavier ones asked for their places",
+            some(driver.map(|driver| driver.evicted)),
+        ),
+        counter(
+            "driver_flows_refused",
+            "Flows that found no room in the driver",
+            some(driver.map(|driver| driver.refused)),
+        ),
+        counter(
+            "mirror_overruns",
+            "Overruns of the kernel's messages",
+            some(mirror.map(|mirror| mirror.overruns)),
+        ),
+        counter(
+            "mirror_repairs",
+            "Differences from the kernel that were repaired",
+            some(mirror.map(|mirror| mirror.divergences_repaired)),
+        ),
+    ]);
+    families
+}
+
+/// What is read of each port: name, meaning, value.
+type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
+
+fn of_ports(ports: &[PortView]) -> Vec<Family> {
+    const COUNTED: [OfPort; 8] = [
+        ("port_receive_packets", "Frames received, those that the kernel kept included", |port| {
+            port.rx_packets
+        }),
+        ("port_receive_bytes", "Bytes of the frames received", |port| port.rx_bytes),
+        ("port_transmit_packets", "Frames sent", |port| port.tx_packets),
+        ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
+        ("port_driver_packets", "Frames received that the driver forwarded by itself", |port| {
+            port.driver_packets
+        }),
+        ("port_device_drops", "Frames that the device did not send although it was given them", |port| {
+            port.device_drops
+        }),
+        ("port_batched_packets", "Frames sent by a worker in batches, past its socket", |port| {
+            port.batched_packets
+        }),
+        ("port_to_host_packets", "Frames received that the kernel or the own stack got", |port| port.to_host),
+    ];
+    const MEASURED: [OfPort; 3] = [
+        ("port_up", "1 if the port is up", |port| (port.state == "up").into()),
+        ("port_held_packets", "Frames that wait inside the port and its queue", |port| port.held),
+        ("port_mtu_bytes", "Largest network packet", |port| port.mtu.into()),
+    ];
+    let samples = |value: fn(&PortView) -> u64| {
+        let sample = |port: &PortView| (vec![("port", port.name.clone())], count(value(port)));
+        ports.iter().map(sample).collect()
+    };
+    let counted = COUNTED.into_iter().map(|(name, help, value)| counter(name, help, samples(value)));
+    let measured = MEASURED.into_iter().map(|(name, help, value)| gauge(name, help, samples(value)));
+    counted.chain(measured).collect()
+}
+
+fn of_drops(drops: &[DropView]) -> Family {
+    let by_port = |drop: &DropView| {
+        let labels = |port: &str| vec![("reason", drop.reason.clone()), ("port", port.to_owned())];
+        drop.ports.iter().map(|(port, &packets)| (labels(port), count(packets))).collect::<Vec<_>>()
+    };
+    let samples = drops.iter().flat_map(by_port).collect();
+    counter("dropped_packets", "Packets dropped, by reason and port; - stands for none", samples)
+}
+
+fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
+    let labels =
+        |one: &InstanceView| vec![("plugin_instance", one.name.clone()), ("plugin", one.plugin.to_owned())];
+    let sum = |value: fn(&InstanceView) -> u64| {
+        instances.iter().map(|one| (labels(one), count(value(one)))).collect::<Vec<_>>()
+    };
+    let packets = sum(|one| one.bindings.iter().map(|binding| binding.packets).sum());
+    let bytes = sum(|one| one.bindings.iter().map(|binding| binding.bytes).sum());
+    let drops = sum(|one| one.drops.values().sum());
+    let well = sum(|one| (one.health == "well").into());
+    let suspensions = sum(|one| one.suspensions);
+    let faults = instances.iter().flat_map(|one| {
+        one.faults.iter().map(move |(kind, &faults)| {
+            let mut labels = labels(one);
+            labels.push(("kind", (*kind).to_owned()));
+            (labels, count(faults))
+        })
+    });
+    let counters = instances.iter().flat_map(|one| {
+        one.counters.iter().map(move |(name, &number)| {
+            let mut labels = labels(one);
+            labels.push(("counter", (*name).to_owned()));
+            (labels, count(number))
+        })
+    });
+    vec![
+        counter("instance_counted", "A counter of an instance's plugin", counters.collect()),
+        counter("instance_packets", "Packets that an instance got", packets),
+        counter("instance_bytes", "Bytes of the packets that an instance got", bytes),
+        counter("instance_dropped_packets", "Packets that an instance dropped", drops),
+        counter("instance_faults", "Faults of an instance", faults.collect()),
+        counter("instance_suspensions", "Times that an instance was stopped for others' turn", suspensions),
+        gauge("instance_well", "0 while an instance pauses or is in quarantine", well),
+    ]
+}
+
+fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
+    let nodes = || schedulers.iter().flat_map(|one| one.nodes.iter().map(move |node| (&one.port, node)));
+    let labels = |port: &str, node: &str| vec![("port", port.to_owned()), ("node", node.to_owned())];
+    let (mut packets, mut bytes, mut held, mut held_bytes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut drops, mut marks) = (Vec::new(), Vec::new());
+    let (mut promised, mut delivered) = (Vec::new(), Vec::new());
+    for (port, node) in nodes() {
+        let labels = labels(port, &node.name);
+        packets.push((labels.clone(), count(node.sent_packets)));
+        bytes.push((labels.clone(), count(node.sent_bytes)));
+        held.push((labels.clone(), node.held_packets.into()));
+        held_bytes.push((labels.clone(), node.held_bytes.into()));
+        promised.extend(node.promised.map(|bits| (labels.clone(), count(bits))));
+        delivered.push((labels.clone(), count(node.delivered)));
+        marks.push((labels.clone(), count(node.marked_packets)));
+        let by_cause: &BTreeMap<&str, u64> = &node.drops;
+        drops.extend(by_cause.iter().map(|(cause, &packets)| {
+            let cause = ("cause", (*cause).to_owned());
+            (labels.iter().cloned().chain([cause]).collect(), count(packets))
+        }));
+    }
+    let link_rate = schedulers
+        .iter()
+        .filter_map(|one| one.rate.map(|rate| (vec![("port", one.port.clone())], count(rate))));
+    vec![
+        gauge("scheduler_rate_bits", "Bits in a second that a port sends at most", link_rate.collect()),
+        counter("queue_packets", "Packets sent by a node of a scheduler", packets),
+        counter("queue_bytes", "Bytes sent by a node of a scheduler", bytes),
+        gauge("queue_held_packets", "Packets that wait at or below a node", held),
+        gauge("queue_held_bytes", "Bytes that wait at or below a node", held_bytes),
+        counter("queue_dropped_packets", "Packets dropped at or below a node", drops),
+        counter("queue_marked_packets", "Packets marked (ECN) at or below a node", marks),
+        gauge("queue_promised_bits", "Bits in a second on the wire that a node gets when all send", promised),
+        gauge(
+            "queue_delivered_bits",
+            "Bits in a second on the wire that a node sent since last asked",
+            delivered,
+        ),
+    ]
+}
+
+/// What the encoder asks for.
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, help, samples, kind } in &self.0 {
+            let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            for (labels, value) in samples {
+                if labels.is_empty() {
+                    sample(&mut metric, *kind, *value)?;
+                } else {
+                    sample(&mut metric.encode_family(labels)?, *kind, *value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sample(encoder: &mut MetricEncoder<'_>, kind: MetricType, value: f64) -> fmt::Result {
+    match kind {
+        MetricType::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None),
+        _ => encoder.encode_gauge(&value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The resource `/rates`: what the counters of ports grow by in a second, once, or several times a second as a stream.
+
+use millrace_controller::ControlError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use millrace_controller::view::{CountersView, PortCountersView};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::http::extract::Arguments;
+use crate::http::problem::Problem;
+use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message};
+use crate::principal::Principal;
+use crate::served::Served;
+
+/// Looks in a second, at most.
+const MOST_HZ: u8 = 10;
+
+/// How often one wants to look.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Looks in a second, 1 to 10; 1, if nothing is said.
+    #[schemars(range(min = 1, max = 10))]
+    hz: Option<u8>,
+}
+
+/// What the counters grew by in a second.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct RatesView {
+    /// When: date and time, UTC.
+    time: String,
+    /// Seconds between the two looks.
+    seconds: f64,
+    /// The ports.
+    ports: Vec<PortRatesView>,
+}
+
+/// What the counters of a port grew by in a second.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct PortRatesView {
+    /// The port.
+    name: String,
+    /// Frames received.
+    rx_rate: f64,
+    /// Frames sent.
+    tx_rate: f64,
+    /// Bits received.
+    rx_bits: f64,
+    /// Bits sent.
+    tx_bits: f64,
+    /// Frames dropped.
+    drop_rate: f64,
+}
+
+impl RatesView {
+    fn between(before: &CountersView, now: &CountersView) -> Self {
+        let seconds = (now.seconds - before.seconds).max(1e-3);
+        let ports = now.ports.iter().map(|port| {
+            let old = before.ports.iter().find(|old| old.name == port.name);
+            // Counters that were set to zero have counted from there.
+            let rate = |counter: fn(&PortCountersView) -> u64| {
+                let (now, old) = (counter(port), old.map_or(counter(port), counter));
+                now.checked_sub(old).unwrap_or(now) as f64 / seconds
+            };
+            PortRatesView {
+                name: port.name.clone(),
+                rx_rate: rate(|port| port.rx_packets),
+                tx_rate: rate(|port| port.tx_packets),
+                rx_bits: 8.0 * rate(|port| port.rx_bytes),
+                tx_bits: 8.0 * rate(|port| port.tx_bytes),
+                drop_rate: rate(|port| port.dropped),
+            }
+        });
+        Self { time: now.time.clone(), seconds, ports: ports.collect() }
+    }
+}
+
+/// Answers with the rates between two looks, or goes on as a stream.
+pub(crate) async fn rates(
+    State(served): State<Served>,
+    Extension(principal): Extension<Principal>,
+    Arguments(wanted): Arguments<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let hz = wanted.hz.unwrap_or(1);
+    if !(1..=MOST_HZ).contains(&hz) {
+        return Err(Problem::bad_request(format!("hz {hz}: 1 to {MOST_HZ} are right")));
+    }
+    let mut watch = Watch::new(served, hz)?;
+    if accepts_stream(&headers) {
+        let place = watch.served.limits.streams.enter(&principal)?;
+        return Ok(as_events(watch, place, |rates| vec![message("rates", &rates)]));
+    }
+    let stopping = || Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "the router stops");
+    Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
+}
+
+/// A client that looks again and again.
+struct Watch {
+    served: Served,
+    before: Arc<CountersView>,
+    ticks: Interval,
+    ending: Ending,
+}
+
+impl Source for Watch {
+    type Piece = RatesView;
+
+    async fn next(&mut self) -> Option<RatesView> {
+        self.look().await?.ok()
+    }
+}
+
+impl Watch {
+    fn new(served: Served, hz: u8) -> Result<Self, ControlError> {
+        let before = served.sampler.sample(&served.control)?;
+        let period = Duration::from_secs(1) / u32::from(hz);
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        // A client that reads too slowly gets fewer.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let ending = Ending(served.ending.clone());
+        Ok(Self { served, before, ticks, ending })
+    }
+
+    /// The rates since the last look; `None` when the router stops.
+    async fn look(&mut self) -> Option<Result<RatesView, ControlError>> {
+        self.ending.or(self.ticks.tick()).await?;
+        let now = match self.served.sampler.sample(&self.served.control) {
+            Ok(now) => now,
+            Err(error) => return Some(Err(error)),
+        };
+        let rates = RatesView::between(&self.before, &now);
+        self.before = now;
+        Some(Ok(rates))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(seconds: f64, packets: u64) -> CountersView {
+        let port = PortCountersView {
+            name: "lan".into(),
+            rx_packets: packets,
+            rx_bytes: packets.wrapping_mul(100),
+            tx_packets: 0,
+            tx_bytes: 0,
+            dropped: 0,
+        };
+        CountersView { time: String::new(), seconds, ports: vec![port] }
+    }
+
+    #[test]
+    fn a_rate_is_growth_over_time() {
+        let rates = RatesView::between(&counters(1.0, 100), &counters(1.5, 150));
+        assert_eq!((rates.ports[0].rx_rate, rates.ports[0].rx_bits), (100.0, 80_000.0));
+        let cleared = RatesView::between(&counters(1.0, 100), &counters(1.5, 10));
+        assert_eq!(cleared.ports[0].rx_rate, 20.0);
+        // A counter that has come to its end begins anew: no rate is below nothing.
+        let before = CountersView {
+            ports: vec![PortCountersView {
+                rx_bytes: u64::MAX - 9,
+                ..counters(1.0, u64::MAX - 9).ports[0].clone()
+            }],
+            ..counters(1.0, 0)
+        };
+        let after = RatesView::between(&before, &counters(2.0, 5));
+        assert_eq!((after.ports[0].rx_rate, after.ports[0].rx_bits), (5.0, 4000.0));
+    }
+}

@@ -1,0 +1,25 @@
+//! How the interface itself is served, beside what the daemon is.
+
+use axum::Json;
+use axum::extract::State;
+use millrace_controller::view::StatusView;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::http::problem::Problem;
+use crate::served::InterfaceView;
+use crate::served::Served;
+
+/// The daemon, and how it is asked.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct StatusAnswer {
+    #[serde(flatten)]
+    status: StatusView,
+    /// How the interface is served.
+    interface: InterfaceView,
+}
+
+pub(crate) async fn status(State(served): State<Served>) -> Result<Json<StatusAnswer>, Problem> {
+    let interface = served.interface.view();
+    Ok(Json(StatusAnswer { status: served.control.status()?, interface }))
+}

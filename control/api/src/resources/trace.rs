@@ -1,0 +1,107 @@
+//! The resource `/trace`: journeys of packets, as they end.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use axum::response::sse::Event as Message;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use millrace_controller::view::TraceView;
+use millrace_controller::{PacketFile, Trace, TraceRequest, TraceTime};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::extract::Arguments;
+use crate::http::problem::Problem;
+use crate::http::streaming::{
+    Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message, pieces,
+};
+use crate::principal::Principal;
+use crate::served::Served;
+
+/// How often journeys are asked for.
+const POLL: Duration = Duration::from_millis(20);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Which packets of those that come in; all, if nothing is said.
+    filter: Option<String>,
+    /// How many packets, 1 to 4,000; 10, if nothing is said.
+    #[schemars(range(min = 1, max = 4000))]
+    count: Option<u32>,
+    /// One in so many of the packets that come in is looked at, on average; each, if nothing is said.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    every: Option<u32>,
+    /// Time after which it ends, 1 s to 1 h: `30s`, `10m`; 60 s, if nothing is said.
+    time: Option<TraceTime>,
+}
+
+/// Traces packets until there are as many as are wanted, the time is over, the client goes, or the router stops.
+pub(crate) async fn trace(
+    State(served): State<Served>,
+    Extension(principal): Extension<Principal>,
+    Arguments(wanted): Arguments<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Wanted { filter, count, every, time } = wanted;
+    let place = served.limits.streams.enter(&principal)?;
+    let tracing = served.control.trace(&TraceRequest { filter, every, count, time })?;
+    let running = Running { tracing, ending: Ending(served.ending), over: false, told: 0 };
+    if accepts_stream(&headers) {
+        return Ok(as_events(running, place, messages));
+    }
+    if accepts(&headers, PCAPNG) {
+        let mut file = PacketFile::new()?;
+        return Ok(as_file(running, place, move |part| {
+            part.packets.iter().try_for_each(|packet| file.add(&packet.raw, &packet.comment()))?;
+            Ok(file.take())
+        }));
+    }
+    let packets: Vec<Vec<TraceView>> = pieces(running, place).map(|part| part.packets).collect().await;
+    Ok(Json(packets.concat()).into_response())
+}
+
+/// What a stream goes on with.
+struct Part {
+    /// Journeys that have ended.
+    packets: Vec<TraceView>,
+    /// At the end: how many there were, and how many were lost.
+    end: Option<Value>,
+}
+
+fn messages(part: Part) -> Vec<Message> {
+    let packets = part.packets.iter().map(|packet| message("packet", packet));
+    packets.chain(part.end.map(|end| message("end", &end))).collect()
+}
+
+struct Running {
+    tracing: Trace,
+    ending: Ending,
+    over: bool,
+    told: u64,
+}
+
+impl Source for Running {
+    type Piece = Part;
+
+    /// The journeys that have ended since; at last, the end.
+    async fn next(&mut self) -> Option<Part> {
+        if self.over {
+            return None;
+        }
+        loop {
+            let (packets, over) = self.tracing.take();
+            self.told += packets.len() as u64;
+            self.over = over || self.ending.has_come();
+            let end = self.over.then(|| json!({"packets": self.told, "lost": self.tracing.lost()}));
+            if self.over || !packets.is_empty() {
+                return Some(Part { packets, end });
+            }
+            self.ending.pause(POLL).await;
+        }
+    }
+}

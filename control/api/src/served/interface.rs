@@ -1,0 +1,111 @@
+//! How the interface itself is served.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_confine::look;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::entrance::certificate::Certificate;
+use crate::entrance::remote::Remote;
+
+/// How the interface is served.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    socket: String,
+    listen: Vec<SocketAddr>,
+    certificate: Option<Arc<Certificate>>,
+    /// Names and numbers of the threads that speak with clients.
+    pub threads: Vec<(&'static str, i32)>,
+}
+
+impl Interface {
+    /// Served at a socket, and elsewhere.
+    pub fn at(socket: &Path, remote: Option<&Remote>) -> Self {
+        let listeners = remote.map(|remote| &remote.listeners).into_iter().flatten();
+        let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
+        let certificate = remote.map(|remote| remote.certificate.clone());
+        if let Some(certificate) = &certificate {
+            let addresses = list(&listen);
+            tracing::info!("serving HTTPS at {addresses}, with {}", words(certificate));
+        }
+        Self { socket: socket.display().to_string(), listen, certificate, threads: Vec::new() }
+    }
+
+    /// Returns how it is served, as `/status` shows it.
+    pub fn view(&self) -> InterfaceView {
+        let thread = |&(name, thread): &(&'static str, i32)| ThreadView {
+            name,
+            thread,
+            confined: look(thread).ok().map(|seen| seen.is_complete()),
+        };
+        InterfaceView {
+            socket: self.socket.clone(),
+            listen: self.listen.iter().map(SocketAddr::to_string).collect(),
+            fingerprint: self.certificate.as_ref().and_then(|certificate| certificate.fingerprint()),
+            threads: self.threads.iter().map(thread).collect(),
+        }
+    }
+
+    /// Whether it is served over TLS.
+    pub fn has_certificate(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Takes up a certificate that was renewed.
+    pub fn renew(&self) {
+        let Some(certificate) = &self.certificate else { return };
+        match certificate.renew() {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("the certificate was renewed: {}", words(certificate)),
+            Err(error) if certificate.fingerprint().is_none() => {
+                tracing::error!("nobody is let in over TLS until there is another one: {error}");
+            }
+            Err(error) => tracing::error!("the certificate before stays in use: {error}"),
+        }
+        if let Some(since) = certificate.tell_expired() {
+            tracing::error!(
+                "the certificate in use expired {since}: clients refuse it, put another one in its place"
+            );
+        }
+    }
+}
+
+/// Which certificate is in use, for the log.
+fn words(certificate: &Certificate) -> String {
+    match (certificate.fingerprint(), certificate.holds_until()) {
+        (None, _) => "no certificate that holds".to_owned(),
+        (Some(one), None) => format!("the certificate of SHA-256 {one}"),
+        (Some(one), Some(end)) => format!("the certificate of SHA-256 {one}, which holds until {end}"),
+    }
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// How the interface is served.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct InterfaceView {
+    /// The Unix socket.
+    socket: String,
+    /// Where it is served over TLS.
+    listen: Vec<String>,
+    /// SHA-256 of the certificate that it is served with there.
+    fingerprint: Option<String>,
+    /// The threads that speak with clients.
+    threads: Vec<ThreadView>,
+}
+
+/// A thread that speaks with clients.
+#[derive(Serialize, JsonSchema)]
+struct ThreadView {
+    /// Its name.
+    name: &'static str,
+    /// Its number.
+    thread: i32,
+    /// Whether it has given away all capabilities, and its system calls are filtered; nothing where the system doesn't say.
+    confined: Option<bool>,
+}

@@ -1,0 +1,109 @@
+//! Answers that take long to make: threads beside control's make them, few at one time, so that control answers others meanwhile.
+
+use millrace_controller::Router;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+
+use crate::http::problem::Problem;
+use crate::limits::shares::Shares;
+use crate::principal::Principal;
+use crate::served::Served;
+
+/// Long answers that are made at one time.
+const ALL: usize = 2;
+/// Those that ask for one, or wait.
+const ASKING: usize = 1024;
+/// How long a request waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Room for long answers: one of each user or token at a time. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct LongAnswers {
+    all: Arc<Semaphore>,
+    each: Shares<String>,
+    patience: Duration,
+}
+
+impl Default for LongAnswers {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(ALL)), each: Shares::new(1, ASKING), patience: PATIENCE }
+    }
+}
+
+impl LongAnswers {
+    /// Does `work` on another thread when it is the turn of who asks.
+    ///
+    /// # Errors
+    /// 503 when it was not in time.
+    async fn make<T: Send + 'static>(
+        &self,
+        who: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let own = self.each.of(who.to_owned());
+        let entered = async {
+            let own = own.acquire_owned().await.ok()?;
+            Some((own, self.all.clone().acquire_owned().await.ok()?))
+        };
+        let entered = tokio::time::timeout(self.patience, entered).await.ok().flatten();
+        let Some(places) = entered else {
+            let detail = format!(
+                "long answers are made one after another, {ALL} at a time and one of {who}, and no turn came within {} s: wait for \
+                 answers before you ask on",
+                self.patience.as_secs()
+            );
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1));
+        };
+        // The place is kept until the work is done, also when nobody waits for it any more.
+        let work = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(places);
+            done
+        });
+        let failed =
+            |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("make the answer: {error}"));
+        work.await.map_err(failed)
+    }
+}
+
+/// An answer that takes long to make, in the form in which it is sent.
+pub(crate) async fn long<T: IntoResponse>(
+    served: &Served,
+    principal: &Principal,
+    work: impl FnOnce(&Router) -> Result<T, Problem> + Send + 'static,
+) -> Response {
+    let control = served.control.clone();
+    let made = served.long.make(&principal.who.name, move || work(&control).into_response()).await;
+    made.unwrap_or_else(IntoResponse::into_response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_who_asks_again_and_again_waits_for_himself_and_others_do_not() {
+        let answers = LongAnswers { patience: Duration::from_millis(50), ..LongAnswers::default() };
+        let (release, held) = mpsc::channel::<()>();
+        let first = {
+            let answers = answers.clone();
+            tokio::spawn(async move { answers.make("games", move || held.recv().is_ok()).await })
+        };
+        while answers.all.available_permits() == ALL {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let refused = answers.make("games", || ()).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.detail.contains("one of games"), "{}", refused.detail);
+        assert_eq!(answers.make("root", || 7).await.unwrap(), 7);
+        release.send(()).unwrap();
+        assert!(first.await.unwrap().unwrap());
+        assert!(answers.make("games", || ()).await.is_ok());
+    }
+}

@@ -1,0 +1,37 @@
+//! The counters of ports as several clients look at them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_controller::view::CountersView;
+use millrace_controller::{ControlError, Router};
+
+/// Counters that are not older are not asked for again: many clients cost the data plane no more than one.
+const FRESH: Duration = Duration::from_millis(80);
+
+/// Counters that several look at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sampler(Arc<Mutex<Option<Sample>>>);
+
+/// The counters, and when they were looked at.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Instant,
+    counters: Arc<CountersView>,
+}
+
+impl Sampler {
+    /// Returns the counters of this moment, or of one that is not long ago.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn sample(&self, control: &Router) -> Result<Arc<CountersView>, ControlError> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sample) = last.as_ref().filter(|sample| sample.at.elapsed() < FRESH) {
+            return Ok(sample.counters.clone());
+        }
+        let counters = Arc::new(control.counters()?);
+        *last = Some(Sample { at: Instant::now(), counters: counters.clone() });
+        Ok(counters)
+    }
+}
