@@ -3,19 +3,49 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
 use crate::daemon::DaemonFiles;
 use crate::error::LabError;
 use crate::ip_command::{ip, ip_batch, run_within};
-use crate::lab::Options;
 use crate::process::{LOOK, NotReady, Starting, last_lines, spawn, start};
 use crate::router_config;
-use crate::state::{NodeState, Records, State};
+use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
 use crate::topology::{Daemon, End, LabFile, Link, Node, NodeKind, Route, Router};
 use crate::{namespace, topology::Device};
+
+/// How a lab is brought up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `millrace` binary that Millrace routers run.
+    pub router_binary: PathBuf,
+    /// Where the lab is recorded, and where its routers' sockets lie. Default `/run/millrace/lab`.
+    pub runtime_directory: PathBuf,
+    /// How long a router may take until it forwards. Default 10 s.
+    pub patience: Duration,
+    /// Raised, by a signal handler for instance, it makes coming up fail and be undone.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// The defaults, with this binary for Millrace routers.
+    pub fn new(router_binary: impl Into<PathBuf>) -> Self {
+        Self {
+            router_binary: router_binary.into(),
+            runtime_directory: PathBuf::from(DEFAULT_RUNTIME_DIRECTORY),
+            patience: Duration::from_secs(10),
+            interrupted: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
 
 /// Values for every node, set before it has devices: addresses are usable at once, and hosts don't chatter.
 const NODE_SYSCTLS: &[(&str, &str)] = &[

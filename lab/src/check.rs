@@ -1,6 +1,7 @@
 //! From what a lab file says to what it means; what can't be is refused, with its place.
 
 use std::collections::HashMap;
+use std::fs;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
@@ -10,9 +11,11 @@ use millrace_units::{here, remedy};
 use toml::Spanned;
 
 use crate::daemon;
+use crate::error::FileError;
+use crate::position::{improve, place};
 use crate::router_config;
 use crate::schema::{
-    DaemonTable, Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text,
+    self, DaemonTable, Destination, File, HostTable, LinkTable, RouteTable, RouterKind, RouterTable, Text,
 };
 use crate::topology::{Daemon, Device, End, LabFile, Link, Node, NodeKind, Route, Router};
 
@@ -31,6 +34,44 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
 const DEVICE_NAME_LENGTH: usize = 15;
 /// Longest name of a lab or a node, so that a namespace's name and a router's socket path stay short enough.
 const NAME_LENGTH: usize = 24;
+
+impl LabFile {
+    /// Reads and checks a file. Paths in it are relative to it.
+    ///
+    /// # Errors
+    /// When it can't be read, is no TOML, has an unknown key or describes a lab that can't be; the error names line and
+    /// column.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
+        let mut file = Self::parse(&text, path)?;
+        file.path = Some(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()));
+        Ok(file)
+    }
+
+    /// Checks the text of a file; `path` is its name in errors, and what paths in it are relative to.
+    ///
+    /// # Errors
+    /// As [`LabFile::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
+        let name = path.display().to_string();
+        let content = |span, message| FileError::Content { place: place(&name, text, span), message };
+        let file: schema::File =
+            toml::from_str(text).map_err(|error| content(error.span(), improve(error.message())))?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        check(file, directory).map_err(|wrong| content(wrong.span, wrong.message))
+    }
+
+    /// The name of the lab that a word on the command line means: a file's lab, or the name itself where there is no
+    /// such file.
+    ///
+    /// # Errors
+    /// When there is a file and it is no lab file.
+    pub fn name_of(word: &str) -> Result<String, FileError> {
+        let path = Path::new(word);
+        if path.is_file() { Self::read(path).map(|file| file.name) } else { Ok(word.to_owned()) }
+    }
+}
 
 /// Checks a file; `directory` is what its paths are relative to.
 pub(crate) fn check(file: File, directory: &Path) -> Result<LabFile, Wrong> {

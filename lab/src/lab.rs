@@ -1,49 +1,17 @@
 //! A lab that is up, and what can be done with it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use nix::unistd::Uid;
 
-use crate::build::Builder;
+use crate::build::{Builder, Options};
 use crate::error::LabError;
 use crate::ip_command::ip;
 use crate::namespace;
 use crate::process::{Process, end_all};
-use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
+use crate::state::{NodeState, Records, State};
 use crate::topology::LabFile;
-
-/// How a lab is brought up.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `millrace` binary that Millrace routers run.
-    pub router_binary: PathBuf,
-    /// Where the lab is recorded, and where its routers' sockets lie. Default `/run/millrace/lab`.
-    pub runtime_directory: PathBuf,
-    /// How long a router may take until it forwards. Default 10 s.
-    pub patience: Duration,
-    /// Raised, by a signal handler for instance, it makes coming up fail and be undone.
-    pub interrupted: Arc<AtomicBool>,
-}
-
-impl Options {
-    /// The defaults, with this binary for Millrace routers.
-    pub fn new(router_binary: impl Into<PathBuf>) -> Self {
-        Self {
-            router_binary: router_binary.into(),
-            runtime_directory: PathBuf::from(DEFAULT_RUNTIME_DIRECTORY),
-            patience: Duration::from_secs(10),
-            interrupted: Arc::new(AtomicBool::new(false)),
-        }
-    }
-
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-}
 
 /// A lab that is up. It is removed when this is dropped, also by a panic, unless [`Lab::keep`] was called.
 #[derive(Debug)]

@@ -34,9 +34,10 @@ pub mod schema;
 mod state;
 mod topology;
 
+pub use build::Options;
 pub use error::{FileError, LabError};
 pub use impairment::Impairment;
-pub use lab::{Lab, Options, Removed, down, exec, list};
+pub use lab::{Lab, Removed, down, exec, list};
 pub use namespace::within;
 pub use process::Process;
 pub use state::{DEFAULT_RUNTIME_DIRECTORY, DeviceState, NodeState, State};

@@ -1,16 +1,12 @@
 //! What a lab consists of, once its file is checked.
 
-use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::error::FileError;
 use crate::impairment::Impairment;
-use crate::position::{improve, place};
-use crate::{check, schema};
 
 /// A checked lab file: it can be built, unless the machine objects.
 #[derive(Clone, Debug)]
@@ -121,42 +117,6 @@ pub struct Route {
 }
 
 impl LabFile {
-    /// Reads and checks a file. Paths in it are relative to it.
-    ///
-    /// # Errors
-    /// When it can't be read, is no TOML, has an unknown key or describes a lab that can't be; the error names line and
-    /// column.
-    pub fn read(path: &Path) -> Result<Self, FileError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
-        let mut file = Self::parse(&text, path)?;
-        file.path = Some(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()));
-        Ok(file)
-    }
-
-    /// Checks the text of a file; `path` is its name in errors, and what paths in it are relative to.
-    ///
-    /// # Errors
-    /// As [`LabFile::read`].
-    pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
-        let name = path.display().to_string();
-        let content = |span, message| FileError::Content { place: place(&name, text, span), message };
-        let file: schema::File =
-            toml::from_str(text).map_err(|error| content(error.span(), improve(error.message())))?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        check::check(file, directory).map_err(|wrong| content(wrong.span, wrong.message))
-    }
-
-    /// The name of the lab that a word on the command line means: a file's lab, or the name itself where there is no
-    /// such file.
-    ///
-    /// # Errors
-    /// When there is a file and it is no lab file.
-    pub fn name_of(word: &str) -> Result<String, FileError> {
-        let path = Path::new(word);
-        if path.is_file() { Self::read(path).map(|file| file.name) } else { Ok(word.to_owned()) }
-    }
-
     /// The index of a node.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)

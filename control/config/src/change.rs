@@ -8,7 +8,7 @@ use crate::scheduler::Scheduler;
 use crate::schema::{
     Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
 };
-use crate::words;
+use crate::words::{self, changed};
 
 /// A change of what runs. It knows what was there before, so that it can be undone.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,36 +264,6 @@ impl Instance {
         gone.map(|key| (key.clone(), Value::Null))
             .chain(new.map(|(key, value)| (key.clone(), value.clone())))
             .collect()
-    }
-}
-
-/// The keys of a table that differ, with their new values: `null` where there is none any more.
-pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
-    let (from, to) = (object(from), object(to));
-    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let new = to.iter().filter(|(key, value)| from.get(*key) != Some(value));
-    let mut all: Map<String, Value> = new.map(|(key, value)| (key.clone(), value.clone())).collect();
-    all.extend(gone);
-    all
-}
-
-/// A table as an object of JSON.
-pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
-    match serde_json::to_value(table).map(without_nulls) {
-        Ok(Value::Object(object)) => object,
-        _ => Map::new(),
-    }
-}
-
-/// A value without what is not there.
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let there = object.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(there.map(|(key, value)| (key, without_nulls(value))).collect())
-        }
-        Value::Array(list) => Value::Array(list.into_iter().map(without_nulls).collect()),
-        other => other,
     }
 }
 

@@ -13,8 +13,7 @@ use millrace_units::{count, here, remedy};
 
 use crate::api::Api;
 use crate::error::Found;
-use crate::origin::Step;
-use crate::read::LeftOut;
+use crate::origin::{LeftOut, Step, WrongParts};
 use crate::schema::{
     Bind, Config, Filter, Gate, GateTable, OnDeath, Placeable, Placement, Plugins, Port, PortKind, Route,
     RouteKind,
@@ -29,9 +28,6 @@ struct Checker<'a> {
     place: Cell<Option<(&'static str, Option<usize>)>>,
     wrong: RefCell<WrongParts>,
 }
-
-/// Parts of a configuration in which something is wrong: entries of lists, and tables.
-pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 
 /// What is wrong, and where that stands.
 type Wrong = (Option<Range<usize>>, String);

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use crate::change::{Change, Heir, changed, object};
+use crate::change::{Change, Heir};
 use crate::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
+use crate::words::{changed, object};
 
 /// The keys of `[router]` that can be changed while it runs.
 const LIVE: &[&str] = &[

@@ -27,7 +27,8 @@ mod wording;
 mod words;
 
 use error::Found;
-use read::{LeftOut, Rest};
+use origin::LeftOut;
+use read::Rest;
 
 pub use action::{FilterAction, Policing, WayOut};
 pub use api::{Api, Role};
@@ -39,18 +40,17 @@ pub use flow::one_flow;
 pub use nodes::{Fate, Fates, Nodes, default_leaf};
 pub use origin::{Origin, Step};
 pub use overhead::Overhead;
-pub use quantity::{Bits, Length, QueueSize, Size, Time};
+pub use quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
 pub use scheduler::{
-    CurveText, DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
+    DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Forwarding, Gate, GateTable, Impair,
-    InputWeight, Instance, Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin,
-    Plugins, PollMode, Port, PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned,
-    Watchdog,
+    Bind, Boot, Budget, Config, ControlPlane, Device, Filter, Forwarding, Gate, GateTable, Impair, Instance,
+    Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
+    PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
 pub use spelling::{in_file, in_json};
-pub use values::{Named, Text, VlanIds};
+pub use values::{InputWeight, Named, Text, VlanIds};
 pub use wording::explain;
 
 impl Config {

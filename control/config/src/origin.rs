@@ -1,15 +1,61 @@
 //! The text that a configuration was read from, to tell where in it stands what is found to be wrong only when names and
 //! sums are looked at together.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use toml_edit::{Document, Item};
 
-use crate::error::{ConfigError, ConfigErrors, Place};
-use crate::read::LeftOut;
-use crate::schema::Config;
+use crate::error::{ConfigError, Place};
+
+/// Parts of a configuration in which something is wrong: entries of lists, and tables.
+pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
+
+/// What was left out.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    /// Of each list in which something is wrong: where in the file stand the entries that were kept.
+    pub kept: HashMap<String, Vec<usize>>,
+    /// The names of those that were not.
+    pub names: HashMap<String, Vec<String>>,
+}
+
+impl LeftOut {
+    /// Where in the file's list an entry stands.
+    pub fn index(&self, list: &str, index: usize) -> usize {
+        self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
+    }
+
+    /// Leaves out of a list what is wrong there as well, by its index in what was left so far.
+    pub fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
+        let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
+        if (0..entries.len()).all(is_right) {
+            return;
+        }
+        let kept = (0..entries.len()).filter(|index| is_right(*index));
+        let kept = kept.map(|index| self.index(list, index)).collect();
+        self.kept.insert(list.to_owned(), kept);
+        let mut index = 0..;
+        entries.retain(|_| index.next().is_some_and(is_right));
+    }
+
+    /// The names of what was left out of a list.
+    pub fn names(&self, list: &str) -> impl Iterator<Item = &str> {
+        self.names.get(list).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether something is.
+    pub fn is_any(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Whether something is wrong in that table, or in entries of that list.
+    pub fn is_wrong(&self, table: &str) -> bool {
+        self.kept.contains_key(table)
+    }
+}
 
 /// A file's name and its text; nothing, where a configuration comes from no file. It is no part of what a configuration
 /// says: any two are equal.
@@ -45,6 +91,18 @@ impl Origin {
     pub(crate) fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
         self.0.as_ref()?.span(path)
     }
+
+    /// Returns what is not in the configuration, of what the text says.
+    pub(crate) fn left_out(&self) -> Option<&LeftOut> {
+        self.0.as_ref().map(|known| &known.left_out)
+    }
+
+    /// Returns an error about what stands where these steps lead, or as far as there is something.
+    pub(crate) fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
+        let known = self.0.as_ref()?;
+        let place = Place::of(known.span(path), &known.text, &known.name);
+        Some(ConfigError { place, problem: problem.to_owned() })
+    }
 }
 
 impl PartialEq for Origin {
@@ -68,26 +126,6 @@ pub enum Step<'a> {
     Name(&'a str),
     /// An entry of a list, from 0.
     Entry(usize),
-}
-
-impl Config {
-    /// Whether that table, or entries of that list, are left out, as something is wrong in them.
-    pub fn lacks(&self, part: &str) -> bool {
-        self.origin.0.as_ref().is_some_and(|known| known.left_out.is_wrong(part))
-    }
-
-    /// Whether anything is left out.
-    pub fn is_rest(&self) -> bool {
-        self.origin.0.as_ref().is_some_and(|known| known.left_out.is_any())
-    }
-
-    /// An error about what stands where these steps lead, or as far as there is something; none, where the configuration comes
-    /// from no file.
-    pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigErrors> {
-        let known = self.origin.0.as_ref()?;
-        let place = Place::of(known.span(path), &known.text, &known.name);
-        Some(ConfigError { place, problem: problem.to_owned() }.into())
-    }
 }
 
 impl Known {
@@ -124,6 +162,7 @@ fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<(&'i Item, Option<Range<us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
 
     const TEXT: &str = "[[port]]\nname = \"a\"\nkind = \"memory\"\n\n[[port]]\nname = \"b\"\nkind = \"memory\"\n\n\
                         [port.scheduler]\nnode = [\n    { name = \"x\", kind = \"fifo\" },\n]\n";

@@ -3,16 +3,14 @@
 //! Each entry of a list, and each table, is read alone. What is wrong in it is noted and taken away, until the rest can be read:
 //! so nothing hides what stands behind it. An entry of a list in which something was wrong is left out of the rest.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, Deserializer};
 
-use crate::check::WrongParts;
 use crate::error::Found;
-use crate::origin::Origin;
+use crate::origin::{LeftOut, Origin, WrongParts};
 use crate::schema::Config;
 
 /// What a file says beside that in which something is wrong.
@@ -49,50 +47,6 @@ impl Rest {
         left_out.leave_out("place", &mut config.place, wrong);
         config.origin = Origin::of_rest(origin, text, left_out);
         config
-    }
-}
-
-/// What was left out.
-#[derive(Debug, Default)]
-pub(crate) struct LeftOut {
-    /// Of each list in which something is wrong: where in the file stand the entries that were kept.
-    kept: HashMap<String, Vec<usize>>,
-    /// The names of those that were not.
-    names: HashMap<String, Vec<String>>,
-}
-
-impl LeftOut {
-    /// Where in the file's list an entry stands.
-    pub fn index(&self, list: &str, index: usize) -> usize {
-        self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
-    }
-
-    /// Leaves out of a list what is wrong there as well, by its index in what was left so far.
-    fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
-        let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
-        if (0..entries.len()).all(is_right) {
-            return;
-        }
-        let kept = (0..entries.len()).filter(|index| is_right(*index));
-        let kept = kept.map(|index| self.index(list, index)).collect();
-        self.kept.insert(list.to_owned(), kept);
-        let mut index = 0..;
-        entries.retain(|_| index.next().is_some_and(is_right));
-    }
-
-    /// The names of what was left out of a list.
-    pub fn names(&self, list: &str) -> impl Iterator<Item = &str> {
-        self.names.get(list).into_iter().flatten().map(String::as_str)
-    }
-
-    /// Whether something is.
-    pub fn is_any(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// Whether something is wrong in that table, or in entries of that list.
-    pub fn is_wrong(&self, table: &str) -> bool {
-        self.kept.contains_key(table)
     }
 }
 

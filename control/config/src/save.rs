@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
-use crate::change::object;
 use crate::error::{ConfigError, ConfigErrors, Place};
 use crate::schema::{Config, Gate, Route};
+use crate::words::object;
 use list::{List, replace_values};
 
 /// Entries of a list that are written together where nothing stands yet.

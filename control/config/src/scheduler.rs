@@ -1,6 +1,5 @@
 //! The scheduler of a port, as people write it.
 
-use std::fmt;
 use std::str::FromStr;
 
 use millrace_units::remedy;
@@ -9,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::without_incoming;
 use crate::overhead::Overhead;
-use crate::quantity::{Bits, Length, QueueSize, Time};
-use crate::schema::{InputWeight, is_default};
+use crate::quantity::{Bits, CurveText, Length, QueueSize, Time};
+use crate::values::{InputWeight, is_default};
 
 /// The scheduler of a port: how fast it sends, and the tree that says what comes next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -212,52 +211,6 @@ pub enum LengthUnit {
     Bytes,
     /// Packets.
     Packets,
-}
-
-/// A service curve: `RATE`, or `RATE TIME RATE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CurveText {
-    /// The first slope.
-    pub first: Bits,
-    /// Microseconds that it lasts; 0 for a straight line.
-    pub micros: u64,
-    /// The second slope.
-    pub then: Bits,
-}
-
-impl FromStr for CurveText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts: Vec<&str> = text.split_whitespace().collect();
-        match parts[..] {
-            [rate] => rate.parse().map(|rate| Self { first: rate, micros: 0, then: rate }),
-            [first, time, then] => {
-                Ok(Self { first: slope(first)?, micros: micros(time)?, then: then.parse()? })
-            }
-            _ => Err(format!("{text:?} is no curve: write \"1mbit\", or \"1mbit 10ms 64kbit\"")),
-        }
-    }
-}
-
-/// Reads the first slope of a curve. It may be 0: nothing is promised until its time is over.
-fn slope(text: &str) -> Result<Bits, String> {
-    if millrace_units::read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
-}
-
-/// Reads how long the first slope of a curve lasts: an hour at most.
-fn micros(text: &str) -> Result<u64, String> {
-    Ok(text.parse::<Time<0, 3_600_000_000>>()?.microseconds())
-}
-
-impl fmt::Display for CurveText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { first, micros, then } = self;
-        match micros {
-            0 => write!(f, "{then}"),
-            micros => write!(f, "{first} {} {then}", millrace_units::write_time(*micros)),
-        }
-    }
 }
 
 impl FlowQueue {

@@ -2,6 +2,7 @@
 
 mod control_plane;
 mod gate;
+mod place;
 mod plugins;
 mod port;
 mod route;
@@ -12,11 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Api;
 use crate::origin::Origin;
+use crate::values::is_default;
 
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{Bind, Budget, Instance, OnFault, Plugin, Plugins, SharedObjects, Unsigned, Watchdog};
-pub use port::{Device, Impair, InputWeight, Port, PortKind, ReversePath};
+pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use route::{Neighbour, Route, RouteKind};
 pub use router::{Boot, Forwarding, OnDeath, PollMode, Router};
 
@@ -56,9 +58,4 @@ pub struct Config {
     /// The file that it was read from.
     #[serde(skip)]
     pub origin: Origin,
-}
-
-/// Whether a value is the one that holds if nothing is said.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }

@@ -142,3 +142,30 @@ impl VlanIds {
         ids.into_iter().all(|id| (1..=4094).contains(&id))
     }
 }
+
+/// Whether a value is the one that holds if nothing is said.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// How many packets are taken from a port in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "u64")]
+pub struct InputWeight(pub u16);
+
+impl Default for InputWeight {
+    fn default() -> Self {
+        Self(256)
+    }
+}
+
+impl TryFrom<u64> for InputWeight {
+    type Error = String;
+
+    fn try_from(weight: u64) -> Result<Self, String> {
+        match u16::try_from(weight) {
+            Ok(weight @ 1..=256) => Ok(Self(weight)),
+            _ => Err(format!("{weight} is no weight: give 1 to 256, the packets that are taken in a round")),
+        }
+    }
+}

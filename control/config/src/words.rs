@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::change::object;
 use crate::nodes::{Nodes, default_leaf};
 use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
@@ -129,7 +128,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     for node in &to.node {
         let settings = |from: Option<&SchedulerNode>| -> String {
             let changed = match from {
-                Some(from) => crate::change::changed(from, node),
+                Some(from) => changed(from, node),
                 None => object(node),
             };
             let is_said_apart = |key: &str| match from {
@@ -152,7 +151,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
         }
     }
     let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
-    let mut settings = crate::change::changed(&own(from), &own(to));
+    let mut settings = changed(&own(from), &own(to));
     // Of the leaves the first one is the default: which one that is may have changed.
     if to.default.is_none() && default_leaf(to) != default_after(from, to, &left) {
         settings.insert("default".to_owned(), default_leaf(to).into());
@@ -214,4 +213,34 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
         commands.push(command(own, gone + &said));
     }
     (released, commands)
+}
+
+/// The keys of a table that differ, with their new values: `null` where there is none any more.
+pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
+    let (from, to) = (object(from), object(to));
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let new = to.iter().filter(|(key, value)| from.get(*key) != Some(value));
+    let mut all: Map<String, Value> = new.map(|(key, value)| (key.clone(), value.clone())).collect();
+    all.extend(gone);
+    all
+}
+
+/// A table as an object of JSON.
+pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
+    match serde_json::to_value(table).map(without_nulls) {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}
+
+/// A value without what is not there.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let there = object.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(there.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
 }

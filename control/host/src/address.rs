@@ -4,6 +4,34 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
+/// An address family.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// The kernel's `AF_*` number.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Ipv4 => libc::AF_INET as u8,
+            Self::Ipv6 => libc::AF_INET6 as u8,
+        }
+    }
+
+    /// The family named by the kernel's `AF_*` number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number as i32 {
+            libc::AF_INET => Some(Self::Ipv4),
+            libc::AF_INET6 => Some(Self::Ipv6),
+            _ => None,
+        }
+    }
+}
+
 /// An address the kernel has on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HostAddress {

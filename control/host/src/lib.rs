@@ -25,14 +25,15 @@ pub mod state;
 mod test_namespace;
 
 pub use actions::{Actions, OwnRoute, PROTOCOL_MILLRACE};
-pub use address::HostAddress;
+pub use address::{Family, HostAddress};
 pub use change::HostChange;
 pub use device_counters::transmit_drops;
 pub use error::HostError;
-pub use forwarding::{DeviceSwitches, Family, Forwarding, ForwardingAdvice, SwitchUse, forwarding_advice};
+pub use forwarding::{DeviceSwitches, Forwarding};
 pub use link::{HostLink, LinkPeer, LinkXdp};
 pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
 pub use neighbour::{HostNeighbour, NeighbourState};
+pub use policy::{ForwardingAdvice, SwitchUse, forwarding_advice};
 pub use prefix_range::{PrefixRange, merged};
 pub use route::{HostNextHop, HostRoute, RouteKind};
 pub use state::{HostState, local_addresses};

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::audit::AuditEntry;
+use crate::audit_entry::AuditEntry;
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,18 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::audit::{AuditEntry, Outcome};
+use crate::Who;
+use crate::audit_entry::{AuditEntry, Outcome};
 use crate::audit_file::AuditFile;
-use crate::{AuditTrouble, Who};
+
+/// Why something could not be noted.
+#[derive(Debug)]
+pub enum AuditTrouble {
+    /// A line could not be written.
+    Unwritten(io::Error),
+    /// So many lines came faster than they could be written, and are lost.
+    Lost(u64),
+}
 
 /// Lines that wait at most.
 pub(crate) const WAITING: usize = 4096;

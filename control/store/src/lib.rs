@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod audit_entry;
 mod audit_file;
 mod audit_writer;
 mod database;
@@ -16,9 +17,10 @@ mod store;
 #[cfg(test)]
 mod test_folder;
 
-pub use audit::{AuditEntry, AuditLog, AuditTrouble, Outcome};
+pub use audit::AuditLog;
+pub use audit_entry::{AuditEntry, Outcome};
 pub use audit_file::AuditLimits;
-pub use audit_writer::Written;
+pub use audit_writer::{AuditTrouble, Written};
 pub use error::StoreError;
 pub use revision::{Draft, Revision, State, Who};
 pub use store::Store;

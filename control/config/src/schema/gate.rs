@@ -7,9 +7,8 @@ use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_default;
 use crate::action::FilterAction;
-use crate::values::{Named, Text};
+use crate::values::{Named, Text, is_default};
 
 /// A gate beside the default ones, or the table of one of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

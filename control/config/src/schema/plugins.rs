@@ -7,9 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::is_default;
 use crate::quantity::{Size, Time};
-use crate::values::{Named, Text};
+use crate::values::{Named, Text, is_default};
 
 /// A plugin that is a file, loaded at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,9 +7,9 @@ use millrace_wire::MacAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OnDeath, is_default};
+use super::OnDeath;
 use crate::scheduler::Scheduler;
-use crate::values::{Named, Text, VlanIds};
+use crate::values::{InputWeight, Named, Text, VlanIds, is_default};
 
 /// A port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,28 +76,6 @@ pub struct Port {
     /// In which order and at which rates it sends. Default: at once, first in first out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
-}
-
-/// How many packets are taken from a port in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u64")]
-pub struct InputWeight(pub u16);
-
-impl Default for InputWeight {
-    fn default() -> Self {
-        Self(256)
-    }
-}
-
-impl TryFrom<u64> for InputWeight {
-    type Error = String;
-
-    fn try_from(weight: u64) -> Result<Self, String> {
-        match u16::try_from(weight) {
-            Ok(weight @ 1..=256) => Ok(Self(weight)),
-            _ => Err(format!("{weight} is no weight: give 1 to 256, the packets that are taken in a round")),
-        }
-    }
 }
 
 /// Whether the way back to a packet's source is looked at (RFC 3704).

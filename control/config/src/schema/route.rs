@@ -7,8 +7,7 @@ use millrace_wire::MacAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_default;
-use crate::values::{Named, Text};
+use crate::values::{Named, Text, is_default};
 
 /// A route of our own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

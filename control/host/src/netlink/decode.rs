@@ -6,7 +6,8 @@ use ipnet::IpNet;
 
 use super::attribute::{attributes, attributes_after, find, ip, mac, number, text, word};
 use super::rtm;
-use crate::state::message::{KernelMessage, NextHopObject, Placement, RouteEntry, SwitchesUpdate};
+use crate::forwarding::SwitchesUpdate;
+use crate::state::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 use crate::{
     Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, LinkXdp, NeighbourState, RouteKind,
 };

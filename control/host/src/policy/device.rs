@@ -1,7 +1,8 @@
 //! What the devices themselves tell: switches, other programs, and devices built on or above the ports.
 
+use super::forwarding::{SwitchUse, forwarding_advice};
 use super::{EVERYWHERE, Ours, PolicyFinding, PolicyKind, Surroundings};
-use crate::{Family, HostLink, SwitchUse, forwarding_advice};
+use crate::{Family, HostLink};
 
 pub(super) fn inspect(surroundings: &Surroundings, ours: &Ours) -> Vec<PolicyFinding> {
     let mut findings = forwarding(surroundings, ours.switches);

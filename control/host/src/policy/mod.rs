@@ -1,6 +1,7 @@
 //! What Linux was told to do with forwarded packets beyond routing, and a bypass would silently skip.
 
 mod device;
+mod forwarding;
 mod iptables;
 mod nftables;
 mod rule;
@@ -11,11 +12,13 @@ mod xfrm;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use forwarding::{ForwardingAdvice, SwitchUse, forwarding_advice};
+
 use crate::netlink::decode::{Decoded, decode};
 use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
-use crate::{Family, HostError, HostLink, HostState, SwitchUse};
+use crate::{Family, HostError, HostLink, HostState};
 
 /// Where a finding is that concerns no single port.
 const EVERYWHERE: &str = "this network namespace";

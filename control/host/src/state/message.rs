@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostAddress, HostLink, HostNeighbour, HostNextHop, RouteKind};
 
 /// One statement of the kernel about its state: a notification, or an entry of a dump.
@@ -102,17 +103,4 @@ pub struct NextHopObject {
     pub blackhole: bool,
     /// The next hop, when it is neither group nor blackhole.
     pub hop: Option<HostNextHop>,
-}
-
-/// Forwarding switches as far as a message mentions them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SwitchesUpdate {
-    /// `forwarding`.
-    pub forwarding: Option<bool>,
-    /// `force_forwarding`.
-    pub force_forwarding: Option<bool>,
-    /// `rp_filter`.
-    pub rp_filter: Option<u8>,
-    /// `mc_forwarding`.
-    pub multicast_forwarding: Option<bool>,
 }

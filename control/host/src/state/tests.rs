@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
-use super::message::{KernelMessage, NextHopObject, Placement, RouteEntry, SwitchesUpdate};
+use super::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 use super::{HostState, Scope, local_addresses};
+use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostAddress, HostChange, HostLink, HostNextHop, HostRoute, RouteKind};
 
 fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage {

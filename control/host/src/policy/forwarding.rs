@@ -1,0 +1,97 @@
+//! Advice on forwarding switches that are off.
+
+use crate::{Family, HostState};
+
+/// Use that a router makes of the forwarding switches of the namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SwitchUse {
+    /// No router runs, or it can't be asked.
+    #[default]
+    Unknown,
+    /// It forwards whatever they say.
+    Ignored,
+    /// It forwards where the kernel does: `forwarding = "kernel"`.
+    Followed,
+}
+
+/// A forwarding switch that is off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForwardingAdvice {
+    /// The sysctl, as `sysctl -w` takes it.
+    pub sysctl: String,
+    /// Which family it concerns.
+    pub family: Family,
+    /// What follows from its being off, in one sentence.
+    pub consequence: String,
+}
+
+/// Names the switches that keep the kernel from forwarding what comes in by the given devices, for a router that makes `use_made`
+/// of them.
+pub fn forwarding_advice(state: &HostState, ports: &[u32], use_made: SwitchUse) -> Vec<ForwardingAdvice> {
+    let mut advice: Vec<ForwardingAdvice> = Vec::new();
+    for (ifindex, family) in ports.iter().flat_map(|port| [(*port, Family::Ipv4), (*port, Family::Ipv6)]) {
+        let forwarding = state.forwarding();
+        let Some(link) = state.link(ifindex) else { continue };
+        // A device without the protocol has no switch, and nothing to forward.
+        if !forwarding.devices.contains_key(&(ifindex, family)) || forwarding.enabled(ifindex, family) {
+            continue;
+        }
+        let all = forwarding.all.get(&family).is_some_and(|all| all.forwarding);
+        let found = advice_for(&link.name, (family, all), use_made);
+        if !advice.contains(&found) {
+            advice.push(found);
+        }
+    }
+    advice
+}
+
+fn advice_for(device: &str, (family, all): (Family, bool), use_made: SwitchUse) -> ForwardingAdvice {
+    let (name, sysctl, device_sysctl) = match family {
+        Family::Ipv4 => ("IPv4", "net.ipv4.ip_forward=1", format!("net.ipv4.conf.{device}.forwarding=1")),
+        Family::Ipv6 => ("IPv6", "net.ipv6.conf.all.forwarding=1", String::new()),
+    };
+    let (sysctl, consequence) = if family == Family::Ipv4 && all {
+        let consequence = format!(
+            "forwarding of {name} is off at {device} alone, so neither the kernel nor Millrace forwards what comes in there"
+        );
+        (device_sysctl, consequence)
+    } else {
+        let stops = "so packets stop when it ends or dies, also with on-death = \"kernel\"";
+        let then = match use_made {
+            SwitchUse::Unknown => format!("Millrace does (unless [router] forwarding = \"kernel\"), {stops}"),
+            SwitchUse::Ignored => format!("the router does, {stops}"),
+            SwitchUse::Followed => {
+                "the router follows it ([router] forwarding = \"kernel\"), so it drops these packets as forwarding_off"
+                    .to_owned()
+            }
+        };
+        let consequence = format!("the kernel does not forward {name} in this network namespace; {then}");
+        (sysctl.to_owned(), consequence)
+    };
+    ForwardingAdvice { sysctl, family, consequence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_says_what_the_router_does_where_the_kernel_does_not_forward() {
+        let told = |switch, use_made| advice_for("r1", switch, use_made);
+        let off = (Family::Ipv4, false);
+        for (use_made, words) in [
+            (SwitchUse::Unknown, "Millrace does (unless [router] forwarding = \"kernel\"), so packets stop"),
+            (SwitchUse::Ignored, "namespace; the router does, so packets stop when it ends or dies"),
+            (SwitchUse::Followed, "the router follows it ([router] forwarding = \"kernel\"), so it drops"),
+        ] {
+            let advice = told(off, use_made);
+            assert_eq!(advice.sysctl, "net.ipv4.ip_forward=1");
+            assert!(advice.consequence.contains(words), "{advice:?}");
+            // A switch of one device is followed whatever the router's setting.
+            let device = told((Family::Ipv4, true), use_made);
+            assert_eq!(device.sysctl, "net.ipv4.conf.r1.forwarding=1");
+            let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards what comes in there";
+            assert_eq!(device.consequence, text);
+        }
+    }
+}
