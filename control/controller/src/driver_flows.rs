@@ -17,10 +17,10 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::router::Inner;
 
-/// The flow cache as a worker uses it.
+/// A worker's part of the flow cache.
 struct WorkerCache {
     writer: FlowCacheWriter,
-    /// Slots by their numbers, as the writer knows them.
+    /// Slots of the writer, by their numbers.
     slots: Vec<Option<FlowSlot>>,
 }
 
@@ -46,7 +46,7 @@ fn totals(totals: FlowTotals) -> DriverTotals {
     DriverTotals { sent: Amount { packets, bytes }, dropped }
 }
 
-/// The place of a token bucket in the flow cache.
+/// Token bucket in the flow cache.
 #[derive(Debug)]
 struct Bucket(PolicerPlace);
 
@@ -61,7 +61,7 @@ impl SharedBucket for Bucket {
     }
 }
 
-/// A flow's key as the programs make it of a packet: `struct flow_key`.
+/// Returns a flow key as the XDP program's `struct flow_key`.
 fn bytes(key: &FlowKey) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     bytes[..16].copy_from_slice(key.source_bytes());
@@ -134,12 +134,12 @@ impl DriverCache for WorkerCache {
         self.writer.up_by(port.0, queue)
     }
 
-    fn note_read(&self, (port, queue): (PortId, usize), round: u32, read: u64) {
-        self.writer.note_read((port.0, queue), round, read);
+    fn note_read(&self, (port, queue): (PortId, usize), epoch: u32, read: u64) {
+        self.writer.note_read((port.0, queue), epoch, read);
     }
 
-    fn noted_read(&self, (port, queue): (PortId, usize), round: u32) -> u64 {
-        self.writer.noted_read((port.0, queue), round)
+    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u32) -> u64 {
+        self.writer.noted_read((port.0, queue), epoch)
     }
 
     fn set_done(&mut self, port: PortId, done: u64) {

@@ -273,21 +273,20 @@ impl FlowCacheWriter {
         queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Notes for a receive queue of a port, and a round of that number, how many packets of that port have been read; see
-    /// [`noted_read`](Self::noted_read).
-    pub fn note_read(&self, (port, queue): (u16, usize), round: u32, read: u64) {
+    /// Records the upcalls of a port that a receive queue has passed in an epoch. See [`noted_read`](Self::noted_read).
+    pub fn note_read(&self, (port, queue): (u16, usize), epoch: u32, read: u64) {
         if let Some(at) = queue_way(port, queue) {
-            self.queue_ways.word64(at + read_at(round)).store(read, Ordering::Release);
+            self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
         }
     }
 
-    /// What was noted last for a queue, and a round of that number or any before it that was as even or odd; 0 if nothing was.
-    pub fn noted_read(&self, (port, queue): (u16, usize), round: u32) -> u64 {
-        let word = |at| self.queue_ways.word64(at + read_at(round)).load(Ordering::Acquire);
+    /// Returns the last record of a receive queue in this epoch, or in an earlier one of the same parity; 0 without a record.
+    pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u32) -> u64 {
+        let word = |at| self.queue_ways.word64(at + read_at(epoch)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
     }
 
-    /// Says that so many of the packets that went up from a port are sent on, or dropped.
+    /// Publishes the number of upcalls of a port that are done with: sent or dropped.
     pub fn set_done(&mut self, port: u16, done: u64) {
         if let Some(at) = way(port) {
             self.ways.word64(at + DONE).store(done, Ordering::Release);
@@ -346,8 +345,8 @@ fn way(port: u16) -> Option<usize> {
     (usize::from(port) < PORTS).then(|| usize::from(port) * size_of::<Way>())
 }
 
-/// Where it is noted how many packets have been read by a round, which is even or odd.
-fn read_at(round: u32) -> usize {
+/// Returns the offset of the record of an epoch: one for even epochs, one for odd ones.
+fn read_at(epoch: u32) -> usize {
     let [even, odd] = READ;
-    if round.is_multiple_of(2) { even } else { odd }
+    if epoch.is_multiple_of(2) { even } else { odd }
 }

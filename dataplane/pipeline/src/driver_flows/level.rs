@@ -1,4 +1,4 @@
-//! At which level a flow is, and why it is not lower: for who places flows, and for people.
+//! Levels of flows, their placements, and the reasons that keep flows at a worker.
 
 use millrace_classify::CompiledSelection;
 use millrace_packet::FlowKey;
@@ -14,16 +14,16 @@ pub enum Level {
     Worker,
 }
 
-/// A wish where flows are to be.
+/// Placement of flows at a level.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// The flows: those of which some packet may match.
+    /// Selection of the flows; a flow is placed if some packet of it may match.
     pub flows: CompiledSelection,
-    /// Where.
+    /// Level of the flows.
     pub level: Level,
 }
 
-/// Wishes, of which the first that concerns a flow counts. There are few.
+/// A few placements; the first one that concerns a flow counts.
 #[derive(Debug, Default)]
 pub(crate) struct Placements(Vec<Placement>);
 
@@ -32,18 +32,18 @@ impl Placements {
         Self(placements)
     }
 
-    /// Whether nothing is said of any.
+    /// Returns whether there is no placement.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Where a flow is to be; `None` where nothing is said of it.
+    /// Returns the level of a flow's placement; `None` without one.
     pub fn of(&self, key: &FlowKey) -> Option<Level> {
         self.0.iter().find(|one| one.flows.may_match_flow(key)).map(|one| one.level)
     }
 }
 
-/// Why a flow is at a worker.
+/// Reason that keeps a flow at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StaysUp {
     /// The router itself makes its packets.
@@ -52,15 +52,15 @@ pub enum StaysUp {
     Placed,
     /// There is no flow cache.
     NoCache,
-    /// Somebody captures, and sees every packet.
+    /// A capture sees each of its packets.
     Captured,
-    /// A trace asks for it.
+    /// A trace observes it.
     Traced,
-    /// The driver of the port that it comes in by looks no flows up.
+    /// The XDP program of the ingress port looks no flows up.
     Arrival(PortId),
-    /// The driver can't send by the port that it leaves by.
+    /// The XDP program can't send by the egress port.
     Departure(PortId),
-    /// It leaves by the port that it comes in by.
+    /// It leaves by its ingress port.
     SamePort,
     /// A scheduler decides when its packets leave by this port.
     Scheduler(PortId),
@@ -70,11 +70,11 @@ pub enum StaysUp {
     Down(PortId),
     /// A filter tells its packets apart by fields that vary.
     Varying,
-    /// A filter has its packets treated by something that is a worker's.
+    /// A filter on its path has an action that only a worker has.
     Form(DriverRefusal),
     /// Its treatment takes more instructions than a program in the driver has for a packet.
     Budget,
-    /// A filter sends it somewhere.
+    /// A filter determines its route.
     Sent,
     /// It is not forwarded.
     NotForwarded,
@@ -82,10 +82,10 @@ pub enum StaysUp {
     Neighbour,
     /// It is neither TCP, nor UDP, nor ICMP.
     Protocol,
-    /// The driver had it, and could not treat its packets: they came up.
+    /// It had many upcalls while it was offloaded.
     ComesUp,
-    /// There is no place left for its token bucket, or it.
+    /// The flow cache has no room for the flow or its token bucket.
     Full,
-    /// It may go down, and has not yet: few packets came so far, or something has just changed.
+    /// It can be offloaded, and has no entry yet: it has few packets so far, or a change has just ended its entry.
     Soon,
 }

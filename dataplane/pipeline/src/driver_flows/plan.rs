@@ -1,4 +1,4 @@
-//! What the driver would do with a flow: decided by the same tables that the worker's stages read.
+//! Plans of flows in the offload, decided by the tables that the worker's stages read.
 
 use std::net::IpAddr;
 
@@ -20,26 +20,26 @@ use crate::route::NO_ROUTE;
 use crate::router::Router;
 use crate::tags::Tags;
 
-/// A neighbour: the port that it is behind, and its address.
+/// A neighbour: its port and its address.
 pub(super) type Neighbour = (PortId, IpAddr);
 
-/// What the driver is to do with a flow.
+/// Treatment of a flow in the offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub action: DriverAction,
-    /// What the filters of its path want.
+    /// Actions of the filters on its path.
     pub form: DriverForm,
-    /// The neighbour that it is sent to.
+    /// Neighbour that gets its packets; `None` if they are dropped.
     pub neighbour: Option<Neighbour>,
-    /// The route by which it is forwarded.
+    /// Route that forwards it.
     pub route: NextHopIndex,
 }
 
-/// Protocols whose flows the programs know.
+/// Protocols whose flows the XDP program looks up.
 const PROTOCOLS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6];
 
 impl Router {
-    /// What the driver could do with a flow whose packets are not exceptional, by the answer for it, or why that is a worker's.
+    /// Returns the plan of a flow by its classification, or the reason that it stays at the worker.
     pub(crate) fn plan_of(&self, key: &FlowKey, hash: u32, answer: &FlowAnswer) -> Result<Plan, StaysUp> {
         let driver = self.driver.as_ref().ok_or(StaysUp::NoCache)?;
         if driver.placements.of(key) == Some(Level::Worker) {
@@ -76,8 +76,7 @@ impl Router {
         Ok(Plan { action, form, neighbour, route: answer.next_hop })
     }
 
-    /// Where the packets of a flow leave, and to which neighbour. What is longer than `longest`, the MTU of where they come in, is
-    /// for a worker to refuse.
+    /// Returns the egress port, link header and neighbour of a flow. `longest`: the MTU of the ingress port, in bytes.
     fn way_of(
         &self,
         driver: &DriverFlows,
@@ -117,7 +116,7 @@ impl Router {
     }
 }
 
-/// Whether packets pass a port as they are, and, where they leave by it, in the order in which they come.
+/// Checks that a port neither changes packets nor, if they leave by it, reorders them.
 fn may_pass(entry: &PortEntry, port: PortId, leaves: bool) -> Result<(), StaysUp> {
     match entry {
         entry if !entry.settings.up => Err(StaysUp::Down(port)),

@@ -1,4 +1,4 @@
-//! What entries depend on: which neighbours they send to, and what numbers of routes mean.
+//! Neighbours and next-hop indices that entries depend on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +8,7 @@ use millrace_units::NextHopIndex;
 
 use super::plan::{Neighbour, Plan};
 
-/// How many entries depend on each.
+/// Number of entries that depend on each neighbour and next-hop index.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     neighbours: HashMap<Neighbour, u32>,
@@ -16,7 +16,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// An entry does what a plan says.
+    /// Adds an entry with this plan.
     pub fn begin(&mut self, plan: &Plan) {
         if let Some(neighbour) = plan.neighbour {
             *self.neighbours.entry(neighbour).or_default() += 1;
@@ -24,7 +24,7 @@ impl Uses {
         *self.routes.entry(plan.route).or_default() += 1;
     }
 
-    /// An entry does not do it any more.
+    /// Removes an entry with this plan.
     pub fn end(&mut self, plan: &Plan) {
         if let Some(neighbour) = plan.neighbour {
             less(&mut self.neighbours, neighbour);
@@ -32,12 +32,12 @@ impl Uses {
         less(&mut self.routes, plan.route);
     }
 
-    /// Whether an entry sends to a neighbour.
+    /// Returns whether an entry sends to a neighbour.
     pub fn neighbour(&self, neighbour: Neighbour) -> bool {
         self.neighbours.contains_key(&neighbour)
     }
 
-    /// Whether an entry is there for a flow of a route.
+    /// Returns whether an entry forwards by a next-hop index.
     pub fn route(&self, route: NextHopIndex) -> bool {
         self.routes.contains_key(&route)
     }

@@ -282,12 +282,12 @@ impl DriverCache for Driver {
         self.state(|state| state.up_by.get(&(port.0, queue)).copied().unwrap_or_default())
     }
 
-    fn note_read(&self, (port, queue): (PortId, usize), round: u32, read: u64) {
-        self.state(|state| state.noted.insert((port.0, queue, round % 2), read));
+    fn note_read(&self, (port, queue): (PortId, usize), epoch: u32, read: u64) {
+        self.state(|state| state.noted.insert((port.0, queue, epoch % 2), read));
     }
 
-    fn noted_read(&self, (port, queue): (PortId, usize), round: u32) -> u64 {
-        self.state(|state| state.noted.get(&(port.0, queue, round % 2)).copied().unwrap_or_default())
+    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u32) -> u64 {
+        self.state(|state| state.noted.get(&(port.0, queue, epoch % 2)).copied().unwrap_or_default())
     }
 
     fn set_done(&mut self, port: PortId, done: u64) {
