@@ -106,8 +106,16 @@ impl Router {
     pub(crate) fn change_offload(&mut self, command: OffloadCommand, now: Instant) {
         match command {
             OffloadCommand::SetCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
-            OffloadCommand::SetPort(id, can) => self.set_driver_port(id, can),
-            OffloadCommand::Place(placements) => self.place_flows(placements),
+            OffloadCommand::SetPort(id, capabilities) => {
+                if let Some(driver) = &mut self.driver {
+                    driver.set_port(id, capabilities);
+                }
+            }
+            OffloadCommand::Place(placements) => {
+                if let Some(driver) = &mut self.driver {
+                    driver.place(placements);
+                }
+            }
             OffloadCommand::SetForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
             OffloadCommand::Account(from, reply) => answer(&reply, self.account_offloaded_from(from, now)),
         }

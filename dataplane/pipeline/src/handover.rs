@@ -5,7 +5,8 @@
 //! go by a ring of their own for each ordered pair of workers, and come back empty by another: threads write what they
 //! share once per parcel, not per packet, and each ring keeps its order.
 //!
-//! Between packets a worker says to all others how far it is, by a *step*: who has heard of it has all packets that were put before.
+//! Between packets a worker announces to all others its *step* in the grace periods of the offload: a worker that has received the step has
+//! all packets that were put before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -84,7 +85,7 @@ pub(crate) struct Handed<'a> {
     pub bytes: &'a [u8],
 }
 
-/// In place of an errand: the step of who handed over what stands before.
+/// In place of an errand: the step of the worker that has put the packets before.
 const STEP: u8 = u8::MAX;
 const HEADER: usize = 32;
 /// Bytes behind the header for each filter that a packet counts for.
@@ -102,8 +103,8 @@ struct Outgoing {
     open: Option<Parcel>,
     /// Whether parcels were sent since the other worker was last woken.
     sent: usize,
-    /// The step that was said last.
-    said: u32,
+    /// The step that was announced last.
+    announced: u32,
 }
 
 impl Outgoing {
@@ -126,9 +127,9 @@ impl Outgoing {
         true
     }
 
-    /// Says a step, behind all that was put; later, where there is no room.
-    fn say(&mut self, step: u32) {
-        if self.said == step {
+    /// Announces a step behind all packets that were put; a later call does if there is no room.
+    fn announce(&mut self, step: u32) {
+        if self.announced == step {
             return;
         }
         let Some(open) = self.with_room() else { return };
@@ -136,7 +137,7 @@ impl Outgoing {
         header[0] = STEP;
         header[16..20].copy_from_slice(&step.to_le_bytes());
         open.extend_from_slice(&header);
-        self.said = step;
+        self.announced = step;
     }
 
     fn send(&mut self) {
@@ -162,8 +163,8 @@ struct Incoming {
     empty: Producer<Parcel>,
     /// The parcel that is being unpacked, and how far.
     open: Option<(Parcel, usize)>,
-    /// The step that was heard last.
-    heard: u32,
+    /// The step that was received last.
+    step: u32,
 }
 
 impl Incoming {
@@ -194,7 +195,7 @@ impl Incoming {
     fn next(&mut self) -> Option<Handed<'_>> {
         let mut header = self.header()?;
         while header[0] == STEP {
-            self.heard = u32::from_le_bytes([header[16], header[17], header[18], header[19]]);
+            self.step = u32::from_le_bytes([header[16], header[17], header[18], header[19]]);
             self.open.iter_mut().for_each(|(_, at)| *at += HEADER);
             header = self.header()?;
         }
@@ -372,17 +373,16 @@ impl Handover {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
-    /// Says to all others, behind all that was handed over until it is sent, that this worker has taken a step.
-    pub(crate) fn say(&mut self, step: u32) {
+    /// Announces a step of this worker to all others, behind all packets that are handed over until it is sent.
+    pub(crate) fn announce(&mut self, step: u32) {
         self.step = step;
     }
 
-    /// Whether all others have said that they have taken a step, and whether one has. Between two workers there are never more
-    /// than a few.
-    pub(crate) fn have_heard(&self, step: u32) -> Heard {
-        let has = |peer: &Peer| peer.incoming.heard.wrapping_sub(step).cast_signed() >= 0;
+    /// Returns whether all others, and whether any, have announced this step or a later one. Workers are at most a few steps apart.
+    pub(crate) fn peers_at(&self, step: u32) -> PeersAt {
+        let has = |peer: &Peer| peer.incoming.step.wrapping_sub(step).cast_signed() >= 0;
         let mut peers = self.peers.iter().flatten().map(has);
-        Heard { all: peers.clone().all(|has| has), one: peers.any(|has| has) }
+        PeersAt { all: peers.clone().all(|has| has), any: peers.any(|has| has) }
     }
 
     /// Sends parcels, and wakes those who sleep. Returns how many were sent. What is not sent then, because there is enough
@@ -390,7 +390,7 @@ impl Handover {
     pub(crate) fn publish(&mut self) -> usize {
         let mut sent = 0;
         for peer in self.peers.iter_mut().flatten() {
-            peer.outgoing.say(self.step);
+            peer.outgoing.announce(self.step);
             peer.outgoing.publish();
             sent += peer.outgoing.sent;
             if std::mem::take(&mut peer.outgoing.sent) > 0 {
@@ -408,7 +408,7 @@ impl Handover {
 
     /// Whether something waits for others to take what is under way.
     pub(crate) fn is_waiting(&self) -> bool {
-        let waits = |outgoing: &Outgoing| outgoing.open.is_some() || outgoing.said != self.step;
+        let waits = |outgoing: &Outgoing| outgoing.open.is_some() || outgoing.announced != self.step;
         self.peers.iter().flatten().any(|peer| waits(&peer.outgoing))
     }
 
@@ -429,11 +429,11 @@ impl Handover {
     }
 }
 
-/// Who has said that they have taken a step.
+/// Workers that have announced a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct PeersAt {
     pub all: bool,
-    pub one: bool,
+    pub any: bool,
 }
 
 fn way() -> (Outgoing, Incoming) {
@@ -443,8 +443,8 @@ fn way() -> (Outgoing, Incoming) {
         // There is a place for each; memory is used as far as it is written.
         let _ = back.push(Parcel::with_capacity(FULL + LONGEST));
     }
-    let outgoing = Outgoing { parcels, empty, open: None, sent: 0, said: 0 };
-    (outgoing, Incoming { parcels: taken, empty: back, open: None, heard: 0 })
+    let outgoing = Outgoing { parcels, empty, open: None, sent: 0, announced: 0 };
+    (outgoing, Incoming { parcels: taken, empty: back, open: None, step: 0 })
 }
 
 #[cfg(test)]

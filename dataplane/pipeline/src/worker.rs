@@ -144,7 +144,7 @@ impl Worker {
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
-        self.router.settle_driver(&mut self.devices, now);
+        self.router.advance_offload(&mut self.devices, now);
         self.hand_back();
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
@@ -294,7 +294,7 @@ impl Worker {
                 break;
             }
         }
-        self.router.tell_driver();
+        self.router.publish_generation();
         if count > 0 {
             // What was held for something that is gone goes before packets that need not wait for it any more.
             self.router.run_plugins(now);
@@ -384,7 +384,7 @@ impl Worker {
         if self.devices.len() <= index {
             self.devices.resize_with(index + 1, || None);
         }
-        self.router.begin_ways(id, port.as_ref());
+        self.router.offload_device_opened(id, port.as_ref());
         if let Some(device) = self.devices.get_mut(index) {
             *device = Some(port);
         }
@@ -405,7 +405,7 @@ impl Worker {
 
     fn close_device(&mut self, id: DeviceId) {
         let Some(mut device) = self.devices.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
-        self.router.end_ways(id);
+        self.router.offload_device_closed(id);
         let mut last = since_cleared(&self.cleared, id, device.counters());
         // What was inside the device is gone with it.
         last.drops.add(DropReason::PortDown, last.held);

@@ -1,28 +1,53 @@
 //! Accounting of offloaded packets to flow records, routes and filters, and removal of idle entries.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use millrace_units::{Amount, Instant};
 
-use super::{DriverFlows, DriverTotals, ENTRIES_PER_TURN, Entry, IDLE, IDLE_WHEN_FULL, ROUND, SUSPENDED, UP};
+use super::cache::DriverTotals;
+use super::entry::Entry;
+use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL, SUSPENDED};
 use crate::router::Router;
 
 /// Entries that one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
+/// Interval at which all entries are accounted.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Time without offloaded packets after which an entry is removed.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Sweep over all entries, a part in each iteration.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// Time from which on the next part is due.
+    pub due: Instant,
+    /// Place of the next entry.
+    pub next: usize,
+}
+
+impl Sweep {
+    /// Returns the places of the next part of `entries`, and advances the sweep.
+    fn take_part(&mut self, entries: usize, now: Instant) -> Range<usize> {
+        let end = entries.min(self.next + ENTRIES_PER_TURN);
+        let part = self.next..end;
+        self.next = if end < entries { end } else { 0 };
+        if self.next == 0 {
+            self.due = now + INTERVAL;
+        }
+        part
+    }
+}
 
 impl Router {
     /// Accounts the offloaded packets of the next entries, and removes entries that are idle, without a record, or better off at the worker.
     pub(crate) fn keep_offloaded(&mut self, now: Instant) {
         let Some(driver) = &mut self.driver else { return };
-        if now < driver.next_round || driver.counts.flows == 0 {
+        if now < driver.sweep.due || driver.counts.flows == 0 {
             return;
         }
         let (full, suspended) = (driver.cache.room() == 0, driver.published == SUSPENDED);
-        let end = driver.entries.len().min(driver.hand + ENTRIES_PER_TURN);
-        let part = driver.hand..end;
-        driver.hand = if end < driver.entries.len() { end } else { 0 };
-        if driver.hand == 0 {
-            driver.next_round = now + ROUND;
-        }
-        for place in part {
+        for place in driver.sweep.take_part(driver.entries.len(), now) {
             let slot = place as u32;
             let Some((known, entry)) = self.account_offloaded(slot, now) else { continue };
             let patience = if full { IDLE_WHEN_FULL } else { IDLE };
@@ -34,10 +59,8 @@ impl Router {
                 }
             } else if self.is_better_up(slot, now) {
                 self.remove_offloaded(slot);
-                if let Some(driver) = &mut self.driver
-                    && driver.kept_up.add(entry.flow, entry.key, now)
-                {
-                    driver.note(entry.flow, UP);
+                if let Some(driver) = &mut self.driver {
+                    driver.states.keep_up(entry.flow, entry.key, now);
                 }
             }
         }
@@ -54,9 +77,9 @@ impl Router {
     /// Returns whether a flow has many upcalls although nothing else keeps the offload from treating its packets.
     fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Some(driver) = &mut self.driver else { return false };
-        let DriverFlows { entries, cache, round, published, .. } = &mut **driver;
+        let DriverFlows { entries, cache, quiescence, published, .. } = &mut **driver;
         let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
-        let is_hindered = cache.is_overloaded(entry.key.port) || round.is_stuck(now);
+        let is_hindered = cache.is_overloaded(entry.key.port) || quiescence.is_stalled(now);
         entry.upcalls.is_better_up(is_hindered || *published == SUSPENDED, now)
     }
 

@@ -1,94 +1,106 @@
-//! The driver's flow cache, as the pipeline uses it. Who builds a router fills this in.
+//! The interface of the flow cache to a worker. The builder of a router implements it.
 
 use millrace_packet::FlowKey;
 use millrace_plugin::Policer;
 use millrace_units::{Amount, PortId};
 use millrace_wire::MacAddr;
 
-/// What the driver is to do with the packets of a flow.
+/// Contents of a flow's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverFlow {
-    /// What becomes of them.
+    /// Action on the packets.
     pub action: DriverAction,
-    /// The place of a token bucket that those find room in that go on: see [`DriverCache::police`].
+    /// Place of the token bucket that polices the packets: see [`DriverCache::police`].
     pub policer: Option<u16>,
-    /// The place of the form of a plugin that is asked which of them go on.
+    /// Place of the eBPF variant of the plugin that filters the packets.
     pub form: Option<u16>,
 }
 
-/// What becomes of packets in the driver.
+/// Action of the XDP program on the packets of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriverAction {
-    /// They are forwarded.
+    /// Forward the packets.
     Send(DriverWay),
-    /// They are dropped, because a filter says so.
+    /// Drop the packets, as a filter demands.
     Drop {
-        /// The longest network packet that is: the MTU of the port that it comes in by. Longer ones go up.
+        /// MTU of the ingress port, in bytes. Longer network packets are upcalls.
         mtu: u16,
     },
 }
 
-/// Where packets leave, and as what.
+/// Egress port and link header of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverWay {
-    /// The port to leave by.
+    /// Egress port.
     pub out: PortId,
-    /// The longest network packet that may come in by the flow's port, and leave by that one; longer ones go up.
+    /// Least of the MTUs of ingress and egress port, in bytes. Longer network packets are upcalls.
     pub mtu: u16,
-    /// The station to send to.
+    /// Destination address.
     pub destination: MacAddr,
-    /// The port's own address.
+    /// Source address: that of the egress port.
     pub source: MacAddr,
 }
 
-/// What the driver has done with the packets of a flow. Bytes are those of frames, without what they are padded by.
+/// Offload capabilities of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverPort {
+    /// Whether the XDP program looks up packets of the port in the flow cache.
+    pub receives: bool,
+    /// Whether the XDP program can send packets by the port.
+    pub sends: bool,
+    /// Bits of the receive queues that workers read.
+    pub receive_queues: u64,
+    /// Whether packets that leave by the port wait in a scheduler, of this worker or another one.
+    pub queues: bool,
+}
+
+/// Totals of a flow's offloaded packets. Bytes are those of frames without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
-    /// Forwarded; packets modulo 2^32, or more.
+    /// Forwarded packets, whose number is at least modulo 2^32.
     pub sent: Amount,
-    /// Dropped, by a filter, because a token bucket was empty, or because the form of a plugin says so.
+    /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
     pub dropped: Amount,
 }
 
-/// A worker's part of the flow cache that the programs of its ports read: for packets that come in by a port, the driver
-/// looks their flow up, and does with them what its entry says, if that is of the published generation, begun, and no packet
-/// of the flow is still under way up to the worker. All others go up.
+/// A worker's part of the flow cache that the XDP programs of its ports read.
 ///
-/// Each of several workers has one; what a worker is done with is said by the one that has the port. All of it is stores and loads.
+/// The XDP program looks up the flow of each packet. It acts by the flow's entry if the entry has the published generation, has begun, and
+/// no earlier upcall of the flow is in flight to the workers. All other packets are upcalls.
+///
+/// Each of several workers has a part of its own. The owner of a port publishes the upcalls that are done with. All methods are loads and stores.
 pub trait DriverCache: Send {
-    /// Flows that there is room for still.
+    /// Returns the number of free slots.
     fn room(&self) -> usize;
-    /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
+    /// Publishes a generation, which is neither 0 nor `u64::MAX`. The XDP program uses entries of this generation only.
     fn publish(&mut self, generation: u64);
-    /// Gives a token bucket a place where programs take from it too, and tells which; `None` where there is none left. It keeps
-    /// that place as long as it lives.
+    /// Shares a token bucket with the XDP program. Returns its place, which it keeps as long as it lives; `None` if all places are taken.
     fn police(&mut self, policer: &Policer) -> Option<u16>;
-    /// Gives a flow an entry that is not used yet; its number, or `None` where there is no room for it.
+    /// Inserts an entry that is not used yet. Returns its slot, or `None` if there is no room.
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32>;
-    /// Lets an entry be used, some microseconds after it was inserted, as soon as none of the packets that have gone up
-    /// from `port` until now is under way.
+    /// Begins an entry, some microseconds after its insertion. The XDP program uses it as soon as no upcall of `port` until now is in flight.
     fn begin(&mut self, slot: u32, port: PortId, generation: u64);
-    /// Changes an entry whose generation is not the published one.
+    /// Replaces the contents of an entry whose generation is not the published one.
     fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64);
-    /// Removes a flow. Returns all that was done with it.
+    /// Removes the entry of a flow. Returns the totals of its packets.
     fn remove(&mut self, key: &FlowKey, slot: u32) -> DriverTotals;
-    /// What was done with a flow since it was inserted.
+    /// Returns the totals of an entry's packets since its insertion.
     fn totals(&self, slot: u32) -> DriverTotals;
-    /// Packets that went up from a port so far.
+    /// Returns the number of upcalls of a port so far.
     fn up(&self, port: PortId) -> u64;
-    /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
-    /// were counted there.
+    /// Returns the number of upcalls by one receive queue of a port. A caller that reads it after [`up`](Self::up) finds all upcalls
+    /// counted there.
     fn up_by(&self, port: PortId, queue: usize) -> u64;
-    /// Notes in a round of all workers, by its number, what a worker has read of a queue of a port: of the packets that went up by all queues
-    /// those before which none of this one is left. Of two rounds in a row both are known.
-    fn note_read(&self, queue: (PortId, usize), round: u32, read: u64);
-    /// What was noted, by whichever worker; 0 if nothing ever was.
-    fn noted_read(&self, queue: (PortId, usize), round: u32) -> u64;
-    /// Says how many of these were sent on, or dropped.
+    /// Records in a grace period, by its epoch, the reading of a receive queue: the number of upcalls by all queues of the port before which
+    /// this queue has no unread one. The records of two successive epochs are kept.
+    fn note_read(&self, queue: (PortId, usize), epoch: u32, read: u64);
+    /// Returns the record of a receive queue in an epoch, of whichever worker; 0 without a record.
+    fn noted_read(&self, queue: (PortId, usize), epoch: u32) -> u64;
+    /// Publishes the number of upcalls of a port that are done with: sent or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
-    /// Says whether more go up by a receive queue of a port than are dealt with: then flows that have an entry rather lose packets,
-    /// until none is under way, than go on going up.
+    /// Sets whether a receive queue gets more upcalls than the worker treats. During an overload, packets of flows with an entry are dropped
+    /// until no upcall of the flow is in flight, instead of being further upcalls.
     fn set_overloaded(&self, queue: (PortId, usize), overloaded: bool);
-    /// Whether that was last said of one of a port's queues, by whichever worker.
+    /// Returns whether a receive queue of a port is overloaded, by any worker's last report.
     fn is_overloaded(&self, port: PortId) -> bool;
 }

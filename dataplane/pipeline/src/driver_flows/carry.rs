@@ -1,15 +1,15 @@
-//! Entries of flows that a change does not concern go on without a packet that comes up.
+//! Carrying entries over to a new generation without an upcall.
 //!
-//! A change in the change log ends the use of all entries, as programs know only whether something has changed. What has, the log
-//! knows: entries of flows that it does not touch bear the new generation as soon as their turn has come, and those of others when their
-//! flow's next packet has come up.
+//! A change in the change log ends the use of all entries, because the XDP program compares generations only. The worker compares each entry
+//! with the changes in the log. An entry that they don't concern gets the new generation. The other entries are renewed by their flow's next upcall.
 
 use millrace_classify::Touch;
 
-use super::{DriverFlows, ENTRIES_PER_TURN, Entry};
+use super::entry::Entry;
+use super::{DriverFlows, ENTRIES_PER_TURN};
 use crate::router::Router;
 
-/// Which entries are still to be looked at.
+/// Entries that the worker has not compared with the change log yet.
 #[derive(Debug, Default)]
 pub(super) struct Carry {
     left: usize,
@@ -17,17 +17,17 @@ pub(super) struct Carry {
 }
 
 impl Carry {
-    /// Something has changed that may concern any of so many entries.
+    /// Starts over after a change that may concern any of the entries.
     pub fn begin(&mut self, entries: usize) {
         self.left = entries;
     }
 
-    /// Whether entries are still to be looked at.
+    /// Returns whether entries remain.
     pub fn is_under_way(&self) -> bool {
         self.left > 0
     }
 
-    /// The place of the next entry, of so many.
+    /// Returns the place of the next entry.
     fn next(&mut self, entries: usize) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
         let place = if self.next < entries { self.next } else { 0 };
@@ -36,25 +36,25 @@ impl Carry {
     }
 }
 
-/// The number in the change log that a generation bears.
+/// Returns the number in the change log that a generation contains.
 fn logged(generation: u64) -> u32 {
     generation as u32
 }
 
 impl DriverFlows {
-    /// The next entry that is of an older generation by changes in the log alone.
+    /// Returns the next entry that is outdated by changes in the log alone.
     fn next_behind(&mut self) -> Option<(u32, Entry)> {
         let place = self.carry.next(self.entries.len())?;
         let entry = self.entries.get(place).copied().flatten().filter(|entry| {
             let is_logged = entry.generation >> 32 == self.published >> 32;
-            entry.begun && entry.generation != self.published && is_logged
+            entry.is_begun() && entry.generation != self.published && is_logged
         })?;
         Some((place as u32, entry))
     }
 }
 
 impl Router {
-    /// Looks at some of the entries that a change has left behind.
+    /// Carries over some of the entries that a change has outdated.
     pub(super) fn carry_over(&mut self) {
         for _ in 0..ENTRIES_PER_TURN {
             let Some(driver) = self.driver.as_mut().filter(|driver| driver.carry.is_under_way()) else {

@@ -11,7 +11,9 @@ use foldhash::fast::FixedState;
 use millrace_classify::FlowIndex;
 use millrace_units::Instant;
 
-use super::{DriverFlows, ENTRIES_PER_TURN, Entry, IDLE_WHEN_FULL, NEVER, REFUSED};
+use super::entry::Entry;
+use super::rate::{SHORTEST, rate};
+use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL};
 
 /// Packets of flows without an entry, of which one asks for a place while the cache is full.
 const SAMPLED: u32 = 256;
@@ -19,51 +21,26 @@ const SAMPLED: u32 = 256;
 const LOOKED_AT: usize = 32;
 /// Least ratio of a flow's rate to that of the entry that it evicts.
 const TIMES: u64 = 2;
-/// Shortest and longest time over which a rate is measured.
-const SHORTEST: Duration = Duration::from_millis(200);
+/// Longest time over which a rate is measured.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Most flows whose last question is remembered.
 const MOST: usize = 4096;
 
-/// Packets per second of an entry.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
-    since: Instant,
-    packets: u64,
-    per_second: Option<u64>,
-}
-
-impl Rate {
-    pub fn from(now: Instant) -> Self {
-        Self { since: now, packets: 0, per_second: None }
-    }
-
-    /// Adds packets that the offload treated since they were last accounted.
-    pub fn treated(&mut self, packets: u64, now: Instant) {
-        self.packets += packets;
-        if now >= self.since + SHORTEST {
-            let per_second = rate(self.packets, now.since(self.since));
-            *self = Self { since: now, packets: 0, per_second: Some(per_second) };
-        }
-    }
-}
-
-fn rate(packets: u64, time: Duration) -> u64 {
-    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
-    packets.saturating_mul(1_000_000_000) / nanoseconds
-}
-
-/// Flows that asked for a place, by the numbers of their records: packets of the flow at that time, and the time.
+/// Flows that ask for a place in the full flow cache.
 #[derive(Debug)]
 pub(super) struct Asking {
+    /// Packets of each flow when it asked last, and the time, by the number of its record.
     asked: HashMap<u32, (u32, Instant), FixedState>,
+    /// Packets of flows without an entry so far.
     packets: u32,
+    /// Place of the first entry that the next flow is compared with.
+    next: usize,
 }
 
 impl Default for Asking {
     /// Returns a list with memory for [`MOST`] flows, so that no packet allocates.
     fn default() -> Self {
-        Self { asked: HashMap::with_capacity_and_hasher(MOST, FixedState::default()), packets: 0 }
+        Self { asked: HashMap::with_capacity_and_hasher(MOST, FixedState::default()), packets: 0, next: 0 }
     }
 }
 
@@ -100,22 +77,12 @@ impl Asking {
 impl DriverFlows {
     /// Notes that a flow found no room. Counts each flow once, however often it asks.
     pub(super) fn refuse(&mut self, flow: FlowIndex) {
-        let is_known = self.by_flow.get(flow.slot() as usize) == Some(&REFUSED);
-        self.counts.refused += u64::from(!is_known);
-        self.note(flow, REFUSED);
-    }
-
-    /// Forgets that the former flow of a record found no room: the record is a new flow's.
-    pub(super) fn forget_refusal(&mut self, flow: FlowIndex) {
-        if let Some(number) = self.by_flow.get_mut(flow.slot() as usize).filter(|number| **number == REFUSED)
-        {
-            *number = NEVER;
-        }
+        self.counts.refused += u64::from(self.states.refuse(flow));
     }
 
     /// Returns the least recently used entry without a placement, of those that come next, to make room for a flow with one.
     pub(super) fn least_wanted(&self) -> Option<u32> {
-        let places = (self.hand..self.entries.len()).chain(0..self.hand).take(ENTRIES_PER_TURN);
+        let places = (self.sweep.next..self.entries.len()).chain(0..self.sweep.next).take(ENTRIES_PER_TURN);
         let found = places.filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)));
         let unasked = found.filter(|(_, entry)| !entry.placed);
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
@@ -126,17 +93,17 @@ impl DriverFlows {
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
         let asks = self.asking.rate(flow.slot(), packets, now)?;
         let count = self.entries.len();
-        let from = if self.looked_at < count { self.looked_at } else { 0 };
-        self.looked_at = (from + LOOKED_AT) % count.max(1);
+        let from = if self.asking.next < count { self.asking.next } else { 0 };
+        self.asking.next = (from + LOOKED_AT) % count.max(1);
         let weight = |entry: &Entry| match now >= entry.last_used + IDLE_WHEN_FULL {
             true => Some(0),
-            false => entry.rate.per_second,
+            false => entry.rate.per_second(),
         };
         let lightest = (from..count)
             .chain(0..from)
             .take(LOOKED_AT)
             .filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)))
-            .filter(|(_, entry)| entry.begun && !entry.placed)
+            .filter(|(_, entry)| entry.is_begun() && !entry.placed)
             .filter_map(|(place, entry)| Some((place, weight(entry)?)))
             .min_by_key(|(_, weight)| *weight)?;
         (asks > lightest.1.saturating_mul(TIMES)).then_some(lightest.0 as u32)
@@ -149,17 +116,6 @@ mod tests {
 
     fn at(millis: u64) -> Instant {
         Instant::from_millis(millis)
-    }
-
-    #[test]
-    fn rate_of_an_entry_is_measured_over_the_shortest_time_or_longer() {
-        let mut rate = Rate::from(at(0));
-        rate.treated(50, at(100));
-        assert_eq!(rate.per_second, None);
-        rate.treated(50, at(250));
-        assert_eq!(rate.per_second, Some(400));
-        rate.treated(0, at(500));
-        assert_eq!(rate.per_second, Some(0));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Router {
             }
             Invalidation::Plugins(changes) => changes.iter().for_each(|change| self.record_plugin(change)),
         }
-        self.tell_driver();
+        self.publish_generation();
     }
 
     /// Records a change of instances, gates or bindings.

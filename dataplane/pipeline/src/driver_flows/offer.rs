@@ -1,0 +1,153 @@
+//! Offers of flows to the flow cache, by the packets that the worker treats.
+
+use millrace_classify::FlowIndex;
+use millrace_packet::{DropReason, Exceptions, FlowKey};
+use millrace_units::Instant;
+
+use super::cache::DriverTotals;
+use super::entry::{Entry, EntryPhase};
+use super::flow_state::FlowState;
+use super::level::Level;
+use super::plan::Plan;
+use super::rate::Rate;
+use super::upcalls::Upcalls;
+use super::{DriverFlows, SETTLING, SUSPENDED};
+use crate::filter_route::is_filter;
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+/// A flow without an entry is offered with one in this many packets, and with its packets 2, 4, 8, ….
+const OFFER: u32 = 256;
+/// The placement of a flow that is not offloaded is looked up with one in this many packets, and with as many first ones.
+const PLACED: u32 = 16;
+/// A dropped flow is offered with one in this many packets only, so that the log of drops shows some packets of each flow.
+const SHOWN: u32 = 16;
+
+/// A flow that a packet offers to the flow cache.
+struct Offer<'a> {
+    key: &'a FlowKey,
+    flow: FlowIndex,
+    /// Packets of the flow so far.
+    packets: u32,
+    /// Slot of the flow's outdated entry, if it has one.
+    slot: Option<u32>,
+    /// Whether a placement offloads the flow.
+    placed: bool,
+}
+
+impl DriverFlows {
+    /// Returns the slot of the entry that a flow without an entry evicts; `None` if there is room, or the flow evicts none.
+    fn victim_of(&mut self, offer: &Offer<'_>, now: Instant) -> Option<u32> {
+        match self.inserts > 0 && self.cache.room() == 0 {
+            true if offer.placed => self.least_wanted(),
+            true => self.lighter_than(offer.flow, offer.packets, now),
+            false => None,
+        }
+    }
+}
+
+impl Router {
+    /// Offers the flows of a batch whose packets are classified and have their fates.
+    pub(crate) fn offer_to_driver(&mut self, work: &mut Work, now: Instant) {
+        let in_force = self.driver.as_ref().is_some_and(|driver| driver.published != SUSPENDED);
+        if !in_force || !self.classifier.remembers() {
+            return;
+        }
+        work.complete_all();
+        for (index, packet) in work.packets.iter().enumerate() {
+            if let Some(flow) = work.flows[index]
+                && packet.port != crate::parse::ROUTER
+                && is_plain(work, index)
+            {
+                self.offer_one(packet.hash, &work.keys[index], flow, now);
+            }
+        }
+    }
+
+    /// Offers a flow after a packet without exceptions.
+    fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
+        let Some(driver) = &mut self.driver else { return };
+        let slot = driver.slot_of(flow, key);
+        if slot.is_some_and(|slot| driver.count_upcall(slot)) || driver.keeps_up(flow, key, now) {
+            return;
+        }
+        let record = self.classifier.flows.record(flow);
+        let packets = record.packets_low();
+        let is_due = slot.is_none() && driver.states.is_due(flow);
+        if packets <= 2 {
+            driver.states.forget_refusal(flow);
+        }
+        let is_sampled = slot.is_none() && driver.asking.is_sampled() && driver.cache.room() == 0;
+        let is_time = packets >= 2
+            && (is_due || is_sampled || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
+        // Otherwise each packet of a flow that has to stay at the worker would look its placement up.
+        let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
+        let placed = may_be_placed
+            && !driver.placements.is_empty()
+            && driver.placements.of(key) == Some(Level::Driver);
+        // A record that was recycled within the batch is another flow's now.
+        let is_asked = (is_time || (placed && packets >= 2)) && self.classifier.flows.key(flow) == *key;
+        if (slot.is_none() && !is_asked) || record.variant() != 0 {
+            return;
+        }
+        // A flow that can't be offloaded has an outdated entry or none.
+        let plan = self.plan_of(key, hash, &record.answer);
+        if is_due && let Some(driver) = &mut self.driver {
+            driver.states.set(flow, FlowState::AtWorker);
+        }
+        let Ok(plan) = plan else { return };
+        if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
+            return;
+        }
+        self.offload(&Offer { key, flow, packets, slot, placed }, plan, now);
+    }
+
+    /// Renews the entry of an offered flow, or inserts one.
+    fn offload(&mut self, offer: &Offer<'_>, plan: Plan, now: Instant) {
+        if let Some(slot) = offer.slot {
+            // The packets so far belong to the plan before.
+            self.account_offloaded(slot, now);
+        }
+        let Self { driver: Some(driver), gates, .. } = self else { return };
+        let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
+        let Some(content) = driver.content(&plan, policer) else {
+            driver.refuse(offer.flow);
+            return;
+        };
+        if let Some(slot) = offer.slot {
+            driver.renew(slot, (plan, &content), offer.placed, now);
+            return;
+        }
+        let entry = Entry {
+            key: *offer.key,
+            flow: offer.flow,
+            plan,
+            generation: driver.published,
+            phase: EntryPhase::Settling { until: now + SETTLING },
+            accounted: DriverTotals::default(),
+            placed: offer.placed,
+            upcalls: Upcalls::from(now),
+            rate: Rate::from(now),
+            last_used: now,
+        };
+        let victim = driver.victim_of(offer, now);
+        if let Some(slot) = victim {
+            self.remove_offloaded(slot);
+        }
+        if let Some(driver) = &mut self.driver {
+            driver.counts.evicted += u64::from(victim.is_some());
+            driver.insert(entry, &content);
+        }
+    }
+}
+
+/// Returns whether a packet of a batch has no exceptions, and is forwarded unchanged or dropped by a filter or a plugin.
+fn is_plain(work: &Work, index: usize) -> bool {
+    let packet = work.packets.at(index);
+    let is_settled = match work.fates[index] {
+        Fate::Forward | Fate::Queue => !is_filter(packet.next_hop),
+        Fate::Drop(reason) => matches!(reason, DropReason::Filter | DropReason::Plugin),
+        _ => false,
+    };
+    is_settled && packet.exceptions == Exceptions::NONE
+}

@@ -1,0 +1,293 @@
+//! Grace periods: the time after which packets that workers have read are done with, wherever in the router they went.
+//!
+//! One worker reads a packet, the owner of its flow treats it, and the owner of its egress port sends it. Packets keep their order on the
+//! rings between workers, and so do the *steps* that workers announce between the packets. A grace period has three steps. A worker takes
+//! each one when all workers have taken the step before:
+//!
+//! 1. The worker has recorded the number of packets that it has read.
+//! 2. The worker has treated all packets that other workers had read by their first step.
+//! 3. All packets that were treated by the second step have left by the worker's ports.
+//!
+//! When all workers have taken the third step, every recorded packet is done with. The steps are a barrier by messages in the channels
+//! themselves (Chandy and Lamport, *Distributed Snapshots*, 1985). A single worker takes all three as soon as its packets have left.
+
+use std::time::Duration;
+
+use millrace_units::Instant;
+
+use crate::handover::{Handover, PeersAt};
+
+/// Duration after which a grace period is stalled: a device takes no packets, or a worker does not run.
+const STALLED: Duration = Duration::from_millis(100);
+/// Steps of a grace period.
+const STEPS: u32 = 3;
+
+/// Next action of a worker in a grace period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    /// Complete the grace period: all recorded packets are done with.
+    Complete,
+    /// Record the packets read and start a grace period, if an entry of this worker or another worker requests one.
+    Record {
+        /// Whether another worker has started the grace period.
+        requested: bool,
+    },
+    /// Mark the backlog of the ports.
+    MarkBacklog,
+    /// Wait until the marked backlog has left.
+    AwaitTransmit,
+    /// Wait until the other workers have taken their steps.
+    AwaitPeers,
+}
+
+/// A worker's part in the grace periods of all workers.
+#[derive(Debug, Default)]
+pub(super) struct GracePeriod {
+    /// Steps taken since the worker started.
+    step: u32,
+    /// Start of the current grace period; `None` between grace periods.
+    since: Option<Instant>,
+    is_marked: bool,
+}
+
+impl GracePeriod {
+    /// Returns the worker's next action, and announces its step. `others`: the rings to other workers, if there are any.
+    pub fn next(&mut self, others: Option<&mut Handover>) -> Action {
+        let Some(others) = others else { return self.next_of(|_| PeersAt { all: true, any: false }) };
+        let next = self.next_of(|step| others.peers_at(step));
+        others.announce(self.step);
+        next
+    }
+
+    fn next_of(&mut self, peers_at: impl Fn(u32) -> PeersAt) -> Action {
+        if !peers_at(self.step).all {
+            return Action::AwaitPeers;
+        }
+        if self.step % STEPS == 1 {
+            // All packets that other workers had read are here, and were treated in this iteration or before.
+            self.take_step();
+            if !peers_at(self.step).all {
+                return Action::AwaitPeers;
+            }
+        }
+        match (self.step % STEPS, self.since.is_some()) {
+            (0, true) => Action::Complete,
+            (0, false) => Action::Record { requested: peers_at(self.step.wrapping_add(1)).any },
+            _ if self.is_marked => Action::AwaitTransmit,
+            _ => Action::MarkBacklog,
+        }
+    }
+
+    fn take_step(&mut self) {
+        self.step = self.step.wrapping_add(1);
+    }
+
+    /// Returns the epoch: the number of the current grace period, or of the next one between grace periods. At any time workers are in
+    /// two epochs at most, one behind the other.
+    pub fn epoch(&self) -> u32 {
+        self.step / STEPS
+    }
+
+    /// Starts a grace period, after the packets read were recorded.
+    pub fn start(&mut self, now: Instant) {
+        self.since = Some(now);
+        self.take_step();
+    }
+
+    /// Notes that the backlog was marked.
+    pub fn backlog_marked(&mut self) {
+        self.is_marked = true;
+    }
+
+    /// Notes that the marked backlog has left.
+    pub fn backlog_left(&mut self) {
+        self.is_marked = false;
+        self.take_step();
+    }
+
+    /// Completes a grace period. Returns its epoch.
+    pub fn complete(&mut self) -> u32 {
+        self.since = None;
+        (self.step / STEPS).wrapping_sub(1)
+    }
+
+    /// Discards the mark of the backlog, because the device of a port was replaced.
+    pub fn discard_mark(&mut self) {
+        self.is_marked = false;
+    }
+
+    /// Returns whether the current grace period is stalled.
+    pub fn is_stalled(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now >= since + STALLED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
+    use millrace_packet::{Packet, Pool};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::handover::{Errand, Transport};
+
+    /// A packet: the port and worker that read it, its number there, and the worker of its egress port.
+    type Known = (u8, u8, u8);
+
+    /// A worker that reads, treats and sends packets at the speed of the test.
+    struct Simulated {
+        grace_period: GracePeriod,
+        handover: Handover,
+        read: u8,
+        /// Packets read, by epoch; two epochs are known.
+        noted: [u64; 2],
+        done: u64,
+        waiting: VecDeque<Known>,
+        left: u64,
+        mark: u64,
+    }
+
+    struct Workers {
+        pool: Pool,
+        workers: Vec<Simulated>,
+        /// Packets that have left.
+        left: BTreeSet<(u8, u8)>,
+    }
+
+    impl Workers {
+        fn new(count: usize) -> Self {
+            let simulated = |handover| {
+                let (grace_period, waiting) = (GracePeriod::default(), VecDeque::new());
+                Simulated {
+                    grace_period,
+                    handover,
+                    read: 0,
+                    noted: [0; 2],
+                    done: 0,
+                    waiting,
+                    left: 0,
+                    mark: 0,
+                }
+            };
+            let workers = Handover::mesh(&vec![None; count]).into_iter().map(simulated).collect();
+            Self { pool: Pool::new(64).unwrap(), workers, left: BTreeSet::new() }
+        }
+
+        fn packet(&self, (port, number, out): Known) -> Packet {
+            self.pool.packet_from(&[port, number, out]).unwrap()
+        }
+
+        /// Hands a packet over to its worker, or treats it here.
+        fn put(&mut self, from: usize, to: usize, errand: Errand, known: Known) {
+            if from != to {
+                let packet = self.packet(known);
+                assert!(self.workers[from].handover.put(to, errand, &packet, Transport::default(), &[]));
+            } else if errand == Errand::Flow {
+                self.put(to, known.2.into(), Errand::Transmit, known);
+            } else {
+                self.workers[to].waiting.push_back(known);
+            }
+        }
+
+        /// Runs an iteration of a worker: it reads packets for these flows and ports, takes packets handed over by others, and sends some.
+        fn iterate(&mut self, me: usize, reads: &[(u8, u8)], sends: usize) {
+            let count = self.workers.len();
+            for (flow, out) in reads {
+                let own = &mut self.workers[me];
+                let known = (me as u8, own.read, *out % count as u8);
+                own.read += 1;
+                self.put(me, usize::from(*flow) % count, Errand::Flow, known);
+            }
+            for from in 0..count {
+                while let Some(handed) = self.workers[me].handover.next(from) {
+                    let known = (handed.bytes[0], handed.bytes[1], handed.bytes[2]);
+                    match handed.errand {
+                        Errand::Flow => self.put(me, me, Errand::Flow, known),
+                        _ => self.workers[me].waiting.push_back(known),
+                    }
+                }
+            }
+            let own = &mut self.workers[me];
+            for (port, number, _) in own.waiting.drain(..sends.min(own.waiting.len())) {
+                self.left.insert((port, number));
+                own.left += 1;
+            }
+            self.advance(me);
+            self.workers[me].handover.publish();
+        }
+
+        fn advance(&mut self, me: usize) {
+            let own = &mut self.workers[me];
+            let mut has_begun = false;
+            loop {
+                match own.grace_period.next(Some(&mut own.handover)) {
+                    Action::Complete => {
+                        let done = own.noted[own.grace_period.complete() as usize % 2];
+                        let gone = |number| self.left.contains(&(me as u8, number as u8));
+                        assert!((0..done).all(gone), "{done} of port {me}");
+                        own.done = done;
+                    }
+                    Action::Record { requested }
+                        if !has_begun && (requested || own.done < own.read.into()) =>
+                    {
+                        has_begun = true;
+                        own.noted[own.grace_period.epoch() as usize % 2] = own.read.into();
+                        own.grace_period.start(Instant::ZERO);
+                    }
+                    Action::MarkBacklog => {
+                        own.mark = own.left + own.waiting.len() as u64;
+                        own.grace_period.backlog_marked();
+                    }
+                    Action::AwaitTransmit if own.left >= own.mark => own.grace_period.backlog_left(),
+                    Action::Record { .. } | Action::AwaitTransmit | Action::AwaitPeers => break,
+                }
+            }
+        }
+    }
+
+    /// Worker of an iteration, packets that it reads, and number of packets that it sends.
+    type Iteration = (usize, Vec<(u8, u8)>, usize);
+
+    fn any_iterations() -> impl Strategy<Value = Vec<Iteration>> {
+        let reads = prop::collection::vec((any::<u8>(), any::<u8>()), 0..3);
+        prop::collection::vec((0..4_usize, reads, 0..4_usize), 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn packets_done_with_have_left_and_all_packets_are_done_with_in_the_end(count in 2..5_usize, iterations in any_iterations()) {
+            let mut workers = Workers::new(count);
+            for (worker, reads, sends) in iterations {
+                workers.iterate(worker % count, &reads, sends);
+            }
+            // Three grace periods at most: the current one, one for packets read meanwhile, and iterations for announcements.
+            for _ in 0..16 {
+                (0..count).for_each(|worker| workers.iterate(worker, &[], usize::MAX));
+            }
+            let read: Vec<u64> = workers.workers.iter().map(|worker| worker.read.into()).collect();
+            let done: Vec<u64> = workers.workers.iter().map(|worker| worker.done).collect();
+            prop_assert_eq!(done, read);
+            prop_assert!(workers.workers.iter().all(|worker| !worker.grace_period.is_stalled(Instant::ZERO + STALLED)));
+        }
+    }
+
+    #[test]
+    fn grace_period_of_a_single_worker_completes_when_the_backlog_has_left() {
+        let mut grace_period = GracePeriod::default();
+        assert_eq!(grace_period.next(None), Action::Record { requested: false });
+        assert_eq!(grace_period.epoch(), 0);
+        grace_period.start(Instant::ZERO);
+        assert_eq!(grace_period.next(None), Action::MarkBacklog);
+        grace_period.backlog_marked();
+        assert_eq!(grace_period.next(None), Action::AwaitTransmit);
+        assert!(grace_period.is_stalled(Instant::ZERO + STALLED));
+        grace_period.backlog_left();
+        assert_eq!(grace_period.next(None), Action::Complete);
+        assert_eq!((grace_period.complete(), grace_period.epoch()), (0, 1));
+        assert_eq!(grace_period.next(None), Action::Record { requested: false });
+        assert!(!grace_period.is_stalled(Instant::ZERO + STALLED));
+    }
+}
