@@ -10,7 +10,7 @@ use millrace_packet::{Family, FlowKey};
 use millrace_pipeline::{
     DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay, OffloadCommand,
 };
-use millrace_plugin::{Policer, Price, SharedBucket};
+use millrace_plugin::{Policer, SharedBucket};
 use millrace_units::{Amount, PortId};
 
 use crate::ControlError;
@@ -88,8 +88,8 @@ impl DriverCache for WorkerCache {
 
     fn police(&mut self, policer: &Policer) -> Option<u16> {
         if policer.place().is_none() {
-            let Price { byte, depth } = policer.price();
-            policer.share(Box::new(Bucket(self.writer.police(byte, depth)?)));
+            let price = policer.price();
+            policer.share(Box::new(Bucket(self.writer.police(price.token(), price.depth())?)));
         }
         policer.place()
     }

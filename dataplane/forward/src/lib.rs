@@ -45,7 +45,7 @@ pub use millrace_memory::MemoryError;
 pub use neighbour::{NeighbourKey, NeighbourState, NeighbourTable, Resolution, TableFull};
 pub use next_hop::{MAX_NEXT_HOPS, NextHop, NextHops, NextHopsError};
 pub use options::{OptionsVerdict, SourceRoutePolicy, check_options4};
-pub use rate_limit::{ErrorLimiter, RateLimit, TokenBucket};
+pub use rate_limit::{ErrorLimiter, RateLimit};
 pub use redirect::{RedirectQuery, build_redirect6, redirect_target};
 pub use resolver::{Action, Heard, Origin, Resolver, ResolverSettings, Solicited};
 pub use retired::Epoch;

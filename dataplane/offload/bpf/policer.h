@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * Token buckets that programs and workers take from: one word each, the time until which what went through has been paid
- * for. dataplane/plugin/src/policer.rs says how it works, and does the same.
+ * for. foundation/units/src/token_bucket.rs explains the algorithm and computes the same.
  */
 #ifndef MILLRACE_POLICER_H
 #define MILLRACE_POLICER_H

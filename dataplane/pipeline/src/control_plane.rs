@@ -3,7 +3,7 @@
 //! Ports of kernel devices have it in their programs: dataplane/offload/bpf/control_plane.h, which tells classes apart in the same way.
 
 use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PortId, TokenBucket, TokenRate};
 use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
 
 use crate::own_stack::ether_type;
@@ -21,41 +21,36 @@ pub struct ClassLimit {
 /// The limits of all classes, by their numbers; what has none is not policed.
 pub type ClassLimits = [Option<ClassLimit>; CONTROL_CLASSES];
 
-/// The token buckets of a worker: one for each class at each port.
+/// The token buckets of a worker: one for each policed class at each port.
 #[derive(Debug, Default)]
 pub(crate) struct ControlPlane {
-    limits: ClassLimits,
-    /// For each port and class, the nanosecond until which what went through has been paid for.
-    paid: Vec<[u64; CONTROL_CLASSES]>,
+    /// The full buckets of a port.
+    full: [Option<TokenBucket>; CONTROL_CLASSES],
+    ports: Vec<[Option<TokenBucket>; CONTROL_CLASSES]>,
 }
 
 impl ControlPlane {
-    /// Sets the limits. Of so many workers each has its share of the rates; at once as much may come to one as to all, for it may be one
-    /// that all of it comes to. Buckets are full then.
+    /// Sets the limits and fills all buckets. Each of `workers` workers has its share of the rates, but the whole burst, since all
+    /// packets of a burst may come to one worker.
     pub fn set(&mut self, limits: &ClassLimits, workers: u32) {
-        let share = |limit: ClassLimit| ClassLimit {
-            per_second: limit.per_second.div_ceil(workers).max(1),
-            burst: limit.burst,
+        let bucket = |limit: ClassLimit| {
+            let share = limit.per_second.div_ceil(workers).max(1);
+            TokenBucket::new(TokenRate::of_events(share, limit.burst))
         };
-        self.limits = limits.map(|limit| limit.map(share));
-        self.paid.clear();
+        self.full = limits.map(|limit| limit.map(bucket));
+        self.ports.clear();
     }
 
-    /// Whether a packet of a class that came by a port finds room.
+    /// Returns whether a packet of a class that came by a port is within the limit.
     pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
-        let Some(limit) = self.limits.get(class.index()).copied().flatten() else { return true };
-        if self.paid.len() <= port.index() {
-            self.paid.resize(port.index() + 1, [0; CONTROL_CLASSES]);
+        if self.full.get(class.index()).is_none_or(Option::is_none) {
+            return true;
         }
-        let paid = self.paid.get_mut(port.index()).and_then(|paid| paid.get_mut(class.index()));
-        let Some(paid) = paid else { return true };
-        let packet = 1_000_000_000 / u64::from(limit.per_second);
-        let until = (*paid).max(now.as_nanos()) + packet;
-        let finds_room = until <= now.as_nanos() + packet * u64::from(limit.burst);
-        if finds_room {
-            *paid = until;
+        if self.ports.len() <= port.index() {
+            self.ports.resize(port.index() + 1, self.full);
         }
-        finds_room
+        let bucket = self.ports.get_mut(port.index()).and_then(|port| port.get_mut(class.index())?.as_mut());
+        bucket.is_none_or(|bucket| bucket.take(now))
     }
 }
 

@@ -73,7 +73,7 @@ pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
     PluginControlError, PluginControlUnit, PluginDescription, PluginStatement, SlowHalf, Successors,
 };
-pub use policer::{Policer, Price, SharedBucket};
+pub use policer::{Policer, SharedBucket};
 pub use pulse::{Calling, Pulse};
 pub use run::{Direction, Group, Stop, Watch};
 pub use settings::without_router;

@@ -1,21 +1,15 @@
-//! Policers: token buckets at gates. What comes faster than the bucket fills is dropped.
+//! Policers: token buckets at gates. Packets above rate and burst are dropped.
 //!
-//! A bucket is one word: the time until which what went through so far has been paid for, at the rate. A packet goes through if
-//! that, with its own time, lies no further ahead than the burst takes (the generic cell rate algorithm, ITU-T I.371, by bytes).
-//! So in every interval of length t at most burst + rate * t bytes go through; and several threads, and programs in the
-//! kernel, can take from one bucket at once.
+//! A policer is a token bucket of bytes ([`TokenRate`]) whose one word is atomic, so several threads and programs of the kernel
+//! take from it at once.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_units::Instant;
+use millrace_units::{Instant, TokenRate};
 
-/// Sixteenths of a nanosecond are what a bucket counts in.
-const TICKS_PER_NANOSECOND: u64 = 16;
-/// Binary digits of a tick that the price of a byte has.
-const FRACTION: u32 = 16;
 /// How often a bucket is tried that others take from meanwhile.
 const TRIES: usize = 4;
 
@@ -31,32 +25,9 @@ pub trait SharedBucket: fmt::Debug + Send + Sync {
 pub struct Policer {
     rate: u64,
     burst: u32,
-    price: Price,
+    price: TokenRate,
     own: AtomicU64,
     shared: OnceLock<Box<dyn SharedBucket>>,
-}
-
-/// What a bucket is computed by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Price {
-    /// Ticks, of a sixteenth of a nanosecond, that a byte takes, times 65,536.
-    pub byte: u64,
-    /// Ticks that lie between a full bucket and an empty one.
-    pub depth: u64,
-}
-
-impl Price {
-    fn of(rate: u64, burst: u32) -> Self {
-        let ticks = u128::from(TICKS_PER_NANOSECOND) * 8_000_000_000;
-        let byte = ((ticks << FRACTION) / u128::from(rate.max(1))) as u64;
-        Self { byte, depth: ((u128::from(burst) * u128::from(byte)) >> FRACTION) as u64 }
-    }
-
-    /// The ticks that so many bytes take, at least one tick of them begun.
-    #[inline]
-    pub fn of_bytes(self, bytes: u32) -> u64 {
-        (u64::from(bytes).saturating_mul(self.byte).saturating_add((1 << FRACTION) - 1)) >> FRACTION
-    }
 }
 
 impl Policer {
@@ -74,7 +45,13 @@ impl Policer {
     pub fn new(rate: u64, burst: u32) -> Self {
         let rate = rate.clamp(Self::SLOWEST, Self::FASTEST);
         let burst = burst.clamp(Self::LEAST_BURST, Self::MOST_BURST);
-        Self { rate, burst, price: Price::of(rate, burst), own: AtomicU64::new(0), shared: OnceLock::new() }
+        Self {
+            rate,
+            burst,
+            price: TokenRate::of_bytes(rate, burst),
+            own: AtomicU64::new(0),
+            shared: OnceLock::new(),
+        }
     }
 
     /// Bits per second.
@@ -87,15 +64,15 @@ impl Policer {
         self.burst
     }
 
-    /// What the bucket is computed by.
-    pub fn price(&self) -> Price {
+    /// Price of a byte and depth of the bucket.
+    pub fn price(&self) -> TokenRate {
         self.price
     }
 
     /// Takes so many bytes out, if they are in; whether they were.
     #[inline]
     pub fn takes(&self, bytes: u32, now: Instant) -> bool {
-        take(self.word(), self.price, self.price.of_bytes(bytes), now)
+        take(self.word(), self.price, self.price.cost(bytes), now)
     }
 
     /// By which number programs in the kernel know the bucket, if they do.
@@ -118,14 +95,10 @@ impl Policer {
 
 /// `take` of dataplane/offload/bpf/policer.h.
 #[inline]
-fn take(word: &AtomicU64, price: Price, cost: u64, now: Instant) -> bool {
-    let now = now.as_nanos().saturating_mul(TICKS_PER_NANOSECOND);
+fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
     let mut paid = word.load(Ordering::Relaxed);
     for _ in 0..TRIES {
-        let until = paid.max(now) + cost;
-        if until > now + price.depth {
-            return false;
-        }
+        let Some(until) = price.pay(paid, cost, now) else { return false };
         match word.compare_exchange(paid, until, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(other) => paid = other,

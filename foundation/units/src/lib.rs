@@ -13,6 +13,7 @@ mod instant;
 mod names;
 mod quantity;
 mod rate;
+mod token_bucket;
 
 pub use account::{Amount, QueueAccount};
 pub use count::{by_number, count, plural};
@@ -21,3 +22,4 @@ pub use instant::Instant;
 pub use names::{here, nearest, remedy};
 pub use quantity::{QuantityError, read_rate, read_size, read_time, write_rate, write_size, write_time};
 pub use rate::{BitRate, PacketRate};
+pub use token_bucket::{TokenBucket, TokenRate};

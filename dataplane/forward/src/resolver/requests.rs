@@ -8,9 +8,9 @@ use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
-use millrace_units::{Instant, PortId};
+use millrace_units::{Instant, PortId, TokenBucket};
 
-use crate::{RateLimit, TokenBucket};
+use crate::RateLimit;
 
 /// Shares by port of arrival, and as many by source.
 const SHARES: usize = 16;
@@ -44,10 +44,10 @@ impl Requests {
         let kept = burst / PART;
         let share = RateLimit { per_second: per_second / PART / SHARES as u32, burst: (burst / 16).max(1) };
         Self {
-            all: TokenBucket::new(RateLimit { per_second, burst: burst.saturating_add(kept) }),
+            all: RateLimit { per_second, burst: burst.saturating_add(kept) }.bucket(),
             kept,
-            by_port: std::array::from_fn(|_| TokenBucket::new(share)),
-            by_source: std::array::from_fn(|_| TokenBucket::new(share)),
+            by_port: [share.bucket(); SHARES],
+            by_source: [share.bucket(); SHARES],
             hasher: FixedState::with_seed(seed),
         }
     }

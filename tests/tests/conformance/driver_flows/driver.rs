@@ -219,7 +219,7 @@ impl DriverCache for Driver {
         if policer.place().is_none() {
             let (word, price) = (Arc::new(AtomicU64::new(0)), policer.price());
             let place = self.state(|state| {
-                state.buckets.push((word.clone(), price.byte, price.depth));
+                state.buckets.push((word.clone(), price.token(), price.depth()));
                 state.buckets.len() as u16 - 1
             });
             policer.share(Box::new(Bucket(word, place)));
