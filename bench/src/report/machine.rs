@@ -1,8 +1,8 @@
 //! On what figures were found.
 
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::process::run;
@@ -71,7 +71,7 @@ impl Machine {
             kernel: kernel.unwrap_or_default(),
             millrace: format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("MILLRACE_COMPILER")),
             tools: tools.into_iter().flatten().collect(),
-            date: date(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+            date: date(Timestamp::now()),
         }
     }
 
@@ -134,18 +134,9 @@ fn kibibytes(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// A moment since 1970 as `2026-11-22 23:05 UTC`, by Hinnant's algorithm for days of the Gregorian calendar
-/// (`civil_from_days`, <https://howardhinnant.github.io/date_algorithms.html>).
-fn date(since: Duration) -> String {
-    let (days, minutes) = (since.as_secs() / 86_400 + 719_468, since.as_secs() % 86_400 / 60);
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let (day, month) = (of_year - (153 * from_march + 2) / 5 + 1, from_march % 12 + 3);
-    let (month, next) = if month > 12 { (month - 12, 1) } else { (month, 0) };
-    let year = year + era * 400 + next;
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+/// A moment as `2026-11-22 23:05 UTC`.
+fn date(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 #[cfg(test)]
@@ -154,7 +145,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        let at = |seconds| date(Duration::from_secs(seconds));
+        let at = |seconds| date(Timestamp::from_second(seconds).unwrap());
         assert_eq!(at(0), "1970-01-01 00:00 UTC");
         assert_eq!(at(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(at(1_767_225_599), "2025-12-31 23:59 UTC");

@@ -1,24 +1,22 @@
 //! Dates as people read them.
 
-/// Seconds since 1970 as date and time (RFC 3339). The date is found as in Howard Hinnant's `civil_from_days`: a year begins in
-/// March, so that the leap day comes last.
+use std::time::Duration;
+
+use jiff::civil::{DateTime, date};
+
+/// Seconds since 1970 as date and time (RFC 3339).
 pub fn utc(seconds: u64) -> String {
-    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
+    format!("{:.0}Z", since_1970(Duration::from_secs(seconds)))
 }
 
 /// Milliseconds since 1970 as date and time (RFC 3339).
 pub fn utc_milliseconds(milliseconds: u64) -> String {
-    let mut text = utc(milliseconds / 1000);
-    text.truncate(text.len() - 1);
-    format!("{text}.{:03}Z", milliseconds % 1000)
+    format!("{:.3}Z", since_1970(Duration::from_millis(milliseconds)))
+}
+
+/// Date and time after `duration` since 1970, or the end of the year 9999 if that is earlier.
+fn since_1970(duration: Duration) -> DateTime {
+    date(1970, 1, 1).at(0, 0, 0, 0).saturating_add(duration)
 }
 
 #[cfg(test)]
@@ -38,5 +36,14 @@ mod tests {
             assert_eq!(utc(seconds), date);
         }
         assert_eq!(utc_milliseconds(1_000_000_000_007), "2001-09-09T01:46:40.007Z");
+        assert_eq!(utc_milliseconds(1_000_000_000_000), "2001-09-09T01:46:40.000Z");
+    }
+
+    #[test]
+    fn moments_after_the_year_9999_are_shown_as_its_end() {
+        for seconds in [253_402_300_799, 253_402_300_800, u64::MAX] {
+            assert_eq!(utc(seconds), "9999-12-31T23:59:59Z");
+        }
+        assert_eq!(utc_milliseconds(u64::MAX), "9999-12-31T23:59:59.999Z");
     }
 }
