@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::namespace::Namespace;
+use crate::random::Random;
 
 /// How long a side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,7 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// When the connection fails, or a byte is missing, wrong or too much.
 pub fn transfer(from: &Namespace, at: &Namespace, to: SocketAddr, bytes: usize) {
     let listener = at.within(|| TcpListener::bind(to)).unwrap_or_else(|error| panic!("{to}: {error}"));
-    let sent = content(bytes);
+    let mut random = Random::new(1);
+    let words = std::iter::repeat_with(|| random.bits().to_le_bytes());
+    let sent: Vec<u8> = words.flatten().take(bytes).collect();
     let expected = sent.clone();
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
@@ -30,16 +33,4 @@ pub fn transfer(from: &Namespace, at: &Namespace, to: SocketAddr, bytes: usize) 
     stream.write_all(&sent).unwrap_or_else(|error| panic!("send to {to}: {error}"));
     drop(stream);
     assert!(receiver.join().expect("the receiver"), "what arrived at {to} is not what was sent");
-}
-
-/// Bytes without a pattern (xorshift64, Marsaglia 2003).
-fn content(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(&mut next).flatten().take(length).collect()
 }

@@ -41,7 +41,6 @@ mod ipv6_frame;
 mod link;
 mod nd_frame;
 mod output;
-mod random;
 mod scenario;
 
 pub use arp_frame::ArpFrame;
@@ -51,5 +50,4 @@ pub use ipv6_frame::Ipv6Frame;
 pub use link::{Frame, Link, RawFrame, station};
 pub use nd_frame::NdFrame;
 pub use output::{IcmpView, Output};
-pub use random::Random;
 pub use scenario::{STANDARD, Scenario};

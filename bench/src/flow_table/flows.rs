@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::FlowKey;
+use millrace_testkit::Random;
 use millrace_units::PortId;
 
 /// The internet protocol's version.
@@ -37,13 +38,10 @@ pub(super) fn key(family: Family, number: u32) -> FlowKey {
     }
 }
 
-/// SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014): every word has another, which looks random.
+/// Returns another word for every word, which looks random.
 #[inline]
 pub(super) fn scramble(number: u64) -> u64 {
-    let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    Random::new(number).bits()
 }
 
 /// How often each flow comes.

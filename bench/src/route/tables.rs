@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use millrace_testkit::Random;
 
 /// The internet protocol's version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +42,7 @@ impl Family {
 
     /// A table of about `count` prefixes, in no order; the same each time.
     pub fn table(self, count: usize) -> Vec<Prefix> {
-        let mut made = Made { random: Random(1), seen: HashSet::new(), prefixes: Vec::new() };
+        let mut made = Made { random: Random::new(1), seen: HashSet::new(), prefixes: Vec::new() };
         match self {
             Self::V4 => made.ipv4(count),
             Self::V6 => made.ipv6(count),
@@ -51,38 +52,15 @@ impl Family {
     }
 }
 
-/// Numbers without a pattern: SplitMix64 (Steele, Lea and Flood 2014).
-pub(super) struct Random(pub u64);
+/// A number below `end`.
+fn below(random: &mut Random, end: usize) -> usize {
+    ((u128::from(random.bits()) * end as u128) >> 64) as usize
+}
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    /// Below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
-    }
-
-    /// From 0 to 1.
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Any bits behind the first `length` ones of `bits`.
-    fn inside(&mut self, bits: u128, length: u8) -> u128 {
-        let any = u128::from(self.next()) << 64 | u128::from(self.next());
-        bits | any & !mask(length)
-    }
-
-    fn shuffle<T>(&mut self, things: &mut [T]) {
-        for at in (1..things.len()).rev() {
-            things.swap(at, self.below(at + 1));
-        }
-    }
+/// Any bits behind the first `length` ones of `bits`.
+fn inside(random: &mut Random, bits: u128, length: u8) -> u128 {
+    let any = u128::from(random.bits()) << 64 | u128::from(random.bits());
+    bits | any & !mask(length)
 }
 
 /// The first `length` bits.
@@ -173,7 +151,7 @@ impl Made {
         let bits = bits & mask(length);
         let new = self.seen.insert((bits, length));
         if new {
-            let route = self.random.below(ROUTES as usize) as u32;
+            let route = below(&mut self.random, ROUTES as usize) as u32;
             self.prefixes.push(Prefix { bits, length, route });
         }
         new
@@ -187,14 +165,14 @@ impl Made {
                 let wanted = (wanted * count / SUM4).min(room * 3 / 4);
                 let end = self.prefixes.len() + wanted;
                 while self.prefixes.len() < end {
-                    let bits = self.random.inside(class, class_length);
+                    let bits = inside(&mut self.random, class, class_length);
                     self.add(bits, length);
                 }
             }
         }
         while self.prefixes.len() < count {
-            let (class, length) = CLASSES[self.random.below(3)];
-            let bits = self.random.inside(class, length);
+            let (class, length) = CLASSES[below(&mut self.random, 3)];
+            let bits = inside(&mut self.random, class, length);
             self.add(bits, 24);
         }
     }
@@ -203,8 +181,8 @@ impl Made {
         for (length, per_mille) in PROVIDERS6 {
             let end = self.prefixes.len() + per_mille * count / 1000;
             while self.prefixes.len() < end {
-                let (registry, registry_length) = REGISTRIES6[self.random.below(REGISTRIES6.len())];
-                let bits = self.random.inside(registry, registry_length);
+                let (registry, registry_length) = REGISTRIES6[below(&mut self.random, REGISTRIES6.len())];
+                let bits = inside(&mut self.random, registry, registry_length);
                 self.add(bits, length);
             }
         }
@@ -217,7 +195,7 @@ impl Made {
                 // Few providers announce many pieces.
                 let which = self.random.fraction().powi(3) * providers.len() as f64;
                 let (bits, provider_length) = providers[which as usize];
-                let bits = self.random.inside(bits, provider_length);
+                let bits = inside(&mut self.random, bits, provider_length);
                 self.add(bits, length);
             }
         }
@@ -226,10 +204,10 @@ impl Made {
 
 /// An address in each of so many prefixes, all of them as likely.
 pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let mut one = || {
-        let prefix = table[random.below(table.len())];
-        random.inside(prefix.bits, prefix.length)
+        let prefix = table[below(&mut random, table.len())];
+        inside(&mut random, prefix.bits, prefix.length)
     };
     (0..count).map(|_| one()).collect()
 }
@@ -238,12 +216,12 @@ pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
 pub(super) fn zipf(table: &[Prefix]) -> Vec<u128> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=table.len()).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut one = || {
         let point = random.fraction() * sum;
         let rank = sums.partition_point(|sum| *sum < point).min(table.len() - 1);
         let prefix = table[rank];
-        Random(rank as u64).inside(prefix.bits, prefix.length)
+        inside(&mut Random::new(rank as u64), prefix.bits, prefix.length)
     };
     (0..ADDRESSES).map(|_| one()).collect()
 }

@@ -18,6 +18,7 @@ use millrace_schedule::{
     Arrival, BufferLimits, Curve, Curves, DropCause, FlowNumber, FlowQueuesSettings, FqCodelSettings, Item,
     LinkOverhead, LinkRate, LinkScheduler, NodeId, NodeKind, QueueSettings, Rate, Share,
 };
+use millrace_testkit::Random;
 use millrace_units::Instant;
 
 use crate::interrupt::check;
@@ -199,7 +200,7 @@ struct Tree {
     now: u64,
     /// Nanoseconds of virtual time per packet.
     step: u64,
-    random: u64,
+    random: Random,
 }
 
 fn item(queue: u32) -> Item8 {
@@ -211,7 +212,7 @@ impl Tree {
         let limits = BufferLimits { queues: 65_536, packets: 1 << 17, bytes: 1 << 30 };
         let link = LinkRate { rate: None, slack: 0 };
         let port = LinkScheduler::new(link, LinkOverhead::Ethernet, limits).map_err(failed)?;
-        Ok(Self { port, places, now: 0, step, random: 1 })
+        Ok(Self { port, places, now: 0, step, random: Random::new(1) })
     }
 
     fn add(
@@ -234,19 +235,10 @@ impl Tree {
     /// Every queue gets `each` packets, in an order without a pattern.
     fn fill(&mut self, queues: u32, each: u32) {
         let mut order: Vec<u32> = (0..queues * each).map(|index| index % queues).collect();
-        for index in (1..order.len()).rev() {
-            order.swap(index, self.draw() as usize % (index + 1));
-        }
+        self.random.shuffle(&mut order);
         for queue in order {
             self.enqueue(queue);
         }
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 }
 

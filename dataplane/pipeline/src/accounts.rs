@@ -222,18 +222,9 @@ mod tests {
     use std::collections::VecDeque;
 
     use millrace_packet::{Batch, Pool};
+    use millrace_testkit::Random;
 
     use super::*;
-
-    /// Numbers that look random, the same each time (Knuth's multiplicative generator).
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, limit: u64) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((self.0 >> 33) % limit) as usize
-        }
-    }
 
     #[test]
     fn accounts_are_cleared_in_pieces_and_what_waits_still_does() {
@@ -261,12 +252,12 @@ mod tests {
         let pool = Pool::new(1024).unwrap();
         let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
         (0..3).for_each(|route| routes.begin(NextHopIndex(route)));
-        let (mut queue, mut noted, mut numbers) = (VecDeque::new(), 0, Numbers(7));
+        let (mut queue, mut noted, mut random) = (VecDeque::new(), 0, Random::new(7));
         let mut seen = [QueueAccount::default(); 3];
         for _ in 0..2000 {
             let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };
-            for _ in 0..numbers.below(20) {
-                let route = numbers.below(3);
+            for _ in 0..random.below(20) {
+                let route = random.below(3);
                 let mut packet = pool.packet_from(&vec![0; 60 + route]).unwrap();
                 packet.next_hop = NextHopIndex(route as u32);
                 ledger.queued(&packet, packet.len());
@@ -277,9 +268,9 @@ mod tests {
             let mut log = DropLog::default();
             let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
             let mut batch = Batch::new();
-            batch.take_from(&mut queue, numbers.below(20));
+            batch.take_from(&mut queue, random.below(20));
             departures.leave(&batch);
-            let most = numbers.below(60);
+            let most = random.below(60);
             if queue.len() > most {
                 departures.lose(most, queue.iter(), DropReason::QueueFull);
                 for packet in queue.drain(most..) {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use millrace_packet::Family;
 
-use super::random::Random;
 use super::style::Spread;
+use crate::random::Random;
 
 /// The addresses that one side of a set's filters name.
 pub(super) struct Pool {
@@ -30,7 +30,7 @@ impl Pool {
                 // All of the step before are used, before one is used twice.
                 let base = if index < pool.len() { pool[index] } else { *random.skewed(&pool, spread.skew) };
                 // The interface part of an IPv6 address: hosts are numbered, or named by their hardware.
-                let drawn = match (bits, random.next()) {
+                let drawn = match (bits, random.bits()) {
                     (64, drawn) if drawn % 2 == 0 => drawn >> 1 & 0xff,
                     (64, drawn) => drawn,
                     (_, drawn) => drawn & ((1 << bits) - 1),

@@ -6,9 +6,9 @@ use millrace_classify::Filter;
 use millrace_packet::Family;
 
 use super::address::Pool;
-use super::random::Random;
 use super::style::{Figures, Ports};
 use super::{FilterSet, Style};
+use crate::random::Random;
 
 /// `count` different filters in a style, the more specific mostly before the less. The same `seed` gives the same set.
 pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> FilterSet {

@@ -5,7 +5,6 @@
 
 mod address;
 mod generate;
-mod random;
 mod read;
 mod style;
 mod trace;

@@ -8,7 +8,7 @@ use millrace_packet::FlowKey;
 use millrace_units::PortId;
 
 use super::FilterSet;
-use super::random::Random;
+use crate::random::Random;
 
 /// How often packets are made for each filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,7 +62,7 @@ fn packet(filter: &Filter, random: &mut Random) -> Candidate {
 
 /// An address inside of a prefix, IPv4 in the lower 32 bits.
 fn host(net: Option<IpNet>, random: &mut Random) -> u128 {
-    let drawn = u128::from(random.next()) << 64 | u128::from(random.next());
+    let drawn = u128::from(random.bits()) << 64 | u128::from(random.bits());
     let Some(net) = net else { return drawn };
     let (address, length) = match net.addr() {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),

@@ -7,8 +7,11 @@ use std::time::Duration;
 use millrace_pipeline::{CaptureSource, ReversePath, TraceSource, TraceStep};
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Message;
-use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, STANDARD, Scenario, station};
+use millrace_testkit::Random;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, STANDARD, Scenario, station};
 use proptest::prelude::*;
+
+use crate::random::mutate;
 
 /// What the standard router has besides: a sub-interface, and an instance.
 const MORE: &str = r#"
@@ -145,7 +148,7 @@ fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8
         _ => ("a", v4().bytes()),
     };
     match random.below(12) {
-        0 if !plain => (port, random.mutate(&frame, &v6().bytes())),
+        0 if !plain => (port, mutate(random, &frame, &v6().bytes())),
         _ => (port, frame),
     }
 }

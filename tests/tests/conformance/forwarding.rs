@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Random, Scenario, station};
+use millrace_testkit::Random;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Scenario, station};
 use millrace_wire::MacAddr;
 
 /// Which port a packet to `destination` leaves by.

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use millrace_packet::DropReason;
-use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, RawFrame, Scenario, station};
+use millrace_testkit::Random;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, RawFrame, Scenario, station};
 
 const FRAMES: usize = 100_000;
 
@@ -65,7 +66,7 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
         2 => repaired(random, sound),
         _ => {
             let (frame, other) = (random.pick(sound).clone(), random.pick(sound).clone());
-            random.mutate(&frame, &other)
+            mutate(random, &frame, &other)
         }
     }
 }
@@ -73,7 +74,7 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
 /// An IPv4 frame made wrong whose header checksum is right again, so that it is not dropped for that.
 fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     let (frame, other) = (random.pick(sound).clone(), random.pick(sound).clone());
-    let mut frame = random.mutate(&frame, &other);
+    let mut frame = mutate(random, &frame, &other);
     if frame.len() >= 34 && frame[12..14] == [8, 0] {
         let end = (14 + usize::from(frame[14] & 15) * 4).clamp(26, frame.len());
         frame[24..26].fill(0);
@@ -81,6 +82,45 @@ fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
         frame[24..26].copy_from_slice(&sum);
     }
     frame
+}
+
+/// A frame made wrong in one of many ways: bits flipped, bytes overwritten, cut, lengthened, or its head put before
+/// the tail of `other`.
+pub fn mutate(random: &mut Random, frame: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    match random.below(6) {
+        0 => bytes.truncate(random.below(bytes.len() + 1)),
+        1 => bytes.extend(random.bytes(64)),
+        2 => {
+            let at = random.below(bytes.len().min(other.len()) + 1);
+            bytes.truncate(at);
+            bytes.extend(&other[at..]);
+        }
+        // The addresses of the link stay, so that what follows is read at all.
+        3 => overwrite(random, &mut bytes, 12),
+        4 => flip(random, &mut bytes, 12),
+        _ => flip(random, &mut bytes, 0),
+    }
+    bytes
+}
+
+fn overwrite(random: &mut Random, bytes: &mut [u8], from: usize) {
+    for _ in 0..=random.below(4) {
+        let at = from + random.below((bytes.len() - from).max(1));
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = *random.pick(&[0, 1, 4, 5, 0x45, 0x60, 0x7f, 0x80, 0xfe, 0xff]);
+        }
+    }
+}
+
+fn flip(random: &mut Random, bytes: &mut [u8], from: usize) {
+    for _ in 0..=random.below(8) {
+        let at = from + random.below((bytes.len() - from).max(1));
+        let bit = random.below(8);
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= 1 << bit;
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
+use millrace_testkit::Random;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 
 /// Errors would be limited per worker, and make a difference that is meant.
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";

@@ -9,7 +9,8 @@ use millrace_packet::{DropReason, Packet};
 use millrace_plugin_abi::{
     Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
 };
-use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random, STANDARD, Scenario};
+use millrace_testkit::Random;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
 use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use millrace_testkit::{Ground, Line, Millrace, Namespace, RawSocket, eventually, percentile, wait_until};
-use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random};
+use millrace_testkit::{
+    Ground, Line, Millrace, Namespace, Random, RawSocket, eventually, percentile, wait_until,
+};
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame};
 use millrace_wire::MacAddr;
 
 use crate::support::assert_hosts_talk;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use millrace_testkit::Random;
 use millrace_testkit::{Ended, Ground, Line, Millrace};
-use millrace_tests::Random;
 use serde_json::Value;
 
 use crate::support::router;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{Handover, flow_hash};
 use millrace_port::memory::Generator;
+use millrace_testkit::Random;
 use millrace_wire::MacAddr;
 
 use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
@@ -107,7 +108,7 @@ pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
     };
     let flows = chosen_flows(case, setup, chosen);
     let mut frames: Vec<Vec<u8>> = flows.into_iter().enumerate().map(|flow| frame(NET, flow)).collect();
-    shuffle(&mut frames);
+    Random::new(1).shuffle(&mut frames);
     if setup.distribution == Distribution::Zipf {
         let packets = frames.len().max(FEWEST);
         let order = order(crate::flow_table::flows::Popularity::Zipf, frames.len() as u32, packets);
@@ -133,29 +134,4 @@ fn chosen_flows(case: Case, setup: Setup, chosen: Chosen) -> Vec<u32> {
         owner == Some(worker) && (*flow % setup.routes) as usize % workers == worker
     };
     (0..).filter(is_of).take((case.flows as usize).div_ceil(workers)).collect()
-}
-
-/// Fisher and Yates' shuffle with Marsaglia's xorshift: the same order in every run.
-fn shuffle<T>(items: &mut [T]) {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for last in (1..items.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        items.swap(last, (state % (last as u64 + 1)) as usize);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shuffle_keeps_everything_and_the_order_is_another() {
-        let mut items: Vec<u32> = (0..1000).collect();
-        shuffle(&mut items);
-        assert!(items[..10] != [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        items.sort_unstable();
-        assert!(items.into_iter().eq(0..1000));
-    }
 }

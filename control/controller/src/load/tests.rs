@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use millrace_config::Config;
 use millrace_plugin::wasm::{Sandbox, SandboxSettings};
 use millrace_repository::{Claims, SecretKey, generate, sign, sign_file};
+use millrace_testkit::Random;
 
 use super::*;
 use crate::loader::Loader;
@@ -113,14 +114,11 @@ fn no_plugin_is_loaded_of_which_a_bit_was_changed() {
     let path = bench.write_signed("a.wasm", &good);
     let beside = format!("{path}.minisig");
     let signature = fs::read(&beside).unwrap();
-    let (mut state, mut loads) = (0x6d69_6c6c_7261_6365_u64, 0);
+    let (mut random, mut loads) = (Random::new(1), 0);
     for round in 0..1000 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
         let (whole, file) = if round % 2 == 0 { (&good, &path) } else { (&signature, &beside) };
         let mut bytes = whole.clone();
-        let bit = state as usize % (bytes.len() * 8);
+        let bit = random.below(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         fs::write(file, bytes).unwrap();
         loads += usize::from(bench.load(&path).is_ok());

@@ -1,5 +1,6 @@
 //! All ways of longest prefix match against a list that is searched from end to end.
 
+use millrace_testkit::Random;
 use proptest::prelude::*;
 
 use super::*;
@@ -106,10 +107,9 @@ proptest! {
 
     #[test]
     fn random_prefixes_are_found(seed in any::<u64>()) {
-        let mut state = seed;
-        let mut next = || { state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407); state.rotate_left(32) };
+        let mut random = Random::new(seed);
         let changes: Vec<_> = (0..24)
-            .map(|value| (true, Prefix::new(next() as u32 & 0xf0f0_ffff, (next() % 33) as u8), value))
+            .map(|value| (true, Prefix::new(random.bits() as u32 & 0xf0f0_ffff, random.below(33) as u8), value))
             .collect();
         for kind in PrefixMatchKind::ALL {
             compare(kind, &changes)?;

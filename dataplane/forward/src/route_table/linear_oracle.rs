@@ -40,9 +40,3 @@ pub(crate) fn operations6() -> impl Strategy<Value = Vec<(bool, u128, u8, u32)>>
     let length = prop_oneof![Just(0), Just(48), Just(64), Just(127), Just(128), 0u8..=128];
     prop::collection::vec((prop::bool::weighted(0.7), near, length, 0u32..50), 1..30)
 }
-
-/// A cheap source of varied numbers.
-pub(crate) fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    state.rotate_left(32)
-}

@@ -1,7 +1,8 @@
 //! The table against a list of prefixes that is searched from end to end.
 
-use super::linear_oracle::{LinearOracle, operations4, operations6, random};
+use super::linear_oracle::{LinearOracle, operations4, operations6};
 use super::*;
+use millrace_testkit::Random;
 use proptest::prelude::*;
 
 /// Applies the operations to both and compares every answer.
@@ -48,14 +49,14 @@ proptest! {
 #[test]
 fn random_addresses_find_what_the_oracle_finds() {
     let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
-    let mut state = 1;
+    let mut random = Random::new(1);
     for value in 0..200 {
-        let (address, length) = (random(&mut state) as u32, (random(&mut state) % 20) as u8);
+        let (address, length) = (random.bits() as u32, (random.bits() % 20) as u8);
         table.insert(address, length, value);
         oracle.insert(address, length, value);
     }
     for _ in 0..20_000 {
-        let address = random(&mut state) as u32;
+        let address = random.bits() as u32;
         assert_eq!(table.lookup_prefix(address), oracle.lookup_prefix(address));
     }
 }
@@ -63,11 +64,11 @@ fn random_addresses_find_what_the_oracle_finds() {
 /// The search that `longest` does in two steps, place by place.
 #[test]
 fn the_longest_place_is_the_first_found_by_halving() {
-    let mut state = 3;
+    let mut random = Random::new(3);
     for members in 0..200 {
         let mut node = Node::default();
         for _ in 0..members % 20 {
-            node.set(1 + random(&mut state) as usize % 511, 0);
+            node.set(1 + random.bits() as usize % 511, 0);
         }
         for octet in 0..=255 {
             let halvings = (0..9).map(|halvings| (256 | usize::from(octet)) >> halvings);
@@ -97,9 +98,9 @@ fn a_length_beyond_the_address_is_not_found() {
 fn memory_stays_small() {
     let empty = RouteTable::<u128>::new();
     assert!(empty.memory() < 4096, "{}", empty.memory());
-    let (mut table, mut state) = (RouteTable::<u32>::new(), 7);
+    let (mut table, mut random) = (RouteTable::<u32>::new(), Random::new(7));
     while table.len() < 100_000 {
-        table.insert(random(&mut state) as u32, 17 + (random(&mut state) % 8) as u8, 1);
+        table.insert(random.bits() as u32, 17 + (random.bits() % 8) as u8, 1);
     }
     assert!(table.memory() < 20 << 20, "{} bytes", table.memory());
 }

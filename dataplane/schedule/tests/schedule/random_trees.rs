@@ -3,23 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use millrace_testkit::Random;
+
 use crate::support::*;
-
-/// A small source of numbers: the same seed, the same test.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
 
 struct World {
     port: Port,
-    dice: Dice,
+    random: Random,
     now: u64,
     next_id: u32,
     number: u32,
@@ -37,13 +27,17 @@ struct World {
 }
 
 impl World {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.random.below(sides as usize) as u64
+    }
+
     fn new(seed: u64, may_idle: bool) -> Self {
         let limits = BufferLimits { queues: 200, packets: 500, bytes: 1 << 20 };
         let link = LinkRate { rate: Some(Rate(100_000_000)), slack: 0 };
         let port = LinkScheduler::new(link, LinkOverhead::Ethernet, limits).unwrap();
         let mut world = Self {
             port,
-            dice: Dice(seed * 0x9e37_79b9 + 1),
+            random: Random::new(seed),
             now: 0,
             next_id: 0,
             number: 0,
@@ -65,23 +59,23 @@ impl World {
     }
 
     fn inner_kind(&mut self, parent: Option<&NodeKind>) -> NodeKind {
-        match self.dice.roll(if self.may_idle { 4 } else { 3 }) {
+        match self.roll(if self.may_idle { 4 } else { 3 }) {
             0 => NodeKind::Priority,
             1 => NodeKind::DeficitRoundRobin,
             2 => NodeKind::Hfsc,
             _ if matches!(parent, Some(NodeKind::TokenBucket { .. })) => NodeKind::Priority,
-            _ => NodeKind::TokenBucket { rate: Rate(1_000_000 + self.dice.roll(80_000_000)), burst: 3000 },
+            _ => NodeKind::TokenBucket { rate: Rate(1_000_000 + self.roll(80_000_000)), burst: 3000 },
         }
     }
 
     fn leaf_kind(&mut self) -> NodeKind {
         let codel = CodelSettings { target: 1_000_000, interval: 10_000_000, ecn: false };
-        let threshold = 3000 + self.dice.roll(50_000) as u32;
+        let threshold = 3000 + self.roll(50_000) as u32;
         let queue = |aqm| QueueSettings { threshold, aqm };
-        match self.dice.roll(5) {
+        match self.roll(5) {
             0 => NodeKind::FlowQueues(FlowQueuesSettings {
                 queues: 8,
-                quantum: 1 + self.dice.roll(3000) as u32,
+                quantum: 1 + self.roll(3000) as u32,
                 queue: queue(Aqm::TailDrop),
                 ..Default::default()
             }),
@@ -97,14 +91,14 @@ impl World {
 
     fn share_for(&mut self, parent: &NodeKind, is_inner: bool) -> Share {
         match parent {
-            NodeKind::Priority => Share::Level(self.dice.roll(60) as u32),
-            NodeKind::DeficitRoundRobin => Share::Quantum(1 + self.dice.roll(5000) as u32),
+            NodeKind::Priority => Share::Level(self.roll(60) as u32),
+            NodeKind::DeficitRoundRobin => Share::Quantum(1 + self.roll(5000) as u32),
             NodeKind::Hfsc => {
-                let rate = Rate(1000 + self.dice.roll(2_000_000));
+                let rate = Rate(1000 + self.roll(2_000_000));
                 let steep = Curve { first: Rate(rate.0 * 2), duration: 5_000_000, then: rate };
-                let real_time = (!is_inner && self.dice.roll(3) == 0).then_some(steep);
+                let real_time = (!is_inner && self.roll(3) == 0).then_some(steep);
                 let upper_limit =
-                    (self.may_idle && self.dice.roll(4) == 0).then(|| Curve::linear(Rate(5_000_000)));
+                    (self.may_idle && self.roll(4) == 0).then(|| Curve::linear(Rate(5_000_000)));
                 Share::Curves(Curves { real_time, link_sharing: Some(Curve::linear(rate)), upper_limit })
             }
             _ => Share::Only,
@@ -114,13 +108,12 @@ impl World {
     fn some(&mut self, wanted: impl Fn(&NodeView) -> bool) -> Option<NodeView> {
         let mut all: Vec<NodeView> = self.port.tree().into_iter().filter(wanted).collect();
         let count = all.len() as u64;
-        (count > 0).then(|| all.swap_remove(self.dice.roll(count) as usize))
+        (count > 0).then(|| all.swap_remove(self.roll(count) as usize))
     }
 
     fn grow(&mut self) {
         let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
-        let kind =
-            if self.dice.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
+        let kind = if self.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
         let share = self.share_for(&parent.kind, !kind.is_leaf() && kind == NodeKind::Hfsc);
         // Refusals are part of the game: levels that are taken, towers, sums above what there is.
         if self.port.add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
@@ -129,7 +122,7 @@ impl World {
     }
 
     fn arrive(&mut self) {
-        let flow = self.dice.roll(40) as u32;
+        let flow = self.roll(40) as u32;
         let leaf = match self.routes.get(&flow) {
             Some(leaf) => *leaf,
             None => match self.some(|view| view.kind.is_leaf()) {
@@ -140,7 +133,7 @@ impl World {
         self.routes.insert(flow, leaf);
         self.number += 1;
         self.offered += 1;
-        let frame = frame(flow, self.number, 40 + self.dice.roll(1460) as u32);
+        let frame = frame(flow, self.number, 40 + self.roll(1460) as u32);
         let dropped = &mut self.dropped;
         self.port
             .enqueue(NodeId(leaf), FlowNumber(flow), frame, at(self.now), &mut |_: Frame, _| *dropped += 1);
@@ -166,7 +159,7 @@ impl World {
     }
 
     fn change(&mut self) {
-        match self.dice.roll(6) {
+        match self.roll(6) {
             0 => self.grow(),
             1 => self.remove(),
             2 => {
@@ -188,10 +181,8 @@ impl World {
             }
             _ => {
                 if let Some(node) = self.some(|view| matches!(view.kind, NodeKind::TokenBucket { .. })) {
-                    let kind = NodeKind::TokenBucket {
-                        rate: Rate(1_000_000 + self.dice.roll(9_000_000)),
-                        burst: 2000,
-                    };
+                    let kind =
+                        NodeKind::TokenBucket { rate: Rate(1_000_000 + self.roll(9_000_000)), burst: 2000 };
                     let _ = self.port.set(node.node, &kind, at(self.now));
                 }
             }
@@ -203,7 +194,7 @@ impl World {
         let Some(node) = self.some(|view| view.parent.is_some()) else { return };
         let target = self.some(|view| view.kind.is_leaf() && view.node != node.node);
         let leftover = match target {
-            Some(target) if self.dice.roll(2) == 0 => Leftover::MoveTo(target.node),
+            Some(target) if self.roll(2) == 0 => Leftover::MoveTo(target.node),
             _ => Leftover::Drop,
         };
         let (dropped, mut removed) = (&mut self.dropped, 0);
@@ -258,15 +249,15 @@ impl World {
 
     fn run(&mut self, steps: u32, changes: bool) {
         for _ in 0..steps {
-            for _ in 0..self.dice.roll(4) {
+            for _ in 0..self.roll(4) {
                 self.arrive();
             }
-            if changes && self.dice.roll(10) == 0 {
+            if changes && self.roll(10) == 0 {
                 self.change();
             }
             self.send();
             self.conserve();
-            let pause = self.now + self.dice.roll(200_000);
+            let pause = self.now + self.roll(200_000);
             self.now = pause.min(self.port.next_ready().as_nanos().max(self.now + 1));
         }
         // Nothing comes any more: everything goes, no node starves.

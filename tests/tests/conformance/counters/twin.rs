@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_plugin::BindingId;
-use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Random, STANDARD, Scenario};
+use millrace_testkit::Random;
+use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
 use millrace_units::{Amount, QueueAccount};
 
 use crate::driver_flows::driver::{Driver, Received};

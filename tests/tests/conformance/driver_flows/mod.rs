@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use millrace_pipeline::{ReversePath, StaysUp};
 use millrace_plugin::BindingId;
-use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Random, Scenario, station};
+use millrace_testkit::Random;
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 use proptest::prelude::*;
 
 use driver::{Driver, Received};

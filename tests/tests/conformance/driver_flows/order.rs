@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_tests::{Frame, Ipv4Frame, Random};
+use millrace_testkit::Random;
+use millrace_tests::{Frame, Ipv4Frame};
 
 use super::Pair;
 use super::driver::Driver;

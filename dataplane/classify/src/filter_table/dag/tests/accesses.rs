@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::FlowKey;
+use millrace_testkit::Random;
 use millrace_units::PortId;
 
 use super::*;
@@ -10,20 +11,6 @@ use crate::CompiledFilter;
 use crate::prefix_match::Accesses;
 
 const FILTERS: u32 = 50_000;
-
-/// A cheap source of varied numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0.rotate_left(32)
-    }
-
-    fn below(&mut self, limit: u32) -> u32 {
-        (self.next() % u64::from(limit)) as u32
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Hosts {
@@ -48,6 +35,7 @@ fn host(number: u32, six: bool) -> IpAddr {
 }
 
 fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
+    let mut below = |limit: u32| random.below(limit as usize) as u32;
     // What is left of the number when the choices before are taken out of it.
     let mut left = number;
     let mut choice = |of: u32| {
@@ -58,13 +46,13 @@ fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     let (source, destination) = match hosts {
         Hosts::Many => (number, number + FILTERS),
         Hosts::Networks => (number % 240, number / 240),
-        Hosts::Few => (random.below(100), 100 + random.below(100)),
+        Hosts::Few => (below(100), 100 + below(100)),
         Hosts::Grid => (choice(20), 100 + choice(20)),
     };
     let (protocol, source_port, destination_port, port) = match hosts {
         Hosts::Grid => (choice(2), choice(4), choice(4), choice(4)),
         // Each flow has a source port of its own, so that no two are the same.
-        _ => (random.below(2), number % 65_536, random.below(65_536), random.below(4)),
+        _ => (below(2), number % 65_536, below(65_536), below(4)),
     };
     let protocol = if protocol == 0 { 6 } else { 17 };
     let (ports, port) = ((source_port as u16, destination_port as u16), PortId(port as u16));
@@ -123,7 +111,7 @@ fn counted(table: &DagTable<u32>, keys: impl Iterator<Item = FlowKey>) -> (u32, 
 }
 
 fn flow_filters(hosts: Hosts, six: bool) -> u32 {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let keys: Vec<_> = (0..FILTERS).map(|number| flow(&mut random, number, hosts, six)).collect();
     let mut table = DagTable::default();
     for (number, key) in (0..).zip(&keys) {

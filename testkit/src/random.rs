@@ -1,0 +1,88 @@
+//! Random numbers that are the same in every run.
+
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one 64-bit state, any seed.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Returns a generator; the same seed gives the same numbers.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the next 64 bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Returns a number below `end`, which is above 0.
+    #[inline]
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.bits() % end as u64) as usize
+    }
+
+    /// Returns a number from 0 to below 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Returns `length` random bytes.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.bits() as u8).collect()
+    }
+
+    /// Returns one of `items`, of which there is at least one.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+
+    /// Returns one of `items`, the earlier the more often the greater `skew` is; 1 for all equally often.
+    pub fn skewed<'a, T>(&mut self, items: &'a [T], skew: f64) -> &'a T {
+        &items[(self.fraction().powf(skew) * items.len() as f64) as usize]
+    }
+
+    /// Returns one of `items`, each as often as its weight says.
+    pub fn weighted<'a, T>(&mut self, items: &'a [(T, u32)]) -> &'a T {
+        let sum: u32 = items.iter().map(|(_, weight)| weight).sum();
+        let mut left = self.below(sum as usize) as u32;
+        let chosen = items.iter().find(|(_, weight)| {
+            let here = left < *weight;
+            left = left.wrapping_sub(*weight);
+            here
+        });
+        &chosen.expect("the number is below the sum of the weights").0
+    }
+
+    /// Puts `items` in a random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_is_that_of_the_reference_implementation() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.bits(), 6_457_827_717_110_365_317);
+        assert_eq!(random.bits(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn shuffle_keeps_every_item_and_changes_the_order() {
+        let mut items: Vec<u32> = (0..1000).collect();
+        Random::new(1).shuffle(&mut items);
+        assert_ne!(items[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..1000));
+    }
+}
