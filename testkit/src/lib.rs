@@ -15,13 +15,11 @@
 //! should. Whatever is made is removed when it is dropped, also by a panic. Only processes that were started here are
 //! ended, by their number.
 
-mod arrivals;
 mod background;
 pub mod built;
 pub mod classbench;
 mod clients;
 mod descriptor;
-mod flow;
 mod ground;
 mod line;
 mod millrace;
@@ -29,14 +27,12 @@ mod namespace;
 mod random;
 mod raw_socket;
 mod repository;
-mod transfer;
+mod traffic;
 mod wait;
 
-pub use arrivals::{Arrival, Arrivals, burst};
 pub use background::Background;
 pub use clients::{answer_times, percentile, resident};
 pub use descriptor::shrink_netlink_buffers;
-pub use flow::{Flow, FlowReport};
 pub use ground::{Ground, binary, skip, tool};
 pub use line::{Line, LineOptions};
 pub use millrace::{Ended, Millrace, run_to_end};
@@ -44,5 +40,5 @@ pub use namespace::Namespace;
 pub use random::Random;
 pub use raw_socket::RawSocket;
 pub use repository::repository;
-pub use transfer::transfer;
+pub use traffic::{Arrival, Arrivals, Flow, FlowReport, burst, transfer};
 pub use wait::{eventually, wait_until};

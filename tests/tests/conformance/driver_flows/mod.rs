@@ -6,13 +6,12 @@ mod order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use driver::{Driver, Received};
 use millrace_pipeline::{ReversePath, StaysUp};
 use millrace_plugin::BindingId;
 use millrace_testkit::Random;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 use proptest::prelude::*;
-
-use driver::{Driver, Received};
 
 const PORTS: [&str; 3] = ["a", "b", "c"];
 const FILTERS: [&str; 9] = [
