@@ -35,7 +35,8 @@ impl TokenRate {
     pub fn of_bytes(bits_per_second: u64, burst: u32) -> Self {
         let ticks = (u128::from(TICKS_PER_SECOND) * 8) << FRACTION;
         let token = saturated(ticks / u128::from(bits_per_second.max(1)));
-        Self { token, depth: saturated((u128::from(burst) * u128::from(token)) >> FRACTION) }
+        // Rounded up as the cost is: a full bucket grants a packet of `burst` bytes.
+        Self { token, depth: saturated((u128::from(burst) * u128::from(token)).div_ceil(1 << FRACTION)) }
     }
 
     /// Ticks that a token takes, times 65,536.
@@ -130,6 +131,17 @@ mod tests {
     }
 
     #[test]
+    fn full_bucket_grants_a_packet_of_the_burst_at_any_rate_of_bytes() {
+        for bits in
+            [1_000, 3_000_000, 6_000_000, 7_000_000, 9_000_000, 30_000_000, 10_000_000_000, 1_000_000_000_000]
+        {
+            let rate = TokenRate::of_bytes(bits, 1514);
+            assert!(rate.cost(1514) <= rate.depth(), "{bits}");
+            assert!(rate.cost(1515) > rate.depth() || bits > 1_000_000_000, "{bits}");
+        }
+    }
+
+    #[test]
     fn full_bucket_grants_exactly_the_burst_at_any_rate() {
         for rate in [1, 3, 7, 999, 1_000_003, 300_000_000] {
             let mut bucket = TokenBucket::new(TokenRate::of_events(rate, 77));
@@ -181,7 +193,7 @@ mod tests {
         ) {
             let limit = TokenRate::of_bytes(rate, burst);
             let token = (128_000_000_000_u128 << 16) / u128::from(rate);
-            let depth = (u128::from(burst) * token) >> 16;
+            let depth = (u128::from(burst) * token).div_ceil(1 << 16);
             let (mut twin, mut paid, mut now) = (Intervals::default(), 0, 0);
             for (length, gap) in packets {
                 now += gap;
