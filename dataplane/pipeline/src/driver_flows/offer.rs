@@ -111,7 +111,10 @@ impl Router {
         let Self { driver: Some(driver), gates, .. } = self else { return };
         let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
         let Some(content) = driver.content(&plan, policer) else {
-            driver.refuse(offer.flow);
+            // A flow that has an entry keeps it, outdated: later packets of it ask again.
+            if offer.slot.is_none() {
+                driver.refuse(offer.flow);
+            }
             return;
         };
         if let Some(slot) = offer.slot {

@@ -160,7 +160,7 @@ impl Queue {
         if let Some((losses, read)) = self.reported
             && (arrivals.drained || arrivals.read.wrapping_sub(read) > RING)
         {
-            self.lost += losses - self.counted;
+            self.lost = self.lost.wrapping_add(losses - self.counted);
             (self.counted, self.reported) = (losses, None);
         }
         if now >= self.next_inquiry {
