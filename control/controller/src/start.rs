@@ -303,14 +303,9 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.schedule(port, changes)?;
     }
     inner.change_routes(own_routes(&inner.model))?;
-    // Packets come from here on: they meet all ports, filters and routes.
-    for device in own {
-        let id = device.id();
-        inner.capabilities.insert(id, device.give(&mut inner.workers)?);
-    }
     match mirrored {
-        Some((mirror, changes, first)) => take_over(inner, mirror, changes, first),
-        None => Ok(()),
+        Some((mirror, changes, first)) => take_over(inner, (mirror, changes, first), own),
+        None => OwnDevice::give_all(own, inner),
     }
 }
 
@@ -346,12 +341,11 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     Ok(())
 }
 
-/// Has packets of kernel devices come, once workers know what the kernel knows.
+/// Has packets of all devices come, once workers know what the kernel knows.
 fn take_over(
     inner: &mut Inner,
-    mirror: Mirror,
-    changes: Changes,
-    first: Vec<millrace_host::HostChange>,
+    (mirror, changes, first): (Mirror, Changes, Vec<millrace_host::HostChange>),
+    own: Vec<OwnDevice>,
 ) -> Result<(), ControlError> {
     inner.mirror = Some(mirror);
     inner.changes = Some(changes);
@@ -363,6 +357,7 @@ fn take_over(
     inner.refresh_programs()?;
     // The workers have taken up everything so far when they answer.
     inner.snapshot()?;
+    OwnDevice::give_all(own, inner)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
     for (port, device) in &mut inner.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;

@@ -201,8 +201,9 @@ impl Router {
         self.options = options;
     }
 
-    /// Adds a port or changes its settings.
-    pub(crate) fn set_port(&mut self, id: PortId, settings: PortSettings, now: Instant) {
+    /// Adds a port or changes its settings. Addresses of the port are announced where its device is open; those of others are when it is
+    /// opened.
+    pub(crate) fn set_port(&mut self, id: PortId, settings: PortSettings, is_open: bool, now: Instant) {
         self.forget_adjacencies();
         let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
         // Of a port without a kernel, the worker that has its device is the stack.
@@ -228,7 +229,9 @@ impl Router {
         for net in addresses.iter().filter(|net| up && !old.contains(net)) {
             let key = NeighbourKey { port: id, address: net.addr() };
             self.own.resolver.add_own(key);
-            self.with_own(now, |own, context| own.announce(key, context));
+            if is_open {
+                self.with_own(now, |own, context| own.announce(key, context));
+            }
         }
         self.follow_up(now);
     }

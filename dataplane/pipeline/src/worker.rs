@@ -22,6 +22,7 @@ use crate::event::Event;
 use crate::handover::Handover;
 use crate::host_output::HostOutputs;
 use crate::host_path::HostPath;
+use crate::own_stack::announce_addresses;
 use crate::ports::DeviceId;
 use crate::post_mortem::PostMortem;
 use crate::router::Router;
@@ -306,7 +307,7 @@ impl Worker {
     fn carry_out(&mut self, command: Command, now: Instant) {
         self.router.invalidate(command.invalidation());
         match command {
-            Command::Devices(command) => self.change_devices(command),
+            Command::Devices(command) => self.change_devices(command, now),
             Command::Ports(command) => self.change_ports(command, now),
             Command::Routes(command) => self.router.change_routes(command),
             Command::Neighbours(command) => self.router.change_neighbours(command, now),
@@ -323,12 +324,13 @@ impl Worker {
         }
     }
 
-    fn change_devices(&mut self, command: DeviceCommand) {
+    fn change_devices(&mut self, command: DeviceCommand, now: Instant) {
         match command {
             DeviceCommand::Add(id, open, reply) => {
                 let report = open(&self.pool).map(|opened| {
                     let report = opened.report();
                     self.add_device(id, opened.port);
+                    announce_addresses(&mut self.router, id, now);
                     report
                 });
                 answer(&reply, report);
@@ -344,7 +346,9 @@ impl Worker {
     fn change_ports(&mut self, command: PortCommand, now: Instant) {
         match command {
             PortCommand::Set(id, settings) => {
-                self.router.set_port(id, settings, now);
+                let device = self.devices.get(usize::from(settings.device.0));
+                let is_open = device.is_some_and(Option::is_some);
+                self.router.set_port(id, settings, is_open, now);
                 self.spread_mtu();
             }
             PortCommand::AddHostOutput(port, settings, open, reply) => {

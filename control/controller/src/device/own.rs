@@ -2,7 +2,7 @@
 
 use millrace_config::PortKind;
 use millrace_packet::Pool;
-use millrace_pipeline::{DeviceId, OpenDevice, OpenedDevice};
+use millrace_pipeline::{OpenDevice, OpenedDevice};
 use millrace_port::pcap::Pace;
 use millrace_port::{Capabilities, Memory, Pcap, PcapFiles, PcapOptions, Port, Tap};
 use millrace_wire::MacAddr;
@@ -10,6 +10,7 @@ use millrace_wire::MacAddr;
 use super::{Wrapping, open_error, open_on_worker, time_of_day};
 use crate::ControlError;
 use crate::model::PortPlan;
+use crate::router::Inner;
 use crate::workers::Workers;
 
 /// The device of a port without a kernel device, which no worker has yet.
@@ -22,7 +23,7 @@ pub(crate) struct OwnDevice {
 
 impl OwnDevice {
     /// Opens the devices of those of `ports` that have no kernel device, and gives the ports their addresses. This takes what takes
-    /// privileges or files; nothing is received until [`give`](Self::give).
+    /// privileges or files; nothing is received until [`give_all`](Self::give_all).
     ///
     /// # Errors
     /// When a file or a TAP device can't be opened.
@@ -59,16 +60,22 @@ impl OwnDevice {
         Ok(Self { plan: plan.clone(), open, mac })
     }
 
-    /// The number by which workers know it.
-    pub fn id(&self) -> DeviceId {
-        self.plan.settings.device
-    }
-
     /// Gives it to a worker, which receives from it at once.
     ///
     /// # Errors
     /// When the worker can't open it, or does not answer.
-    pub fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
+    fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
         open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
+    }
+    /// Has packets of such devices come: they meet all ports, filters and routes.
+    ///
+    /// # Errors
+    /// When a worker can't open one, or does not answer.
+    pub fn give_all(devices: Vec<Self>, inner: &mut Inner) -> Result<(), ControlError> {
+        for device in devices {
+            let id = device.plan.settings.device;
+            inner.capabilities.insert(id, device.give(&mut inner.workers)?);
+        }
+        Ok(())
     }
 }

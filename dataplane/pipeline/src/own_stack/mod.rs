@@ -13,7 +13,8 @@ use millrace_packet::{DropReason, Packet, Pool};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
 
-use crate::ports::{PortEntry, PortTable};
+use crate::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
+use crate::router::Router;
 
 /// What became of a packet that was given to the stack.
 pub(crate) enum Outcome {
@@ -128,4 +129,18 @@ fn sender(packet: &Packet) -> MacAddr {
 /// Whether the protocol is one that ports without a kernel answer for by echo alone.
 fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
+}
+
+/// Announces the addresses of the ports of a device that was opened just now.
+pub(crate) fn announce_addresses(router: &mut Router, device: DeviceId, now: Instant) {
+    let is_own = |settings: &PortSettings| {
+        settings.device == device && settings.up && !matches!(settings.stack, Stack::Kernel { .. })
+    };
+    let own = router.ports.iter().filter(|(_, entry)| is_own(&entry.settings));
+    let address = |(port, address)| NeighbourKey { port, address };
+    let addresses =
+        own.flat_map(|(id, entry)| entry.settings.addresses.iter().map(move |net| (id, net.addr())));
+    for key in addresses.map(address).collect::<Vec<_>>() {
+        router.with_own(now, |own, context| own.announce(key, context));
+    }
 }
