@@ -17,8 +17,8 @@ use crate::entrance::control_channel::{ControlChannel, Message};
 use crate::entrance::users::Users;
 use crate::limits::Limits;
 use crate::principal::Principal;
-use crate::served::Interface;
-use crate::server::{Served, take};
+use crate::served::{Interface, Served};
+use crate::server::take;
 
 /// Callers that requests are spread over, so that none asks too often.
 const CALLERS: u32 = 1000;
@@ -46,7 +46,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The interface of what `control` stands for. Members of `groups` have these roles.
+    /// The interface of a router. Members of `groups` have these roles.
     pub fn new(control: Router, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();

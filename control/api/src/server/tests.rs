@@ -124,6 +124,7 @@ async fn nonsense_on_the_socket_harms_no_other_client() {
     let _ = client.read_to_end(&mut answer).await;
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 400"));
     assert_eq!(server.ask("GET", "/status", "").await.0, StatusCode::OK);
+    server.end().await;
 }
 
 /// Bytes that there is memory for, in the test of memory.
@@ -165,4 +166,5 @@ async fn the_description_names_every_operation_and_every_reference_leads_somewhe
         let pointer = reference.split('"').next().unwrap();
         assert!(description.pointer(pointer).is_some(), "{pointer}");
     }
+    server.end().await;
 }

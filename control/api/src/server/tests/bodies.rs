@@ -24,6 +24,7 @@ async fn a_body_that_is_said_to_be_too_long_is_refused_before_it_comes() {
         client.read_exact(&mut answer).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
     }
+    server.end().await;
 }
 
 #[tokio::test]
@@ -50,6 +51,7 @@ async fn long_bodies_share_a_memory_and_short_ones_get_through() {
         assert!(Instant::now() < deadline, "what has gone takes no memory");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    server.end().await;
 }
 
 #[tokio::test]
@@ -68,6 +70,7 @@ async fn what_is_said_to_be_no_json_is_not_read() {
         let response = request_with(&server.socket(), "POST", "/instances", &headers, body.into()).await;
         assert_eq!(response.status(), expected, "{kind}");
     }
+    server.end().await;
 }
 
 #[tokio::test]
@@ -91,6 +94,7 @@ async fn a_body_is_refused_where_it_would_not_be_read() {
     assert!(problem["detail"].as_str().unwrap().contains("did you mean \"revision\""), "{problem}");
     let confirmed = server.ask("POST", "/configuration/confirm", r#"{"revision": 1}"#).await.0;
     assert_eq!(confirmed, StatusCode::CONFLICT);
+    server.end().await;
 }
 
 #[tokio::test]
@@ -119,6 +123,7 @@ async fn a_change_is_made_only_where_the_tag_holds() {
     let bound = headers["etag"].to_str().unwrap();
     assert_eq!(free(&format!("\"1\", {bound}")).await.0, 200);
     assert_eq!(free("*").await.0, 404);
+    server.end().await;
 }
 
 #[tokio::test]
@@ -142,6 +147,7 @@ async fn who_has_what_there_is_is_not_sent_it_again() {
     assert_eq!(get("/instances/s1", "\"0\"").await, (200, Some(tag), false));
     assert_eq!(get("/instances/s2", "*").await.0, 404);
     assert_eq!(get("/ports", "*").await, (200, None, false), "a list has no tag");
+    server.end().await;
 }
 
 #[tokio::test]
@@ -160,4 +166,5 @@ async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
             assert!(problem["detail"].as_str().unwrap().contains("leave it out"), "{problem}");
         }
     }
+    server.end().await;
 }

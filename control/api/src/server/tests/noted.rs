@@ -25,6 +25,7 @@ async fn changes_and_refusals_are_noted_and_questions_are_not() {
     );
     assert_eq!(lines[1]["request"]["plugin"], "statistics");
     assert_eq!(lines[1]["who"]["uid"], nix::unistd::geteuid().as_raw());
+    server.end().await;
 }
 
 #[tokio::test]
@@ -45,6 +46,7 @@ async fn who_looks_at_packets_is_noted_with_place_and_filter() {
     assert_eq!(lines[0]["who"]["uid"], nix::unistd::geteuid().as_raw());
     assert_eq!(line(1), (&json!("GET /capture"), &json!("refused")));
     assert_eq!(lines[2]["operation"], "GET /trace");
+    server.end().await;
 }
 
 #[tokio::test]
@@ -110,4 +112,5 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     // It is full again: the answer is given all the same.
     let second = tokio::time::timeout(Duration::from_secs(20), change("s2")).await;
     assert_eq!(second.expect("an answer").unwrap(), StatusCode::CREATED);
+    server.end().await;
 }

@@ -141,75 +141,81 @@ async fn flows_are_asked_for_in_an_order_and_forgotten() {
     server.end().await;
 }
 
+/// Requests that are wrong: method, path, body, the status of the answer, and a part of its detail.
+const WRONG: &[(&str, &str, &str, u16, &str)] = &[
+    ("GET", "/statsu", "", 404, "did you mean \"/status\""),
+    ("GET", "/ports/la", "", 404, "no port is named \"la\""),
+    ("GET", "/schedulers/lan", "", 404, "port \"lan\" has no scheduler: `scheduler add lan"),
+    ("GET", "/schedulers/nowhere", "", 404, "no port is named \"nowhere\"; ports here: lan, wan"),
+    ("POST", "/routes", r#"{"to": "10.9.0.0/16", "vai": []}"#, 400, "did you mean \"via\""),
+    ("POST", "/routes", r#"{"to": "10.9.0.0/16", "via": ["10.2.0"]}"#, 400, "IP address"),
+    ("POST", "/routes", r#"{"to": "10.9.0.0/16", "kind": "blackhol"}"#, 400, "blackhole"),
+    ("DELETE", "/routes", r#"{"to": "10.99.0.0/16"}"#, 404, "10.99.0.0/16"),
+    ("GET", "/routes/lookup?adress=10.0.0.1", "", 400, "did you mean \"address\""),
+    ("POST", "/filters", r#"{"match": "*", "action": "dorp"}"#, 400, "no action"),
+    ("POST", "/filters", r#"{"match": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
+    ("POST", "/filters", r#"{"match": "*"}"#, 400, "lacks the key \"action\""),
+    ("DELETE", "/filters/one", "", 400, "no id"),
+    ("GET", "/filters/5", "", 404, "no filter has the id 5"),
+    ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
+    ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
+    ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
+    ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
+    ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
+    ("GET", "/flows?colour=red", "", 400, "keys here: filter, order, limit"),
+    ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\"; no keys here"),
+    ("GET", "/ports/lan?x", "", 400, "\"x\"; no keys here"),
+    ("DELETE", "/counters?ports=lan", "", 400, "\"ports\"; no keys here"),
+    ("POST", "/plugins", r#"{"file": "/p.wasm", "allow-downgrade": true}"#, 400, "\"allow_downgrade\""),
+    ("POST", "/lookup", "", 400, "no body"),
+    ("POST", "/lookup", "{", 400, "EOF"),
+    ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
+    ("POST", "/lookup", "[]", 400, "has to be an object"),
+    ("POST", "/lookup", "{}", 400, "lacks the key \"packet\""),
+    ("POST", "/instances", r#"{"plugin": "a", "nmae": "b"}"#, 400, "did you mean \"name\""),
+    ("POST", "/instances", r#"{"plugin": "statistic", "name": "b"}"#, 404, "did you mean \"statistics\""),
+    ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "no position"),
+    ("DELETE", "/instances/none", "", 404, "no instance"),
+    ("DELETE", "/instances/%ff", "", 400, "UTF-8"),
+    (
+        "POST",
+        "/bindings",
+        r#"{"instance":"x","gate":"g","filter":"","priority":1e99}"#,
+        400,
+        "\"priority\" is 1e",
+    ),
+    ("PUT", "/ports", "", 405, "/ports does not take PUT"),
+    ("POST", "/routes", "[[]]", 400, "it has to be an object"),
+    ("GET", "/bindings?limit=0", "", 400, "1 to 10000"),
+    ("GET", "/neighbours?limit=x", "", 400, "limit"),
+    ("GET", "/events?kind=link", "", 400, "no kind of event is named \"link\""),
+    ("GET", "/audit?last=0", "", 400, "1 to 10000"),
+    ("GET", "/rates?hz=11", "", 400, "1 to 10"),
+    ("GET", "/plugins/nobody", "", 404, "no plugin"),
+    ("GET", "/capture?prot=lan", "", 400, "did you mean \"port\""),
+    ("GET", "/capture?snap=-1", "", 400, "snap"),
+    ("GET", "/capture?port=nowhere", "", 404, "no port"),
+];
+
 #[tokio::test]
 async fn errors_are_problems_that_say_what_would_be_right() {
     let server = Server::start().await;
     let large = format!("{{\"packet\": \"{}\"}}", "x".repeat(2 << 20));
-    let cases: &[(&str, &str, &str, u16, &str)] = &[
-        ("GET", "/statsu", "", 404, "did you mean \"/status\""),
-        ("GET", "/ports/la", "", 404, "no port is named \"la\""),
-        ("GET", "/schedulers/lan", "", 404, "port \"lan\" has no scheduler: `scheduler add lan"),
-        ("GET", "/schedulers/nowhere", "", 404, "no port is named \"nowhere\"; ports here: lan, wan"),
-        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "vai": []}"#, 400, "did you mean \"via\""),
-        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "via": ["10.2.0"]}"#, 400, "IP address"),
-        ("POST", "/routes", r#"{"to": "10.9.0.0/16", "kind": "blackhol"}"#, 400, "blackhole"),
-        ("DELETE", "/routes", r#"{"to": "10.99.0.0/16"}"#, 404, "10.99.0.0/16"),
-        ("GET", "/routes/lookup?adress=10.0.0.1", "", 400, "did you mean \"address\""),
-        ("POST", "/filters", r#"{"match": "*", "action": "dorp"}"#, 400, "no action"),
-        ("POST", "/filters", r#"{"match": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
-        ("POST", "/filters", r#"{"match": "*"}"#, 400, "lacks the key \"action\""),
-        ("DELETE", "/filters/one", "", 400, "no id"),
-        ("GET", "/filters/5", "", 404, "no filter has the id 5"),
-        ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
-        ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
-        ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
-        ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
-        ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
-        ("GET", "/flows?colour=red", "", 400, "keys here: filter, order, limit"),
-        ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\"; no keys here"),
-        ("GET", "/ports/lan?x", "", 400, "\"x\"; no keys here"),
-        ("DELETE", "/counters?ports=lan", "", 400, "\"ports\"; no keys here"),
-        ("POST", "/plugins", r#"{"file": "/p.wasm", "allow-downgrade": true}"#, 400, "\"allow_downgrade\""),
-        ("POST", "/lookup", "", 400, "no body"),
-        ("POST", "/lookup", "{", 400, "EOF"),
-        ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
-        ("POST", "/lookup", "[]", 400, "has to be an object"),
-        ("POST", "/lookup", "{}", 400, "lacks the key \"packet\""),
-        ("POST", "/lookup", &large, 413, "1048576 bytes are the most here"),
-        ("POST", "/instances", r#"{"plugin": "a", "nmae": "b"}"#, 400, "did you mean \"name\""),
-        ("POST", "/instances", r#"{"plugin": "statistic", "name": "b"}"#, 404, "did you mean \"statistics\""),
-        ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "no position"),
-        ("DELETE", "/instances/none", "", 404, "no instance"),
-        ("DELETE", "/instances/%ff", "", 400, "UTF-8"),
-        (
-            "POST",
-            "/bindings",
-            r#"{"instance":"x","gate":"g","filter":"","priority":1e99}"#,
-            400,
-            "\"priority\" is 1e",
-        ),
-        ("PUT", "/ports", "", 405, "/ports does not take PUT"),
-        ("POST", "/lookup", r#"["src 10.0.0.1"]"#, 400, "it has to be an object"),
-        ("POST", "/routes", "[[]]", 400, "it has to be an object"),
-        ("GET", "/bindings?limit=0", "", 400, "1 to 10000"),
-        ("GET", "/neighbours?limit=x", "", 400, "limit"),
-        ("GET", "/events?kind=link", "", 400, "no kind of event is named \"link\""),
-        ("GET", "/audit?last=0", "", 400, "1 to 10000"),
-        ("GET", "/rates?hz=11", "", 400, "1 to 10"),
-        ("GET", "/plugins/nobody", "", 404, "no plugin"),
-        ("GET", "/capture?prot=lan", "", 400, "did you mean \"port\""),
-        ("GET", "/capture?snap=-1", "", 400, "snap"),
-        ("GET", "/capture?port=nowhere", "", 404, "no port"),
-    ];
-    for (method, path, body, expected, detail) in cases {
+    let too_large = ("POST", "/lookup", &*large, 413, "1048576 bytes are the most here");
+    for (method, path, body, expected, detail) in WRONG.iter().chain([&too_large]) {
         let (status, headers, problem) = server.answer(method, path, (*body).to_owned()).await;
         assert_eq!(status, *expected, "{method} {path}: {problem}");
         assert_eq!(headers["content-type"], "application/problem+json", "{method} {path}");
-        assert_eq!(problem["status"], *expected);
-        assert!(problem["title"].is_string() && problem["type"] == "about:blank", "{problem}");
+        assert!(
+            problem["status"] == *expected
+                && problem["title"].is_string()
+                && problem["type"] == "about:blank",
+            "{problem}"
+        );
         let text = problem["detail"].as_str().unwrap();
         assert!(text.contains(detail) && !text.contains('\n'), "{method} {path}: {text}");
     }
+    server.end().await;
 }
 
 #[tokio::test]
