@@ -13,7 +13,7 @@ use crate::error::{ConfigError, Place};
 /// Parts of a configuration in which something is wrong: entries of lists, and tables.
 pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 
-/// What was left out.
+/// Entries that were left out of a configuration, since something is wrong in them.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     /// Of each list in which something is wrong: where in the file stand the entries that were kept.

@@ -143,7 +143,7 @@ impl VlanIds {
     }
 }
 
-/// Whether a value is the one that holds if nothing is said.
+/// Returns whether a value is the default of its type.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

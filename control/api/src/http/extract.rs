@@ -18,7 +18,7 @@ use crate::http::body_budget::Share;
 use crate::http::problem::Problem;
 use crate::http::wording::{explain, of_arguments};
 
-/// Longest body of a request that holds a configuration, in bytes.
+/// Longest body of a request that holds a configuration or a list, in bytes.
 pub(crate) const LONG_BODY: usize = 64 << 20;
 
 /// How long a body may take to arrive.

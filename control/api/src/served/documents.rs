@@ -34,7 +34,7 @@ pub(crate) struct ListView {
     pub resources: Vec<ResourceView>,
 }
 
-/// What is served of the catalogue itself.
+/// Documents about the interface: the list of resources, and the OpenAPI description.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     /// The list of resources.

@@ -1,4 +1,4 @@
-//! What requests are answered with: the router, and what is kept between requests.
+//! State that the handlers of requests share: the router, and what is kept between requests.
 
 mod documents;
 mod interface;
@@ -18,17 +18,17 @@ pub(crate) use sampler::Sampler;
 use self::long::LongAnswers;
 use crate::limits::Limits;
 
-/// What requests are answered with.
+/// State that the handlers of requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub control: Router,
     /// True when the server stops.
     pub ending: watch::Receiver<bool>,
-    /// What is served of the interface itself.
+    /// The list of resources, and the description of the interface.
     pub documents: Arc<Documents>,
     /// The counters, as they were a moment ago.
     pub sampler: Sampler,
-    /// What is left to clients.
+    /// Limits of requests and streams.
     pub limits: Limits,
     /// Room for answers that take long to make.
     pub long: LongAnswers,
@@ -37,7 +37,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Returns what requests to a router are answered with, without the documents of the catalogue.
+    /// Returns the state for a router, without the documents of the catalogue.
     pub fn new(
         control: Router,
         ending: watch::Receiver<bool>,

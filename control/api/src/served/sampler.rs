@@ -21,7 +21,7 @@ struct Sample {
 }
 
 impl Sampler {
-    /// Returns the counters of this moment, or of one that is not long ago.
+    /// Returns the counters: the last sample as long as it is fresh, else a new one.
     ///
     /// # Errors
     /// When the data plane does not answer.
