@@ -134,11 +134,11 @@ impl DriverCache for WorkerCache {
         self.writer.up_by(port.0, queue)
     }
 
-    fn note_read(&self, (port, queue): (PortId, usize), epoch: u32, read: u64) {
+    fn note_read(&self, (port, queue): (PortId, usize), epoch: u64, read: u64) {
         self.writer.note_read((port.0, queue), epoch, read);
     }
 
-    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u32) -> u64 {
+    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u64) -> u64 {
         self.writer.noted_read((port.0, queue), epoch)
     }
 

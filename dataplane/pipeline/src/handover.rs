@@ -104,7 +104,7 @@ struct Outgoing {
     /// Whether parcels were sent since the other worker was last woken.
     sent: usize,
     /// The step that was announced last.
-    announced: u32,
+    announced: u64,
 }
 
 impl Outgoing {
@@ -128,14 +128,14 @@ impl Outgoing {
     }
 
     /// Announces a step behind all packets that were put; a later call does if there is no room.
-    fn announce(&mut self, step: u32) {
+    fn announce(&mut self, step: u64) {
         if self.announced == step {
             return;
         }
         let Some(open) = self.with_room() else { return };
         let mut header = [0; HEADER];
         header[0] = STEP;
-        header[16..20].copy_from_slice(&step.to_le_bytes());
+        header[16..24].copy_from_slice(&step.to_le_bytes());
         open.extend_from_slice(&header);
         self.announced = step;
     }
@@ -164,7 +164,7 @@ struct Incoming {
     /// The parcel that is being unpacked, and how far.
     open: Option<(Parcel, usize)>,
     /// The step that was received last.
-    step: u32,
+    step: u64,
 }
 
 impl Incoming {
@@ -195,7 +195,7 @@ impl Incoming {
     fn next(&mut self) -> Option<Handed<'_>> {
         let mut header = self.header()?;
         while header[0] == STEP {
-            self.step = u32::from_le_bytes([header[16], header[17], header[18], header[19]]);
+            self.step = u64::from_le_bytes(header[16..24].try_into().unwrap_or_default());
             self.open.iter_mut().for_each(|(_, at)| *at += HEADER);
             header = self.header()?;
         }
@@ -251,7 +251,7 @@ pub struct Handover {
     peers: Vec<Option<Peer>>,
     /// Whether this worker sleeps, or is about to.
     asleep: Arc<AtomicBool>,
-    step: u32,
+    step: u64,
 }
 
 impl Handover {
@@ -374,13 +374,13 @@ impl Handover {
     }
 
     /// Announces a step of this worker to all others, behind all packets that are handed over until it is sent.
-    pub(crate) fn announce(&mut self, step: u32) {
+    pub(crate) fn announce(&mut self, step: u64) {
         self.step = step;
     }
 
-    /// Returns whether all others, and whether any, have announced this step or a later one. Workers are at most a few steps apart.
-    pub(crate) fn peers_at(&self, step: u32) -> PeersAt {
-        let has = |peer: &Peer| peer.incoming.step.wrapping_sub(step).cast_signed() >= 0;
+    /// Returns whether all others, and whether any, have announced this step or a later one.
+    pub(crate) fn peers_at(&self, step: u64) -> PeersAt {
+        let has = |peer: &Peer| peer.incoming.step >= step;
         let mut peers = self.peers.iter().flatten().map(has);
         PeersAt { all: peers.clone().all(|has| has), any: peers.any(|has| has) }
     }

@@ -319,7 +319,7 @@ fn packets_that_go_up_are_counted_by_queue_first() {
     // Beside it stands what workers say to each other of it: of two rounds.
     let writer = bench.writer;
     let queue = (PORT, 63);
-    (0..3).for_each(|round| writer.note_read(queue, round, 100 + u64::from(round)));
+    (0..3).for_each(|round| writer.note_read(queue, round, 100 + round));
     assert_eq!([1, 2].map(|round| writer.noted_read(queue, round)), [101, 102]);
     assert_eq!((writer.up_by(PORT, 63), writer.noted_read((PORT, 64), 1)), (0, 0));
 }

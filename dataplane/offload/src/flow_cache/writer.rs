@@ -274,14 +274,14 @@ impl FlowCacheWriter {
     }
 
     /// Records the upcalls of a port that a receive queue has passed in an epoch. See [`noted_read`](Self::noted_read).
-    pub fn note_read(&self, (port, queue): (u16, usize), epoch: u32, read: u64) {
+    pub fn note_read(&self, (port, queue): (u16, usize), epoch: u64, read: u64) {
         if let Some(at) = queue_way(port, queue) {
             self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
         }
     }
 
     /// Returns the last record of a receive queue in this epoch, or in an earlier one of the same parity; 0 without a record.
-    pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u32) -> u64 {
+    pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u64) -> u64 {
         let word = |at| self.queue_ways.word64(at + read_at(epoch)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
     }
@@ -346,7 +346,7 @@ fn way(port: u16) -> Option<usize> {
 }
 
 /// Returns the offset of the record of an epoch: one for even epochs, one for odd ones.
-fn read_at(epoch: u32) -> usize {
+fn read_at(epoch: u64) -> usize {
     let [even, odd] = READ;
     if epoch.is_multiple_of(2) { even } else { odd }
 }

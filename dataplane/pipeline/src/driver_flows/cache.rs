@@ -93,9 +93,9 @@ pub trait DriverCache: Send {
     fn up_by(&self, port: PortId, queue: usize) -> u64;
     /// Records in a grace period, by its epoch, the reading of a receive queue: the number of upcalls by all queues of the port before which
     /// this queue has no unread one. The records of two successive epochs are kept.
-    fn note_read(&self, queue: (PortId, usize), epoch: u32, read: u64);
+    fn note_read(&self, queue: (PortId, usize), epoch: u64, read: u64);
     /// Returns the record of a receive queue in an epoch, of whichever worker; 0 without a record.
-    fn noted_read(&self, queue: (PortId, usize), epoch: u32) -> u64;
+    fn noted_read(&self, queue: (PortId, usize), epoch: u64) -> u64;
     /// Publishes the number of upcalls of a port that are done with: sent or dropped.
     fn set_done(&mut self, port: PortId, done: u64);
     /// Sets whether a receive queue gets more upcalls than the worker treats. During an overload, packets of flows with an entry are dropped

@@ -20,7 +20,7 @@ use crate::handover::{Handover, PeersAt};
 /// Duration after which a grace period is stalled: a device takes no packets, or a worker does not run.
 const STALLED: Duration = Duration::from_millis(100);
 /// Steps of a grace period.
-const STEPS: u32 = 3;
+const STEPS: u64 = 3;
 
 /// Next action of a worker in a grace period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +43,8 @@ pub(super) enum Action {
 /// A worker's part in the grace periods of all workers.
 #[derive(Debug, Default)]
 pub(super) struct GracePeriod {
-    /// Steps taken since the worker started.
-    step: u32,
+    /// Steps taken since the worker started: 64 bits, which never overflow. An overflow would end a grace period before its last step.
+    step: u64,
     /// Start of the current grace period; `None` between grace periods.
     since: Option<Instant>,
     is_marked: bool,
@@ -59,7 +59,7 @@ impl GracePeriod {
         next
     }
 
-    fn next_of(&mut self, peers_at: impl Fn(u32) -> PeersAt) -> Action {
+    fn next_of(&mut self, peers_at: impl Fn(u64) -> PeersAt) -> Action {
         if !peers_at(self.step).all {
             return Action::AwaitPeers;
         }
@@ -72,19 +72,19 @@ impl GracePeriod {
         }
         match (self.step % STEPS, self.since.is_some()) {
             (0, true) => Action::Complete,
-            (0, false) => Action::Record { requested: peers_at(self.step.wrapping_add(1)).any },
+            (0, false) => Action::Record { requested: peers_at(self.step + 1).any },
             _ if self.is_marked => Action::AwaitTransmit,
             _ => Action::MarkBacklog,
         }
     }
 
     fn take_step(&mut self) {
-        self.step = self.step.wrapping_add(1);
+        self.step += 1;
     }
 
     /// Returns the epoch: the number of the current grace period, or of the next one between grace periods. At any time workers are in
     /// two epochs at most, one behind the other.
-    pub fn epoch(&self) -> u32 {
+    pub fn epoch(&self) -> u64 {
         self.step / STEPS
     }
 
@@ -106,9 +106,9 @@ impl GracePeriod {
     }
 
     /// Completes a grace period. Returns its epoch.
-    pub fn complete(&mut self) -> u32 {
+    pub fn complete(&mut self) -> u64 {
         self.since = None;
-        (self.step / STEPS).wrapping_sub(1)
+        self.step / STEPS - 1
     }
 
     /// Discards the mark of the backlog, because the device of a port was replaced.
@@ -156,9 +156,10 @@ mod tests {
     }
 
     impl Workers {
-        fn new(count: usize) -> Self {
+        /// Makes workers that have taken this number of steps.
+        fn new(count: usize, step: u64) -> Self {
             let simulated = |handover| {
-                let (grace_period, waiting) = (GracePeriod::default(), VecDeque::new());
+                let (grace_period, waiting) = (GracePeriod { step, ..GracePeriod::default() }, VecDeque::new());
                 Simulated {
                     grace_period,
                     handover,
@@ -170,7 +171,15 @@ mod tests {
                     mark: 0,
                 }
             };
-            let workers = Handover::mesh(&vec![None; count]).into_iter().map(simulated).collect();
+            let mut handovers = Handover::mesh(&vec![None; count]);
+            for handover in &mut handovers {
+                handover.announce(step);
+                handover.publish();
+            }
+            for handover in &mut handovers {
+                assert!((0..count).all(|from| handover.next(from).is_none()));
+            }
+            let workers = handovers.into_iter().map(simulated).collect();
             Self { pool: Pool::new(64).unwrap(), workers, left: BTreeSet::new() }
         }
 
@@ -249,6 +258,11 @@ mod tests {
     /// Worker of an iteration, packets that it reads, and number of packets that it sends.
     type Iteration = (usize, Vec<(u8, u8)>, usize);
 
+    /// Steps taken before: none, or so many that the lower half of the number overflows soon.
+    fn any_step() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(0), (1..8_u64).prop_map(|periods| u64::from(u32::MAX) - 3 * periods)]
+    }
+
     fn any_iterations() -> impl Strategy<Value = Vec<Iteration>> {
         let reads = prop::collection::vec((any::<u8>(), any::<u8>()), 0..3);
         prop::collection::vec((0..4_usize, reads, 0..4_usize), 0..60)
@@ -258,8 +272,10 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn packets_done_with_have_left_and_all_packets_are_done_with_in_the_end(count in 2..5_usize, iterations in any_iterations()) {
-            let mut workers = Workers::new(count);
+        fn packets_done_with_have_left_and_all_packets_are_done_with_in_the_end(
+            count in 2..5_usize, step in any_step(), iterations in any_iterations()
+        ) {
+            let mut workers = Workers::new(count, step);
             for (worker, reads, sends) in iterations {
                 workers.iterate(worker % count, &reads, sends);
             }

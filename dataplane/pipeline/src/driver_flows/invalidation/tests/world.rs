@@ -117,9 +117,9 @@ impl DriverCache for Cache {
         0
     }
 
-    fn note_read(&self, _queue: (PortId, usize), _round: u32, _read: u64) {}
+    fn note_read(&self, _queue: (PortId, usize), _epoch: u64, _read: u64) {}
 
-    fn noted_read(&self, _queue: (PortId, usize), _round: u32) -> u64 {
+    fn noted_read(&self, _queue: (PortId, usize), _epoch: u64) -> u64 {
         0
     }
 
