@@ -15,7 +15,8 @@ const SHARED_AT_ONCE: usize = 3;
 static MACHINE: Machine = Machine::new();
 
 /// The machine: shared by scenarios that only use it, held alone by those that measure. Whoever measures waits until nobody who shares
-/// runs or waits, so that all that share run first, side by side.
+/// runs or waits, so that all that share run first, side by side. Those that share begin in the order in which they came, which is that
+/// of their names: a long one among the first doesn't run by itself in the end.
 #[derive(Debug)]
 struct Machine {
     turns: Mutex<Turns>,
@@ -25,13 +26,21 @@ struct Machine {
 #[derive(Debug, Default)]
 struct Turns {
     sharing: usize,
-    waiting_to_share: usize,
+    /// Scenarios that came to share, and those of them that have begun.
+    came_to_share: usize,
+    began_to_share: usize,
     is_held_alone: bool,
+}
+
+impl Turns {
+    fn waiting_to_share(&self) -> usize {
+        self.came_to_share - self.began_to_share
+    }
 }
 
 impl Machine {
     const fn new() -> Self {
-        let turns = Turns { sharing: 0, waiting_to_share: 0, is_held_alone: false };
+        let turns = Turns { sharing: 0, came_to_share: 0, began_to_share: 0, is_held_alone: false };
         Self { turns: Mutex::new(turns), changed: Condvar::new() }
     }
 
@@ -42,23 +51,30 @@ impl Machine {
     fn wait<'a>(
         &self,
         turns: MutexGuard<'a, Turns>,
-        must_wait: fn(&mut Turns) -> bool,
+        must_wait: impl FnMut(&mut Turns) -> bool,
     ) -> MutexGuard<'a, Turns> {
         self.changed.wait_while(turns, must_wait).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn share(&'static self) -> Turn {
         let mut turns = self.turns();
-        turns.waiting_to_share += 1;
-        let mut turns = self.wait(turns, |turns| turns.is_held_alone || turns.sharing >= SHARED_AT_ONCE);
-        turns.waiting_to_share -= 1;
+        let place = turns.came_to_share;
+        turns.came_to_share += 1;
+        let mut turns = self.wait(turns, |turns| {
+            turns.is_held_alone || turns.sharing >= SHARED_AT_ONCE || turns.began_to_share != place
+        });
+        turns.began_to_share += 1;
         turns.sharing += 1;
+        drop(turns);
+        // The next one may begin, too.
+        self.changed.notify_all();
         Turn { machine: self, is_alone: false }
     }
 
     fn hold_alone(&'static self) -> Turn {
         let turns = self.turns();
-        let must_wait = |turns: &mut Turns| turns.is_held_alone || turns.sharing + turns.waiting_to_share > 0;
+        let must_wait =
+            |turns: &mut Turns| turns.is_held_alone || turns.sharing + turns.waiting_to_share() > 0;
         self.wait(turns, must_wait).is_held_alone = true;
         Turn { machine: self, is_alone: true }
     }
@@ -213,7 +229,7 @@ mod tests {
                     }
                 });
             }
-            while machine.turns().waiting_to_share < 3 * SHARED_AT_ONCE {
+            while machine.turns().waiting_to_share() < 3 * SHARED_AT_ONCE {
                 thread::yield_now();
             }
             drop(first);
@@ -222,5 +238,26 @@ mod tests {
             began.into_inner().unwrap(),
             [[false; 3 * SHARED_AT_ONCE], [true; 3 * SHARED_AT_ONCE]].concat()
         );
+    }
+
+    /// Those that share come one behind the other while the machine is held. When one begins, all that came before it have begun.
+    #[test]
+    fn scenarios_that_share_begin_in_the_order_in_which_they_came() {
+        let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
+        let first = machine.hold_alone();
+        thread::scope(|scope| {
+            for number in 0..8 * SHARED_AT_ONCE {
+                scope.spawn(move || {
+                    let turn = machine.share();
+                    let began = machine.turns().began_to_share;
+                    assert!(began > number, "{number} began among the first {began}");
+                    drop(turn);
+                });
+                while machine.turns().waiting_to_share() <= number {
+                    thread::yield_now();
+                }
+            }
+            drop(first);
+        });
     }
 }
