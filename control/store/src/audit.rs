@@ -51,7 +51,7 @@ impl AuditLog {
         Ok(Self(Kept::Disk { path, limits, writer }))
     }
 
-    /// The file; `None` where nothing outlives the router.
+    /// Returns the path of the log file; `None` for a log in memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Kept::Disk { path, .. } => Some(path),
@@ -164,6 +164,20 @@ mod tests {
         let (again, _) = open(&state, AuditLimits::default());
         drop(again.add(entry(9, "")));
         assert_eq!(operations(&again, 2), ["DELETE /filters/3", "DELETE /filters/9"]);
+    }
+
+    #[test]
+    fn lines_go_into_the_file_that_stands_there_also_where_another_one_was_put() {
+        let folder = Folder::new("audit-moved");
+        let (log, _) = open(&folder.0, AuditLimits::default());
+        drop(log.add(entry(0, "")));
+        assert_eq!(operations(&log, 10).len(), 1);
+        // As `logrotate` does with `create`.
+        let path = folder.0.join("audit.jsonl");
+        fs::rename(&path, folder.0.join("audit.jsonl.1")).unwrap();
+        fs::write(&path, "").unwrap();
+        drop(log.add(entry(1, "")));
+        assert_eq!(operations(&log, 10), ["DELETE /filters/1"]);
     }
 
     #[test]

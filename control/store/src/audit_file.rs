@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::audit_entry::AuditEntry;
@@ -51,7 +51,7 @@ impl AuditFile {
         line.push(b'\n');
         // Whoever moved the file away wants another one.
         let mut open = match self.open.take() {
-            Some(open) if self.path.exists() => open,
+            Some(open) if is_at(&open, &self.path) => open,
             _ => open_at(&self.path)?,
         };
         let length = open.metadata()?.len();
@@ -78,6 +78,12 @@ impl AuditFile {
         }
         Ok(())
     }
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(open: &File, path: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (open.metadata(), fs::metadata(path)) else { return false };
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// The last lines of a log, so many, the oldest first. Lines that can't be read are left out.
