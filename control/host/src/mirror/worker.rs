@@ -352,6 +352,14 @@ impl Worker {
                 self.comparison_due = true;
                 Ok(())
             }
+            // Interrupted by changes of routes; a device that is gone answers with an error.
+            Reason::Device if !self.overrun && errno == 0 => {
+                if let Scope::RoutesOf(ifindex) = listing.scope {
+                    self.unsettled.insert(ifindex);
+                    self.settled_at = Instant::now() + SETTLING;
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
