@@ -1,6 +1,7 @@
 //! Routing daemons at nodes: BIRD, and those of FRR.
 
 use std::fs::{self, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -10,7 +11,7 @@ use nix::unistd::{User, chown};
 
 use crate::error::LabError;
 use crate::ip_command::run_within;
-use crate::process::{LOOK, last_lines};
+use crate::process::{LOOK, last_lines, open_output};
 use crate::topology::Daemon;
 
 /// The daemon of FRR by which the others reach the kernel.
@@ -44,7 +45,8 @@ impl DaemonFiles {
         let directory = files.join(node);
         fs::create_dir_all(&directory).map_err(LabError::file("create", &directory))?;
         let config = directory.join(format!("{name}.conf"));
-        fs::write(&config, &daemon.config).map_err(LabError::file("write", &config))?;
+        let written = open_output(&config, false)?.write_all(daemon.config.as_bytes());
+        written.map_err(LabError::file("write", &config))?;
         let path = |extension: &str| directory.join(format!("{name}.{extension}"));
         let text = |path: &Path| path.display().to_string();
         let log = path("log");

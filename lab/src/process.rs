@@ -1,10 +1,10 @@
 //! A router's daemon: started in its namespace, waited for until it forwards, and stopped without hitting a stranger
 //! that has got its number since.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -131,15 +131,23 @@ pub(crate) struct Starting {
     ready: File,
 }
 
-/// Starts a program inside a namespace, with its output in a log file. It gets a process group of its own, so that a Ctrl-C meant for
-/// us doesn't end it.
+/// Opens a file for output, whole or behind what is there. No symbolic link is followed: the directory may be another user's.
+pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> {
+    let mut options = OpenOptions::new();
+    options.create(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+    let options = if appends { options.append(true) } else { options.write(true).truncate(true) };
+    options.open(path).map_err(LabError::file("write", path))
+}
+
+/// Starts a program inside a namespace, with its output in a log file, behind what is there. It gets a process group of its own, so that
+/// a Ctrl-C meant for us doesn't end it.
 pub(crate) fn spawn(
     namespace: &str,
     program: &Path,
     arguments: &[String],
     log: &Path,
 ) -> Result<(Child, Process), LabError> {
-    let output = File::create(log).map_err(LabError::file("create", log))?;
+    let output = open_output(log, true)?;
     let errors = output.try_clone().map_err(LabError::file("write", log))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
