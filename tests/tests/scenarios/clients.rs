@@ -6,7 +6,11 @@ use millrace_testkit::{Ground, Line, Millrace, repository};
 
 /// What a program does with it: its arguments are the place and how the router is known.
 const PROGRAM: &str = r#"
+import os
 import sys
+import tempfile
+import time
+from socket import AF_UNIX, socket as Socket
 from millrace import Client, Problem
 
 socket, server, token, ca, fingerprint = sys.argv[1:]
@@ -52,6 +56,17 @@ for wrong in (dict(ca=ca, token="nothing"), dict(fingerprint="00" * 32, token=to
         raise SystemExit(f"{wrong} was taken")
     except (Problem, OSError):
         pass
+silent = Socket(AF_UNIX)
+place = os.path.join(tempfile.mkdtemp(), "silent")
+silent.bind(place)
+silent.listen()
+for ask in (Client.get_status, lambda router: next(router.follow_events()), lambda router: next(router.get_capture(port="lan"))):
+    begun = time.monotonic()
+    try:
+        ask(Client(place, timeout=1))
+        raise SystemExit("who does not answer has answered")
+    except TimeoutError:
+        assert time.monotonic() - begun < 30
 assert Client().get_status()["pid"] == Client(server, token=token, ca=ca).get_status()["pid"], "MILLRACE_SOCKET counts"
 print("all done")
 "#;

@@ -118,8 +118,9 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        patience: float | None = None,
     ) -> http.client.HTTPResponse:
+        """Sends a request; the answer, whose head has come. Its pieces may come `patience` seconds after each other."""
         said = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(said)}" if said else path
         all_headers = {"Accept": "application/json", **(headers or {})}
@@ -129,10 +130,12 @@ class Transport:
         if body is not None:
             content = json.dumps(body).encode()
             all_headers["Content-Type"] = "application/json"
-        connection = self._connect(timeout)
+        connection = self._connect(self._timeout)
         connection.request(method, target, content, all_headers)
+        reads = connection.sock
         response = connection.getresponse()
         if response.status < 300:
+            reads.settimeout(patience)
             return response
         text = response.read()
         connection.close()
@@ -167,7 +170,7 @@ class Transport:
 
     def pieces(self, method: str, path: str, *, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
         """An answer that goes on, piece by piece."""
-        with self._send(method, path, query, headers={"Accept": "*/*"}) as response:
+        with self._send(method, path, query, headers={"Accept": "*/*"}, patience=None) as response:
             while piece := response.read1(65_536):
                 yield piece
 
@@ -176,10 +179,12 @@ class Transport:
     ) -> Iterator[Event]:
         """Server-sent events, as they come."""
         headers = {"Accept": "text/event-stream"}
+        # The router sends a comment every 15 s.
+        patience = self._timeout and max(self._timeout, 30)
         if last_event_id is not None:
             headers["Last-Event-ID"] = str(last_event_id)
         number, kind, data = None, "message", []
-        with self._send("GET", path, query, headers=headers) as response:
+        with self._send("GET", path, query, headers=headers, patience=patience) as response:
             for line in response:
                 name, _, value = line.decode().rstrip("\r\n").partition(":")
                 value = value.removeprefix(" ")
