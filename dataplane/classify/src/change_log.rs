@@ -20,6 +20,8 @@ const REGION4: u8 = 12;
 /// Leading bits of an IPv6 address that are hashed into its region.
 const REGION6: u8 = 24;
 const REGIONS: usize = 4096;
+/// Generations between two renewals of the log.
+const RENEWAL: u32 = 1 << 30;
 
 /// What happened to a flow's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +37,7 @@ pub enum Touch {
 /// The latest changes.
 ///
 /// Generations are counted in 32 bits and wrap: a record must be looked at, or removed, at least once in 2^31
-/// generations, which at 10,000 a second takes 59 hours.
+/// generations, which at 10,000 a second takes 59 hours. The log renews itself before its own generations are so old.
 #[derive(Debug)]
 pub struct ChangeLog {
     current: u32,
@@ -76,9 +78,22 @@ impl ChangeLog {
         self.current
     }
 
+    /// Begins a generation. Once in 2^30, all flows are looked at again, and all that is remembered gets the current generation: what stands
+    /// still for 2^31 generations would seem to be later than any record.
+    fn begin_generation(&mut self) {
+        self.current = self.current.wrapping_add(1);
+        if self.current.is_multiple_of(RENEWAL) {
+            self.complete_from = self.current;
+            self.filters.clear();
+            self.regions4.fill(self.current);
+            self.regions6.fill(self.current);
+            self.wide6 = self.current;
+        }
+    }
+
     /// A filter was added, removed or changed.
     pub fn filter_changed(&mut self, filter: CompiledFilter) {
-        self.current = self.current.wrapping_add(1);
+        self.begin_generation();
         self.filters.push_back((self.current, filter));
         if self.filters.len() > FILTERS
             && let Some((generation, _)) = self.filters.pop_front()
@@ -89,7 +104,7 @@ impl ChangeLog {
 
     /// Begins a generation for changes of routes, noted by [`route_changed`](Self::route_changed).
     pub fn begin_routes(&mut self) {
-        self.current = self.current.wrapping_add(1);
+        self.begin_generation();
     }
 
     /// A route to `prefix` changed in the current generation.
@@ -110,7 +125,7 @@ impl ChangeLog {
 
     /// Something changed that may concern any flow.
     pub fn everything_changed(&mut self) {
-        self.current = self.current.wrapping_add(1);
+        self.begin_generation();
         self.complete_from = self.current;
         self.filters.clear();
     }
@@ -242,6 +257,24 @@ mod tests {
             } else if changes[since..].is_empty() {
                 prop_assert_eq!(touch, Touch::Nothing);
             }
+        }
+    }
+
+    #[test]
+    fn a_log_in_which_little_changes_touches_no_flow_after_billions_of_generations() {
+        let mut log = ChangeLog::default();
+        let key =
+            FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));
+        for renewals in 1..=6_u32 {
+            // Most of these generations are of routes elsewhere.
+            log.current = renewals.wrapping_mul(RENEWAL).wrapping_sub(1);
+            let before = log.current();
+            log.begin_routes();
+            assert_eq!(log.touches(&key, before), Touch::All);
+            let now = log.current();
+            assert_eq!(log.touches(&key, now), Touch::Nothing);
+            log.begin_routes();
+            assert_eq!(log.touches(&key, now), Touch::Nothing);
         }
     }
 
