@@ -24,7 +24,7 @@ pub enum BenchError {
         name: &'static str,
     },
     /// It was interrupted by SIGINT or SIGTERM; everything was removed.
-    #[error("interrupted; what the benchmark had set up was removed")]
+    #[error("interrupted; the benchmark removed its setup")]
     Interrupted,
     /// A program couldn't be started.
     #[error("cannot run {program}: {source}")]

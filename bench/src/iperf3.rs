@@ -9,7 +9,7 @@ use crate::process::{Processor, Running, command};
 
 /// A server for one transfer, on a processor of its own if said, which listens when this returns.
 pub(crate) fn server(network: &Network, processor: Option<Processor>) -> Result<Running, BenchError> {
-    let mut server = command(&network.s, "iperf3", processor)?;
+    let mut server = command(network.s.open()?, "iperf3", processor)?;
     let mut server = Running::start(server.args(["--server", "--one-off", "--forceflush"]))?;
     let listening = wait_until(Duration::from_secs(5), || match server.ended()? {
         Some(status) => Err(server.failure(&status.to_string())),
@@ -29,7 +29,7 @@ pub(crate) fn client(
     seconds: u64,
     more: &[&str],
 ) -> Result<Running, BenchError> {
-    let mut client = command(&network.g, "iperf3", processor)?;
+    let mut client = command(network.g.open()?, "iperf3", processor)?;
     client.args(["--client", &RECEIVER.to_string(), "--time", &seconds.to_string(), "--json"]);
     Running::start(client.args(more))
 }

@@ -44,7 +44,8 @@ use std::path::PathBuf;
 pub use against::against;
 pub use error::BenchError;
 pub use measurement::{Bound, Measurement, Quantiles, Samples, Series, Subject, Timeline, shown};
-pub use memory::workload::{Amount, Distribution, EmptyGates, Ip, Size, Stages, Workers, Workload};
+pub use memory::traffic::{Distribution, Size};
+pub use memory::workload::{Amount, EmptyGates, Ip, Stages, Workers, Workload};
 pub use report::{Entry, FailedBench, Machine, Platform, Report, run_all};
 
 /// A benchmark that can be run by name.

@@ -160,7 +160,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Builds it, under names that nobody else has.
+    /// Creates the namespaces under unique names and connects them.
     pub fn new() -> Result<Self, BenchError> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = |node| format!("millrace-bench-{}-{number}-{node}", std::process::id());

@@ -18,7 +18,6 @@ use nix::unistd::Pid;
 
 use crate::BenchError;
 use crate::interrupt::wait_until;
-use crate::network::Namespace;
 
 /// How long a program may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -26,13 +25,12 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A processor of the machine, by number.
 pub(crate) type Processor = usize;
 
-/// A command that will run inside `namespace` and, if said, on one processor only, before all others there.
+/// A command that will run inside a namespace, by its open file, and, if said, on one processor only, before all others there.
 pub(crate) fn command(
-    namespace: &Namespace,
+    namespace: File,
     program: &str,
     processor: Option<Processor>,
 ) -> Result<Command, BenchError> {
-    let namespace = namespace.open()?;
     let processors = processor.map(processor_set).transpose()?;
     let mut command = Command::new(program);
     let prepare = move || -> io::Result<()> {

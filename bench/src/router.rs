@@ -32,7 +32,7 @@ impl Router {
         let (ready, announce) =
             pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
         keep_across_exec(&announce)?;
-        let mut command = command(&network.r, &binary.to_string_lossy(), processor)?;
+        let mut command = command(network.r.open()?, &binary.to_string_lossy(), processor)?;
         command
             .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp"])
             .args(["--on-death", "kernel", "--state", "none", "--socket"])

@@ -307,6 +307,14 @@ impl Client {
     }
 }
 
+/// A name as a segment of a path.
+pub fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -323,5 +331,10 @@ mod tests {
         // Settings of plugins are the plugin's own words.
         let own = json!({"settings": {"one-in": 2, "one_in": 3}});
         assert_eq!(sent("/instances/i", own.clone()), Ok(own));
+    }
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(segment("a/b c"), "a%2Fb%20c");
     }
 }

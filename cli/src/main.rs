@@ -12,6 +12,7 @@ mod completion;
 mod log;
 mod memory;
 mod output;
+mod pairs;
 
 use std::process::ExitCode;
 

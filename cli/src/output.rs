@@ -188,6 +188,32 @@ pub fn lines(object: &Value) -> String {
     fields.iter().map(|(key, value)| format!("{key:<width$}  {}\n", plain(value))).collect()
 }
 
+/// Settings as a file and commands write them: with hyphens where JSON has underscores.
+pub fn as_in_file(settings: Value) -> Value {
+    match settings {
+        Value::Object(keys) => keys.into_iter().map(|(key, value)| (key.replace('_', "-"), value)).collect(),
+        other => other,
+    }
+}
+
+/// Prints JSON, a table, or an object line by line.
+pub fn print(value: &Value, columns: &[Column], json: bool) {
+    match value {
+        _ if json => println!("{value:#}"),
+        Value::Array(rows) => print!("{}", table(rows, columns)),
+        object => print!("{}", lines(object)),
+    }
+}
+
+/// Says that something was done: in JSON the thing itself, else a line.
+pub fn done(value: &Value, line: &str, json: bool) {
+    if json {
+        println!("{value:#}");
+    } else {
+        println!("{line}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use millrace_testkit::classbench::{Popularity, Style, generate, trace};
 use super::set::Source;
 use super::table::{KINDS, Kind, Ranked};
 use super::{BATCH, in_batches};
-use crate::instructions::Meter;
+use crate::counters::Meter;
 use crate::{BenchError, callgrind};
 
 /// Packets looked up.

@@ -10,7 +10,7 @@ use millrace_units::Instant;
 use super::BATCH;
 use super::flows::{Family, Popularity, key, order};
 use super::lookups::{SIZES, filled};
-use crate::instructions::Meter;
+use crate::counters::Meter;
 use crate::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 

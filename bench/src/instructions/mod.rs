@@ -5,17 +5,15 @@
 //! is taken on this machine is judged, too. What a generator or a loop takes by itself is subtracted.
 
 mod baseline;
-mod meter;
 mod paths;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use self::meter::Meter;
-
 use self::baseline::{Baseline, Change, Counter, Counts, TOLERANCE};
 use self::paths::PATHS;
+use crate::counters::Meter;
 use crate::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, callgrind};
 

@@ -2,9 +2,9 @@
 
 use millrace_packet::Family as AddressFamily;
 
-use super::Meter;
 use crate::BenchError;
 use crate::classify::counted::look_up as filter;
+use crate::counters::Meter;
 use crate::flow_table::counted::{hits, new_flows};
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::{GatesSetup, Pipeline, QueueSetup, Setup, Source};

@@ -9,8 +9,8 @@ use super::Size;
 use crate::memory::REPETITIONS;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::Setup;
+use crate::memory::traffic;
 use crate::memory::workers::{Spread, rate};
-use crate::memory::workload;
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
@@ -24,8 +24,8 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
         return Ok(Vec::new());
     }
     let length = match size {
-        Size::Shortest => workload::Size::Shortest,
-        Size::Longest => workload::Size::Longest,
+        Size::Shortest => traffic::Size::Shortest,
+        Size::Longest => traffic::Size::Longest,
     };
     let (case, setup) =
         (Case { family: Family::V4, flows: FLOWS }, Setup { size: length, ..Setup::default() });

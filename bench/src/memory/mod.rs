@@ -10,6 +10,7 @@ pub(crate) mod instructions;
 mod peer;
 mod sample;
 pub(crate) mod setup;
+pub(crate) mod traffic;
 pub(crate) mod workers;
 pub(crate) mod workload;
 

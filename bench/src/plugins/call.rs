@@ -13,7 +13,7 @@ use serde_json::Map;
 
 use super::shared_ring::{OtherSide, WINDOW};
 use super::{failed, plugin, sandbox};
-use crate::instructions::Meter;
+use crate::counters::Meter;
 use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};

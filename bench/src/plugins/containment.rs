@@ -27,7 +27,7 @@ const ROUNDS: usize = 5;
 /// Promised: the delay of 99 in 100 packets of the bystander, over that without the other one.
 const DELAY_LIMIT: f64 = 2.0;
 
-/// What instances do to the packets of the other flow.
+/// Name and packet function of each misbehaving plugin.
 const CASES: [(&str, &str); 4] = [
     ("nothing", r#"(func (export "millrace_packets") (param i32))"#),
     ("loops", r#"(func (export "millrace_packets") (param i32) (loop $on (br $on)))"#),

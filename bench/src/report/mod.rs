@@ -1,5 +1,6 @@
 //! The results of several benchmarks, with the machine that they are of, as JSON and as a page.
 
+mod escaped;
 mod machine;
 mod page;
 mod plot;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::escaped::escaped;
 use super::plot::{bars, cumulative, over_time};
 use super::{Machine, Report};
 use crate::{Measurement, list, shown};
@@ -35,22 +36,6 @@ pub(super) fn page(report: &Report) -> String {
          <title>Millrace: benchmarks</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
          <h1>Millrace: benchmarks</h1>\n{body}</body>\n</html>\n"
     )
-}
-
-/// Text for HTML and its attributes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
 }
 
 fn machine(body: &mut String, machine: &Machine) {

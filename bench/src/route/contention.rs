@@ -36,8 +36,7 @@ pub(super) struct Seen {
     pub updates: f64,
 }
 
-/// Lets a reader look up addresses on one processor while the table is changed on another. Nodes are used again when the
-/// reader has gone on.
+/// Measures lookups on one processor while another updates the table. The writer reuses nodes once the reader has passed.
 pub(super) fn run(
     ours: &mut Ours,
     table: &[Prefix],

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::ours::{Addresses, Ours};
 use super::tables::{Family, random};
 use crate::BenchError;
-use crate::instructions::Meter;
+use crate::counters::Meter;
 
 /// Prefixes of the table: how many there are makes no difference to a lookup, but to the time that filling takes.
 const PREFIXES: usize = 20_000;

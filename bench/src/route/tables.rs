@@ -68,8 +68,7 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
 }
 
-/// How many prefixes of each length the former classes A, B and C hold: the 1,076,801 of a router in the internet, as
-/// counted for DPDK's test of its LPM library (app/test/test_lpm_perf.c).
+/// Number of prefixes per length in the former classes A, B and C: 1,076,801 in all, as counted for DPDK's LPM test (app/test/test_lpm_perf.c).
 const LENGTHS4: [(u8, [usize; 3]); 29] = [
     (3, [1, 0, 0]),
     (5, [2, 1, 0]),

@@ -6,7 +6,7 @@ use super::{
     BATCH, Nothing, QUEUES, Queues, Tree, above, alone, big_queue, exchange, failed, flow_queues, hfsc,
 };
 use crate::BenchError;
-use crate::instructions::Meter;
+use crate::counters::Meter;
 
 /// Leaves of H-FSC.
 const LEAVES: u32 = 1000;

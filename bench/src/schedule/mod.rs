@@ -25,7 +25,7 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// A word, as a reference to a packet is: its queue, and its length, which is not 0.
+/// Queue item of 8 bytes, the size of a packet reference: queue number and length.
 #[derive(Clone, Copy)]
 struct Item8(NonZeroU64);
 

@@ -50,7 +50,7 @@ fn worst(sent: [f64; 3]) -> f64 {
     off.fold(0.0, f64::max)
 }
 
-/// What each flow's queue sends while all want more than there is.
+/// Returns the bytes that each flow sends on a saturated link.
 fn counted(
     network: &Network,
     link: u32,

@@ -21,7 +21,7 @@ const FAST: (&str, usize) = ("0.01", 200);
 const ROUND_TRIP_LIMIT: f64 = 2.0;
 /// How long the idle router's processor time is counted.
 const IDLE: Duration = Duration::from_secs(6);
-/// Promised: percent of a processor.
+/// Promised maximum CPU use of the idle router, in percent.
 const PROCESSOR_LIMIT: f64 = 1.0;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -83,7 +83,7 @@ fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchErr
 
 /// Round trips in milliseconds, without the first, which may have waited for a neighbour.
 fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, BenchError> {
-    let mut ping = command(&network.g, "ping", None)?;
+    let mut ping = command(network.g.open()?, "ping", None)?;
     ping.args(["-n", "-i", interval, "-c", &(count + 1).to_string(), "-W", "1", &RECEIVER.to_string()]);
     let output = Running::start(&mut ping)?.finish(Duration::from_secs(30))?;
     let times = round_trips(&output);

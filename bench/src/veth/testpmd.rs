@@ -27,7 +27,7 @@ impl Testpmd {
     /// Starts it and waits until something arrives at the far end: what it prints comes too late. Both its threads are
     /// bound to `processor`; one of them only waits.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
-        let mut command = command(&network.r, PROGRAM, Some(processor))?;
+        let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);
         command.args([
             "--no-huge",

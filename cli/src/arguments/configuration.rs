@@ -10,13 +10,13 @@ use millrace_controller::ConfirmTime;
 pub struct Apply {
     /// The configuration file; `-` for standard input.
     pub file: PathBuf,
-    /// Go back by itself after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
+    /// Revert after TIME unless confirmed: 30s, 10m, 1h.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
+    /// Apply only if this revision is running unchanged.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
-    /// Why, for the history.
+    /// Comment for the history.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -24,21 +24,21 @@ pub struct Apply {
 /// Arguments of `confirm`.
 #[derive(Debug, Args)]
 pub struct Confirm {
-    /// The revision, as `apply` says it: where another one waits, nothing is confirmed. Without it, what waits.
+    /// Revision to confirm (default: the unconfirmed one).
     pub number: Option<u64>,
 }
 
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// The configuration file, `-` for standard input; without it, what was applied or saved last, or what the router was started with.
+    /// Configuration file, - for standard input (default: the last applied, saved or started one).
     pub file: Option<PathBuf>,
 }
 
 /// Arguments of `history`.
 #[derive(Debug, Args)]
 pub struct History {
-    /// What to do; without it, all revisions are listed.
+    /// Action (default: list).
     #[command(subcommand)]
     pub action: Option<HistoryAction>,
 }
@@ -60,15 +60,15 @@ pub enum HistoryAction {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// The revision, as `history` shows it; without it, the newest one that counts and is not what runs.
+    /// Revision (default: the newest good one that is not running).
     pub number: Option<u64>,
-    /// Return after this time, unless `millrace confirm` comes before: 30s, 10m, 1h.
+    /// Revert after TIME unless confirmed: 30s, 10m, 1h.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Only where this revision runs, as it was applied or saved: else it is refused with what runs, and who changed it.
+    /// Apply only if this revision is running unchanged.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
-    /// Why, for the history.
+    /// Comment for the history.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -76,13 +76,12 @@ pub struct Rollback {
 /// Arguments of `save`.
 #[derive(Debug, Args)]
 pub struct Save {
-    /// The file, `-` for standard output, which makes no revision; without it, the one that was applied or saved last, or that the
-    /// router was started with. One that isn't there is made.
+    /// File, - for standard output without a revision (default: the last applied, saved or started one).
     pub file: Option<PathBuf>,
-    /// Also where the file has entries that were neither applied nor saved: they are lost then.
+    /// Overwrite even if entries of the file that were never applied or saved are lost.
     #[arg(long)]
     pub force: bool,
-    /// Why, for the history; without it, "saved".
+    /// Comment for the history (default: "saved").
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -101,13 +100,12 @@ pub enum RouterAction {
     /// Show all settings.
     #[command(after_help = "Example:\n  millrace router show")]
     Show,
-    /// Change some, all or none; one without a value is again what it is where nothing is said. Some take a restart, and are
-    /// refused.
+    /// Change settings atomically; an empty value resets one.
     #[command(
         after_help = "Example:\n  millrace router set icmp-rate=200 redirects=false\n  millrace router set icmp-rate="
     )]
     Set {
-        /// Settings, as in the table [router] of a configuration.
+        /// Settings of the table [router].
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -124,15 +122,15 @@ pub struct ControlPlane {
 /// What `control-plane` can do.
 #[derive(Debug, Subcommand)]
 pub enum ControlPlaneAction {
-    /// Show the classes, their rates, and what got through and what was dropped.
+    /// Show classes, rates and counters.
     #[command(after_help = "Example:\n  millrace control-plane show")]
     Show,
-    /// Change rates, all or none; one without a value is again what it is where nothing is said.
+    /// Change rates atomically; an empty value resets one.
     #[command(
         after_help = "Example:\n  millrace control-plane set icmp=200 bgp=500\n  millrace control-plane set police=false\n  millrace control-plane set icmp="
     )]
     Set {
-        /// Settings, as in the table [control-plane] of a configuration.
+        /// Settings of the table [control-plane].
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -14,19 +14,19 @@ pub struct Connection {
     /// The daemon's Unix socket.
     #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH", help_heading = COMMON)]
     pub socket: PathBuf,
-    /// A router elsewhere, instead of the socket: https://HOST:PORT.
+    /// Remote router: https://HOST:PORT.
     #[arg(long, global = true, env = "MILLRACE_SERVER", value_name = "URL", hide_env_values = true, help_heading = COMMON)]
     pub server: Option<String>,
-    /// The file with the token for --server; a token itself may stand in MILLRACE_TOKEN.
+    /// File with the API token (or set MILLRACE_TOKEN).
     #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub token_file: Option<PathBuf>,
-    /// The file with certificates, in PEM, that the router's has to come from; without it, those that this machine trusts.
+    /// CA certificates in PEM (default: those of the system).
     #[arg(long, global = true, env = "MILLRACE_CA", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub ca: Option<PathBuf>,
-    /// The SHA-256 fingerprint of the router's certificate, which then may be anyone's, as `show status` tells it.
+    /// SHA-256 fingerprint of the router's certificate; replaces CA validation.
     #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true, help_heading = COMMON)]
     pub fingerprint: Option<String>,
-    /// Change only where what is changed still has this tag, as `millrace tag` prints it; where it has another, nothing is changed.
+    /// Change only if the resource has this ETag.
     #[arg(long, global = true, value_name = "TAG", help_heading = COMMON)]
     pub if_match: Option<String>,
 }

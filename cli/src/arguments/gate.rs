@@ -14,7 +14,7 @@ pub struct Gate {
 /// What to do with gates.
 #[derive(Debug, Subcommand)]
 pub enum GateAction {
-    /// Create a gate, the last at its position.
+    /// Create a gate at the end of its position.
     #[command(after_help = "Example:\n  millrace gate create late audit")]
     Create {
         /// early, route, late, queue or copy.
@@ -22,7 +22,7 @@ pub enum GateAction {
         /// The gate's name.
         name: String,
     },
-    /// Change how a gate's filters are searched, while it forwards: all kinds of tables find the same.
+    /// Change the lookup algorithm of a gate.
     #[command(after_help = "Example:\n  millrace gate set firewall --table dag")]
     Set {
         /// The gate's name.
@@ -31,7 +31,7 @@ pub enum GateAction {
         #[arg(long)]
         table: String,
     },
-    /// Remove a gate that nothing is bound at.
+    /// Remove an unused gate.
     #[command(after_help = "Example:\n  millrace gate remove audit")]
     Remove {
         /// The gate's name.
@@ -50,19 +50,19 @@ pub struct Bind {
     /// The gate.
     #[arg(long)]
     pub gate: String,
-    /// Which packets; an empty filter is all of them.
+    /// Filter; `*` matches all packets.
     #[arg(long)]
     pub filter: String,
-    /// Of several filters that match, the highest priority wins.
+    /// Priority; the highest matching priority wins.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// What becomes of packets that the instance fails at, and while it pauses after that.
+    /// Packet handling after a plugin fault: drop or bypass.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
-    /// Time that a call may take in all before it counts as a fault, 1us to 1s. Default 1ms.
+    /// Maximum duration of a call, 1us to 1s (default: 1ms).
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Budget>,
-    /// The same for each packet of a call, if that is less. A call always has 50us.
+    /// Maximum duration per packet, if lower; a call gets at least 50us.
     #[arg(long, value_name = "TIME")]
     pub packet_budget: Option<Budget>,
 }
@@ -72,13 +72,13 @@ pub struct Bind {
 pub struct Unbind {
     /// The instance.
     pub instance: String,
-    /// The gate. Without it, any.
+    /// Gate (default: any).
     #[arg(long)]
     pub gate: Option<String>,
-    /// The filter that it was bound with. Without it, any.
+    /// Filter of the binding (default: any).
     #[arg(long, requires = "gate")]
     pub filter: Option<String>,
-    /// Undo all bindings that match; without it, several are listed and none is undone.
+    /// Remove all matching bindings.
     #[arg(long)]
     pub all: bool,
 }

@@ -26,30 +26,30 @@ pub enum InstanceAction {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Change settings of an instance while packets go through it. It keeps what it knows, where its plugin can.
+    /// Change settings of an instance; keeps its state if possible.
     #[command(after_help = "Example:\n  millrace instance set i1 longest=500 shortest=")]
     Set {
         /// The instance's name.
         name: String,
-        /// Settings that change; one without a value is taken away.
+        /// Settings to change; an empty value removes one.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
-    /// Give an instance another name.
+    /// Rename an instance.
     #[command(after_help = "Example:\n  millrace instance rename i1 uplink")]
     Rename {
         /// The instance's name.
         name: String,
-        /// Its name from now on.
+        /// New name.
         to: String,
     },
-    /// Let an instance out of quarantine: it begins anew, with its settings.
+    /// Release an instance from quarantine and restart it.
     #[command(after_help = "Example:\n  millrace show quarantine\n  millrace instance release stats1")]
     Release {
         /// The instance's name.
         name: String,
     },
-    /// Free an instance; its bindings are removed first.
+    /// Remove an instance and its bindings.
     #[command(alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
     Free {
         /// The instance's name.
@@ -58,14 +58,14 @@ pub enum InstanceAction {
     /// List instances.
     #[command(after_help = "Example:\n  millrace instance list")]
     List,
-    /// List the maps that an instance writes for others to read, or show what stands in one.
+    /// List the shared maps of an instance, or show one.
     #[command(
         after_help = "Example:\n  millrace instance map guard\n  millrace instance map guard blocked --json"
     )]
     Map {
         /// The instance's name.
         name: String,
-        /// The map's name; without it, all are listed.
+        /// Map name (default: list all).
         map: Option<String>,
     },
 }
@@ -75,11 +75,11 @@ pub enum InstanceAction {
 pub struct Control {
     /// The instance.
     pub instance: String,
-    /// The message; `show plugins` lists those that a plugin understands.
+    /// Message, as listed by `show plugins`.
     pub message: String,
-    /// Send it to the slow half of the instance.
+    /// Send it to the host companion of the instance.
     #[arg(long)]
-    pub slow: bool,
+    pub companion: bool,
     /// Arguments of the message.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,

@@ -6,29 +6,29 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Place {
-    /// What to do beside.
+    /// Other actions.
     #[command(subcommand)]
     pub action: Option<PlaceAction>,
-    /// Which flows: a filter, or the name of an instance.
+    /// Filter or instance name.
     #[arg(value_name = "FLOW|INSTANCE", required = true)]
     pub flow: Option<String>,
-    /// Where they are to be treated.
+    /// Level of the flows.
     #[arg(required = true)]
     pub level: Option<PlaceLevel>,
 }
 
-/// What `place` does beside.
+/// Other actions.
 #[derive(Debug, Subcommand)]
 pub enum PlaceAction {
-    /// Show where flows are wanted, where all of them are, and why those at a worker are not in the driver.
+    /// List placements, flow counts and why flows are not in the driver.
     #[command(after_help = "Example:\n  millrace place list")]
     List,
-    /// Show where each flow is, and why.
+    /// Show the level of each flow and why.
     #[command(after_help = "Example:\n  millrace place show\n  millrace place show 'proto udp dport 5201'")]
     Show {
-        /// Which flows: a filter; all, if nothing is said.
+        /// Filter (default: all flows).
         flow: Option<String>,
-        /// How many at most.
+        /// Maximum number of flows.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
     },
@@ -37,11 +37,11 @@ pub enum PlaceAction {
 /// Where flows are treated.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PlaceLevel {
-    /// In the driver, as soon as they can be there; they don't come up when they are idle.
+    /// In the driver when possible; idle flows stay there.
     Xdp,
-    /// At a worker, always.
+    /// Always at a worker.
     Worker,
-    /// Where the router finds best: in the driver what sends and can be there.
+    /// Automatic: active flows in the driver when possible.
     Auto,
 }
 

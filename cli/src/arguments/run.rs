@@ -13,40 +13,40 @@ pub struct Run {
     /// Read a configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Start from the last revision that counts (`history`), even where the file can't be read; without one, from the file.
+    /// Start from the last good revision, else from the file.
     #[arg(long, conflicts_with = "ports")]
     pub last_good: bool,
-    /// Where the router remembers what has to outlive it, revisions for instance; `none`: nowhere. It counts more than the file.
+    /// State directory, or `none`; overrides the file.
     #[arg(long, value_name = "DIR", value_parser = state)]
     pub state: Option<PathBuf>,
-    /// How the worker waits for packets.
+    /// Receive mode of the workers.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Threads that forward, 1 to 16.
+    /// Number of workers, 1 to 16.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
-    /// How kernel devices are used, for ports that don't say.
+    /// Default driver of kernel devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// Set the fate of packets when the router dies, for ports without a setting; filters and bindings need it.
+    /// Default on-death action; filters and bindings need one.
     #[arg(long, value_name = "WHAT")]
     pub on_death: Option<OnDeath>,
-    /// Forward although the kernel has policies on these ports that Millrace bypasses.
+    /// Forward despite kernel policies that Millrace bypasses.
     #[arg(long)]
     pub ignore_kernel_policy: bool,
     /// Show the planned changes to ports and kernel; change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Serve the HTTP interface here over TLS, to whoever has a token; may be given several times.
+    /// Serve the API over TLS; repeatable; needs API tokens.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<std::net::SocketAddr>,
-    /// The certificate for --listen, with those that vouch for it, in PEM. Without it the router makes its own.
+    /// TLS certificate chain in PEM (default: self-signed).
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// The certificate's key, in PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Write `ready` and a newline to this descriptor once the router forwards.
+    /// Write "ready\n" to this descriptor once the router forwards.
     #[arg(long, value_name = "FD")]
     pub ready_fd: Option<i32>,
 }
@@ -62,24 +62,24 @@ fn state(text: &str) -> Result<PathBuf, String> {
 /// How the worker waits for packets.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Mode {
-    /// It never sleeps.
+    /// Busy polling.
     Poll,
-    /// It sleeps whenever there is nothing to do.
+    /// Sleep when idle.
     Interrupt,
-    /// It polls under load and sleeps when idle.
+    /// Poll under load, sleep when idle.
     Adaptive,
 }
 
 /// How kernel devices are used.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Driver {
-    /// The best that works.
+    /// Best available.
     #[value(name = "auto")]
     Auto,
-    /// AF_XDP, in the driver if it can.
+    /// AF_XDP, in driver mode if available.
     #[value(name = "af_xdp")]
     AfXdp,
-    /// AF_XDP behind the driver.
+    /// AF_XDP, generic mode.
     #[value(name = "af_xdp-generic")]
     AfXdpGeneric,
     /// AF_PACKET rings.
@@ -90,9 +90,9 @@ pub enum Driver {
 /// What happens to packets when the router dies.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnDeath {
-    /// The kernel forwards on.
+    /// The kernel forwards.
     Kernel,
-    /// They are dropped until a router starts again.
+    /// Drop packets until a router starts again.
     Drop,
 }
 
@@ -110,7 +110,7 @@ pub struct Check {
 /// Arguments of `init`.
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Devices to make ports of. Default: those that are up and belong to no bridge, bond or VRF.
+    /// Devices (default: up, and in no bridge, bond or VRF).
     pub devices: Vec<String>,
     /// The file to write; standard output without it.
     #[arg(long, short, value_name = "FILE")]
@@ -123,6 +123,6 @@ pub struct Init {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Devices to look at; all of this network namespace, if none is named.
+    /// Devices to check (default: all of this namespace).
     pub devices: Vec<String>,
 }

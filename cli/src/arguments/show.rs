@@ -6,7 +6,7 @@ use millrace_config::Time;
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Time between two looks, 500ms to 60s.
+    /// Refresh interval, 500ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub interval: Interval,
 }
@@ -14,16 +14,16 @@ pub struct Top {
 /// Arguments of `events`.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Go on with those that come, until it is interrupted or the router ends.
+    /// Print new events as they happen.
     #[arg(long, short)]
     pub follow: bool,
-    /// Those with higher numbers than this one.
+    /// Show events after this number.
     #[arg(long, value_name = "NUMBER", conflicts_with = "last")]
     pub since: Option<u64>,
-    /// The last ones, so many. Default: 50; with --follow none.
+    /// Show the last N events (default: 50; none with --follow).
     #[arg(long, value_name = "COUNT")]
     pub last: Option<u32>,
-    /// Those of this kind; may be given several times.
+    /// Show only this kind; repeatable.
     #[arg(long = "kind", value_name = "KIND")]
     pub kinds: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Events {
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// The last lines, so many: 1 to 10,000.
+    /// Number of lines, 1 to 10,000.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub last: u32,
 }
@@ -44,10 +44,10 @@ pub struct Audit {
 /// Arguments of `rates`.
 #[derive(Debug, Args)]
 pub struct Rates {
-    /// How often in a second, 1 to 10.
+    /// Samples per second, 1 to 10.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
     pub hz: u8,
-    /// End after so many.
+    /// Stop after N samples.
     #[arg(long, value_name = "COUNT")]
     pub count: Option<u64>,
 }
@@ -57,7 +57,7 @@ pub struct Rates {
 pub struct Show {
     /// What to show, in the singular or plural.
     pub noun: Noun,
-    /// One of them, by its name.
+    /// Name of one entry.
     pub name: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub enum Noun {
     /// Ports with counters and rates.
     #[value(alias = "port")]
     Ports,
-    /// Processors, ports and switches, what each can do, and the tree that they are.
+    /// Processors, ports and switches as a tree.
     Hardware,
     /// Routes, mirrored and our own.
     #[value(alias = "route")]
@@ -75,23 +75,23 @@ pub enum Noun {
     /// Neighbours of the ports.
     #[value(alias = "neighbour")]
     Neighbours,
-    /// Plugin instances, what they are bound to, and what they got.
+    /// Plugin instances, bindings and counters.
     #[value(alias = "instance")]
     Instances,
     /// Gates and what is bound there.
     #[value(alias = "gate")]
     Gates,
-    /// Plugins that instances can be made of.
+    /// Loaded plugins.
     #[value(alias = "plugin")]
     Plugins,
-    /// Instances that a call of theirs has ended the router for.
+    /// Instances that stay in quarantine at the next start.
     Quarantine,
-    /// What became of all packets.
+    /// Packet totals.
     Summary,
-    /// What was dropped, and why.
+    /// Drops by reason.
     #[value(alias = "drop")]
     Drops,
-    /// The daemon itself.
+    /// Router status.
     Status,
     /// Bindings of instances and of other actions.
     #[value(alias = "binding")]
@@ -111,13 +111,13 @@ pub enum Noun {
     /// Tokens for remote access.
     #[value(alias = "token")]
     Tokens,
-    /// Where flows are placed.
+    /// Placements of flows.
     #[value(alias = "place")]
     Places,
     /// Revisions of the configuration.
     #[value(aliases = ["revision", "revisions"])]
     History,
-    /// What is configured for the whole router.
+    /// Router-wide settings.
     Router,
     /// Classes of control-plane policing.
     ControlPlane,
@@ -132,11 +132,11 @@ pub enum Noun {
     /// Labs that are up on this machine.
     #[value(alias = "lab")]
     Labs,
-    /// What runs, as the text of a configuration.
+    /// Running configuration.
     Configuration,
-    /// What the interface has: paths and methods.
+    /// API paths and methods.
     Interface,
-    /// The interface described in OpenAPI, as JSON.
+    /// API description in OpenAPI, as JSON.
     Openapi,
 }
 

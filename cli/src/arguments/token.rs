@@ -14,24 +14,24 @@ pub struct Token {
 /// What to do with tokens.
 #[derive(Debug, Subcommand)]
 pub enum TokenAction {
-    /// Make a token, and print it: it is told this once.
+    /// Create a token and print it once.
     #[command(
         after_help = "Example:\n  millrace token create prometheus --role viewer > /etc/prometheus/millrace.token\n  millrace token create ci --role operator --expires 30d"
     )]
     Create {
-        /// Its name, by which the audit log tells who asked.
+        /// Name of the token, shown in the audit log.
         name: String,
-        /// What may be done with it.
+        /// Role of the token.
         #[arg(long, value_name = "ROLE")]
         role: RoleArgument,
-        /// After which time it ends: 12h, 30d, 1y. Without this it doesn't by itself.
+        /// Lifetime: 12h, 30d, 1y (default: unlimited).
         #[arg(long, value_name = "TIME")]
         expires: Option<TokenTime>,
     },
-    /// List all tokens: roles, who made them, and when they were last used.
+    /// List tokens.
     #[command(after_help = "Example:\n  millrace token list")]
     List,
-    /// Let nobody in by a token any more.
+    /// Revoke a token.
     #[command(after_help = "Example:\n  millrace token revoke ci")]
     Revoke {
         /// Its name.
@@ -42,11 +42,11 @@ pub enum TokenAction {
 /// What may be done with a token.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleArgument {
-    /// Look at what the router is and does.
+    /// Read only.
     Viewer,
-    /// Also change where packets go and what is done with them, and see packets.
+    /// Also change forwarding and capture packets.
     Operator,
-    /// Everything: also load plugins, apply configurations, make tokens.
+    /// Also load plugins, apply configurations and manage tokens.
     Admin,
 }
 

@@ -16,7 +16,7 @@ pub struct Filter {
 /// What to do with filters.
 #[derive(Debug, Subcommand)]
 pub enum FilterAction {
-    /// Do something with the packets that a filter matches.
+    /// Add a filter.
     #[command(after_help = "\
 A filter is words in any order: src and dst (10.1.0.2, 10.1.0.0/16, fd00::/8), proto (tcp, udp, icmp, a number), sport and dport
 (80, 1000-2000), in PORT, flags syn/syn+ack, dscp ef, exceptions ttl,options, tag 3. What is left out is a wildcard.
@@ -27,8 +27,8 @@ Actions: accept (go on, whatever filters of lower priority at this gate say), dr
 `copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst SIZE]` (what comes
 faster is dropped)
 
-A packet that is rejected is answered with an ICMP error, which passes the gates as well: say `in PORT`, so that the filter does
-not take the answer too.
+A packet that is rejected is answered with an ICMP error, which passes the gates as well: add `in PORT`, or the filter also
+matches the ICMP error.
 
 Example:
   millrace filter add 'in lan proto tcp dport 25' --action drop
@@ -40,38 +40,38 @@ Each line of a file is a filter: FILTER action ACTION [gate GATE] [priority PRIO
 Empty lines and those that begin with # say nothing. All of them are added, or none: then each line that is wrong is
 named, those that can't be read before those that can't be done.")]
     Add {
-        /// Which packets; `*` is all.
+        /// Match; `*` matches all packets.
         #[arg(required_unless_present = "from")]
         filter: Option<String>,
-        /// What is done with them.
+        /// Action.
         #[arg(long, value_name = "ACTION", required_unless_present = "from")]
         action: Option<String>,
-        /// The gate. Default: `tap` for copies, `schedule` for queues, else `route`; for an instance it must be said.
+        /// Gate (default: `tap` for copies, `schedule` for queue, `firewall` for police, else `route`; needed for instance).
         #[arg(long)]
         gate: Option<String>,
-        /// Of several filters that match, the highest priority wins.
+        /// Priority; the highest matching priority wins.
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
-        /// Add the filters of a file, one a line; `-` is standard input.
+        /// Add one entry per line of FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "action", "gate", "priority"])]
         from: Option<PathBuf>,
     },
-    /// Remove filters, and bindings of instances, all of them or none; or a filter that is told by what it is.
+    /// Remove filters and bindings atomically, by id or match.
     #[command(
         alias = "del",
         after_help = "Example:\n  millrace filter remove 3 4\n  millrace filter remove 'in lan proto tcp dport 25' --action drop"
     )]
     Remove {
-        /// Their ids, as `filter list` shows them; or, with --action, the filter.
+        /// Ids as in `filter list`; with --action, the match.
         #[arg(required = true, value_name = "ID")]
         which: Vec<String>,
-        /// What the filter does: then it is removed by what it is.
+        /// Action of the filter to remove.
         #[arg(long, value_name = "ACTION")]
         action: Option<String>,
         /// Its gate, as for `filter add`.
         #[arg(long, requires = "action")]
         gate: Option<String>,
-        /// Its priority, where several filters differ in nothing else.
+        /// Priority, if filters differ only in it.
         #[arg(long, requires = "action", allow_negative_numbers = true)]
         priority: Option<i32>,
     },
@@ -85,17 +85,17 @@ Example:
   millrace filter list --gate route --json
   millrace filter list --watch 2s")]
     List {
-        /// Only those of one gate.
+        /// Show only this gate.
         #[arg(long)]
         gate: Option<String>,
-        /// One a line, as `filter add --from` reads them.
+        /// Print lines that `filter add --from` reads.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
         /// Whether they are watched.
         #[command(flatten)]
         watch: Watch,
     },
-    /// Say at each gate which filter a packet is treated by, and why not by the others.
+    /// Show for each gate which filter matches a packet and why.
     #[command(
         after_help = "Example:\n  millrace filter explain 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
@@ -103,7 +103,7 @@ Example:
         /// The packet, written as a filter without wildcards for source and destination.
         packet: String,
     },
-    /// Find filters that never win, and pairs of which it is hard to see which wins; exit with 1 where there are some.
+    /// Find filters that never win or are ambiguous; exit 1 if there are any.
     #[command(after_help = "\
 A pair is two filters of one priority that some packets match both, and neither is a special case of the other. The parts of one
 expression are not compared with each other.
@@ -116,7 +116,7 @@ Example:
 /// Whether a list is looked at again and again.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Watch {
-    /// Print the list again after each TIME, 500ms to 60s (default 1s), with rates per second; in JSON, a line for each list.
+    /// Refresh every TIME, 500ms to 60s (default: 1s), with rates.
     #[arg(
         long,
         value_name = "TIME",
@@ -124,7 +124,7 @@ pub struct Watch {
         default_missing_value = "1s"
     )]
     pub watch: Option<super::show::Interval>,
-    /// End after so many lists.
+    /// Stop after N refreshes.
     #[arg(long, value_name = "LISTS", requires = "watch")]
     pub count: Option<u64>,
 }
@@ -140,7 +140,7 @@ pub struct Route {
 /// What to do with routes.
 #[derive(Debug, Subcommand)]
 pub enum RouteAction {
-    /// Add a route of our own, in the words of ip-route(8).
+    /// Add a static route, in the words of `ip route`.
     #[command(after_help = "\
 PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit before or behind PREFIX. Several next hops
 share the flows. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop. A route by a kernel device is given to the kernel.
@@ -160,11 +160,11 @@ named, those that can't be read before those that can't be done.")]
         /// The route.
         #[arg(required_unless_present = "from", value_name = "WORD")]
         words: Vec<String>,
-        /// Add the routes of a file, one a line; `-` is standard input.
+        /// Add one entry per line of FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "words")]
         from: Option<PathBuf>,
     },
-    /// Add a route of our own, or put it in the place of ours to the same prefix: no packet is without a route between.
+    /// Add a static route, or replace one without packet loss.
     #[command(
         after_help = "The words are those of `route add`.\n\nExample:\n  millrace route replace 10.9.0.0/16 via 10.2.0.253"
     )]
@@ -173,7 +173,7 @@ named, those that can't be read before those that can't be done.")]
         #[arg(required = true, value_name = "WORD")]
         words: Vec<String>,
     },
-    /// Remove routes of our own, all of them or none.
+    /// Remove static routes atomically.
     #[command(
         alias = "del",
         after_help = "Example:\n  millrace route remove 10.9.0.0/16\n  millrace route remove --from routes.txt"
@@ -182,11 +182,11 @@ named, those that can't be read before those that can't be done.")]
         /// Its prefix.
         #[arg(required_unless_present = "from")]
         prefix: Option<String>,
-        /// Remove the routes of a file, one a line, as for `route add`, of which the prefix counts; `-` is standard input.
+        /// Remove the prefixes of the routes in FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
         from: Option<PathBuf>,
     },
-    /// List routes, mirrored and our own, with what was sent by them.
+    /// List routes with counters.
     #[command(after_help = "\
 Queued: what was given to the queues of ports. Queued = sent + lost (dropped there) + waiting. A route that gets other next hops counts
 anew. Routes that lead to no port don't count, nor those that come when 65,536 do already.
@@ -196,17 +196,17 @@ Example:
   millrace route list --within 10.0.0.0/8 --watch
   millrace route list --lines | grep 'protocol millrace'")]
     List {
-        /// One a line, as `route add --from` reads them; those of the router's own addresses are left out.
+        /// Print lines that `route add --from` reads, without own addresses.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
-        /// Only those to this prefix, and to prefixes within it.
+        /// Show only PREFIX and more specific prefixes.
         #[arg(long, value_name = "PREFIX")]
         within: Option<String>,
         /// Whether they are watched.
         #[command(flatten)]
         watch: Watch,
     },
-    /// Show the route that packets to an address take.
+    /// Look up the route of an address.
     #[command(alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
     Lookup {
         /// The address.
@@ -225,7 +225,7 @@ pub struct Neighbour {
 /// What to do with neighbours.
 #[derive(Debug, Subcommand)]
 pub enum NeighbourAction {
-    /// Make the MAC address of a neighbour known for good. Those of kernel devices are the kernel's: `ip neighbour` sets them.
+    /// Add a static neighbour.
     #[command(after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07")]
     Add {
         /// The port it is behind.
@@ -235,7 +235,7 @@ pub enum NeighbourAction {
         /// Its MAC address.
         mac: String,
     },
-    /// Forget one that was known for good: it is asked for its MAC address from then on.
+    /// Remove a static neighbour; its address is resolved again.
     #[command(alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
     Remove {
         /// The port it is behind.
@@ -243,7 +243,7 @@ pub enum NeighbourAction {
         /// Its address.
         address: IpAddr,
     },
-    /// List all neighbours of the ports.
+    /// List neighbours.
     #[command(after_help = "Example:\n  millrace neighbour list")]
     List,
 }
@@ -259,7 +259,7 @@ pub struct Flow {
 /// What to do with flows.
 #[derive(Debug, Subcommand)]
 pub enum FlowAction {
-    /// List the flows that matter most.
+    /// List flows, the largest first.
     #[command(
         after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'\n  millrace flow list 'port 80,443 or icmp'"
     )]
@@ -267,14 +267,14 @@ pub enum FlowAction {
         /// Which flows.
         #[command(flatten)]
         flows: Flows,
-        /// Which come first.
+        /// Sort order.
         #[arg(long, default_value = "bytes", value_name = "ORDER")]
         order: FlowOrder,
-        /// How many.
+        /// Maximum number of flows.
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Show all that is known of flows.
+    /// Show flow records.
     #[command(
         after_help = "Example:\n  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
@@ -283,7 +283,7 @@ pub enum FlowAction {
         #[command(flatten)]
         flows: Flows,
     },
-    /// Forget flows, all of them without a filter: their next packets are classified anew.
+    /// Flush flows: those that a filter matches, or all.
     #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'\n  millrace flow flush")]
     Flush {
         /// Which flows.
@@ -295,10 +295,10 @@ pub enum FlowAction {
 /// Which flows are meant: a filter, with `--filter` before it or without.
 #[derive(Debug, Args)]
 pub struct Flows {
-    /// Only those of which some packet may match: a flow as `flow list` prints it, or any other filter.
+    /// Filter, or a flow as printed by `flow list`.
     #[arg(value_name = "FILTER")]
     words: Option<String>,
-    /// The same.
+    /// Same as FILTER.
     #[arg(long, value_name = "FILTER", conflicts_with = "words")]
     filter: Option<String>,
 }
@@ -313,13 +313,13 @@ impl Flows {
 /// Which flows come first.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum FlowOrder {
-    /// Those with the most packets per second, measured over half a second.
+    /// Packet rate over 0.5 s.
     Rate,
-    /// Those with the most bytes.
+    /// Bytes.
     Bytes,
-    /// Those with the most packets.
+    /// Packets.
     Packets,
-    /// Those whose last packet is the latest.
+    /// Most recent packet.
     Recent,
 }
 

@@ -219,8 +219,9 @@ fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
 
 /// Does something that measures this program.
 fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
-    let binary =
-        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
+    let binary = std::env::current_exe().map_err(|error| {
+        Failure::new(format!("can't determine the path of the running millrace binary: {error}"))
+    })?;
     let mut progress = |line: &str| eprintln!("{line}");
     work(&mut Options { binary, workload: None, case: None, progress: &mut progress }).map_err(Failure::new)
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 use millrace_port::create_recording;
 
 use crate::arguments::Capture;
-use crate::client::Client;
-use crate::commands::remote::segment;
+use crate::client::{Client, segment};
 use crate::output::{Failure, rows};
 
 /// First line on standard error.

@@ -1,7 +1,7 @@
 //! The commands about the whole configuration: `apply`, `diff`, `confirm`, `history`, `rollback`, `save`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,10 +11,10 @@ use millrace_controller::utc;
 use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
-use super::remote::{done, print};
+use super::lists::read;
 use crate::arguments::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Save};
 use crate::client::Client;
-use crate::output::{Column, Failure, plain, rows};
+use crate::output::{Column, Failure, done, plain, print, rows};
 
 const COLUMNS: &[Column] = &[
     ("revision", "number"),
@@ -39,21 +39,6 @@ fn origin(client: &Client, file: &Path) -> String {
         }
         false => path,
     }
-}
-
-pub(super) fn read(file: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
-    if file.as_os_str() != "-" {
-        return fs::read_to_string(file).map_err(failed);
-    }
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(failed)?;
-    if text.is_empty() {
-        return Err(Failure::new(
-            "nothing came from standard input: in a script of `millrace shell` it is empty, so name a file",
-        ));
-    }
-    Ok(text)
 }
 
 /// Applies a file.
@@ -235,7 +220,8 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
             let value = written(json!({}))?;
             match json {
                 true => println!("{value:#}"),
-                false => print!("{}", plain(&value["text"])),
+                // As it is: a file of its own, which may hold any letter.
+                false => print!("{}", value["text"].as_str().unwrap_or_default()),
             }
             return Ok(());
         }

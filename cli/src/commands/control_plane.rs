@@ -3,10 +3,10 @@
 use hyper::Method;
 use serde_json::Value;
 
-use super::remote::{changes, done};
 use crate::arguments::ControlPlaneAction;
 use crate::client::Client;
-use crate::output::{Column, Failure, rows, table};
+use crate::output::{Column, Failure, done, rows, table};
+use crate::pairs::changes;
 
 const CLASSES: &[Column] = &[
     ("class", "class"),

@@ -5,10 +5,9 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use crate::arguments::Drops;
-use crate::client::Client;
+use crate::client::{Client, segment};
 use crate::commands::capture::write_packets;
 use crate::commands::events::Messages;
-use crate::commands::remote::segment;
 use crate::output::{Failure, plain, rows};
 
 /// Prints counts with the last packets of each reason; goes on with those that are dropped, or writes a file.

@@ -5,11 +5,10 @@ use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
 use super::lists::Lines;
-use super::remote::{done, segment};
 use super::watch;
 use crate::arguments::FilterAction;
-use crate::client::Client;
-use crate::output::{Column, Failure, plain, rows};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, plain, rows};
 
 /// Columns of the list.
 pub(super) const COLUMNS: &[Column] = &[

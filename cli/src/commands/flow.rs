@@ -4,10 +4,9 @@ use hyper::Method;
 use millrace_units::count;
 use serde_json::Value;
 
-use super::remote::{done, segment};
 use crate::arguments::{FlowAction, FlowOrder};
-use crate::client::Client;
-use crate::output::{Column, Failure, lines, plain, rows, table};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, lines, plain, rows, table};
 
 /// Flows that `flow show` shows at most.
 const SHOWN: usize = 100;

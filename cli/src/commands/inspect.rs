@@ -6,8 +6,7 @@ use millrace_repository::{PublicKey, signature_state};
 use millrace_workbench::{Module, inspect as look};
 use serde_json::{Value, json};
 
-use super::remote::segment;
-use crate::client::Client;
+use crate::client::{Client, segment};
 use crate::output::{Failure, lines, plain, table};
 
 /// Says what a plugin says of itself. `what` is a file if there is one, or if it looks like one; else the name of a plugin
@@ -70,9 +69,9 @@ fn for_people(value: Value) -> String {
     .map(|(key, rows, columns)| (key, rows(&keys.remove(key).unwrap_or_default()), columns))
     .into();
     let name = keys.get("name").and_then(Value::as_str).map(str::to_owned);
-    let slow = keys.remove("slow_half").unwrap_or_default();
+    let slow = keys.remove("host_companion").unwrap_or_default();
     if let Value::String(file) = &slow {
-        keys.insert("slow_half".to_owned(), file.clone().into());
+        keys.insert("host_companion".to_owned(), file.clone().into());
     }
     let manual = keys.remove("manual").unwrap_or_default();
     keys.retain(|_, value| !is_nothing(value));
@@ -84,7 +83,7 @@ fn for_people(value: Value) -> String {
         text += &format!("\nmore: millrace plugin manual {name}\n");
     }
     if slow.is_object() {
-        text += &format!("\nits slow half:\n{}", for_people(slow));
+        text += &format!("\nits host companion:\n{}", for_people(slow));
     }
     text
 }

@@ -28,8 +28,9 @@ fn runtime_directory() -> &'static Path {
 
 fn up(path: &Path, json: bool) -> Result<(), Failure> {
     let file = LabFile::read(path).map_err(Failure::new)?;
-    let binary =
-        std::env::current_exe().map_err(|error| Failure::new(format!("can't find this program: {error}")))?;
+    let binary = std::env::current_exe().map_err(|error| {
+        Failure::new(format!("can't determine the path of the running millrace binary: {error}"))
+    })?;
     let options = Options::new(binary);
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&options.interrupted))

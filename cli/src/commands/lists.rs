@@ -1,14 +1,31 @@
 //! Routes and filters of a file, one a line, in one request: all of them or none.
 
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use hyper::Method;
 use millrace_units::by_number;
 use serde_json::{Value, json};
 
-use super::configuration::read;
 use crate::client::Client;
 use crate::output::Failure;
+
+/// Reads a file whole, or standard input for `-`.
+pub(super) fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
+    if file.as_os_str() != "-" {
+        return fs::read_to_string(file).map_err(failed);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(failed)?;
+    if text.is_empty() {
+        return Err(Failure::new(
+            "nothing came from standard input: in a script of `millrace shell` it is empty, so name a file",
+        ));
+    }
+    Ok(text)
+}
 
 /// What stands in the lines of a file, comments and empty lines left out.
 #[derive(Debug, Default)]

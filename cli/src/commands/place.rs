@@ -3,10 +3,9 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::remote::{done, segment};
 use crate::arguments::{Place, PlaceAction};
-use crate::client::Client;
-use crate::output::{Column, Failure, plain, rows, table};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, plain, rows, table};
 
 const PLACEMENTS: &[Column] = &[
     ("flows", "flow"),

@@ -9,11 +9,11 @@ use millrace_workbench::{Module, check};
 use serde_json::{Value, json};
 
 use super::inspect::inspect;
-use super::remote::{done, segment, show};
+use super::show::show;
 use super::workbench;
 use crate::arguments::{Noun, PluginAction, PluginUpgrade};
-use crate::client::Client;
-use crate::output::{Failure, plain, rows};
+use crate::client::{Client, segment};
+use crate::output::{Failure, done, plain, rows};
 
 /// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` is how the running router is reached.
 pub fn plugin(

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 use super::columns::columns;
 use super::lists::Lines;
-use super::remote::{done, print, segment};
 use super::watch;
 use crate::arguments::{Noun, RouteAction};
-use crate::client::Client;
-use crate::output::{Failure, plain, rows};
+use crate::client::{Client, segment};
+use crate::output::{Failure, done, plain, print, rows};
 
 /// Adds, removes, lists and looks up routes.
 pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Failure> {

@@ -4,10 +4,10 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::columns::columns;
-use super::remote::{as_in_file, changes, done, print};
 use crate::arguments::{NeighbourAction, Noun, RouterAction};
 use crate::client::Client;
-use crate::output::{Failure, plain};
+use crate::output::{Failure, as_in_file, done, plain, print};
+use crate::pairs::changes;
 
 /// Shows and changes what holds for the whole router.
 pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), Failure> {

@@ -6,10 +6,10 @@ use hyper::Method;
 use millrace_units::{BitRate, by_number, count};
 use serde_json::{Map, Value, json};
 
-use super::remote::{changes, done, pairs, segment};
 use crate::arguments::{PortAction, QueueAction, SchedulerAction};
-use crate::client::Client;
-use crate::output::{Column, Failure, plain, rows, table};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, plain, rows, table};
+use crate::pairs::{changes, pairs};
 
 const COLUMNS: &[Column] = &[
     ("node", "shown"),

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::remote::{show, show_value};
+use super::columns::columns;
+use super::{control_plane, events, hardware, place};
 use crate::arguments::{Noun, Show};
 use crate::client::Client;
-use crate::output::{Failure, plain, rows};
+use crate::output::{Failure, plain, print, rows};
 
 /// Names that an error lists.
 const NAMED: usize = 10;
@@ -19,6 +20,94 @@ impl Show {
         };
         Some(words?.iter().copied().chain(self.name.as_deref()).collect())
     }
+}
+
+/// Shows a noun.
+pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
+    show_value(client.get(noun.path())?, noun, json);
+    Ok(())
+}
+
+fn show_value(mut value: Value, noun: Noun, json: bool) {
+    match noun {
+        Noun::Openapi => print(&value, &[], true),
+        Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
+        Noun::Hardware if !json => print!("{}", hardware::drawn(&value)),
+        Noun::Events if !json => print!("{}", events::events_of(&value)),
+        Noun::Audit if !json => print!("{}", events::audit_of(&value)),
+        Noun::Places if !json => print!("{}", place::listed(&value)),
+        Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
+        Noun::Rates if !json => print(&value["ports"], columns(noun), false),
+        Noun::Interface if !json => print(&value["resources"], columns(noun), false),
+        Noun::Status if !json => {
+            put_units(&mut value);
+            if let Some(waits) = super::configuration::waits(&value["pending"]) {
+                value["pending"] = waits.into();
+            }
+            let missing = super::configuration::missing(&value);
+            if !missing.is_empty() {
+                value["missing_routes"] = missing.join("; ").into();
+            }
+            print(&value, &[], false);
+        }
+        _ => show_rows(&mut value, noun, json),
+    }
+}
+
+/// Where numbers of the status stand, and what they count.
+const UNITS: [(&str, &str); 6] = [
+    ("/uptime", "s"),
+    ("/memory/frames", "of 2048 bytes"),
+    ("/flow_states/bytes", "bytes"),
+    ("/turns/longest_change", "µs"),
+    ("/sleeps", "times"),
+    ("/routes", "prefixes"),
+];
+
+/// Puts units behind the numbers of the status.
+fn put_units(status: &mut Value) {
+    let with_unit = |value: &mut Value, unit: &str| *value = format!("{} {unit}", plain(value)).into();
+    for (place, unit) in UNITS {
+        status.pointer_mut(place).into_iter().for_each(|value| with_unit(value, unit));
+    }
+    let seconds = status.get_mut("worker_cpu").and_then(Value::as_array_mut);
+    seconds.into_iter().flatten().for_each(|value| with_unit(value, "s"));
+}
+
+/// Shows a list, or an object.
+fn show_rows(value: &mut Value, noun: Noun, json: bool) {
+    if !json {
+        let what = if matches!(noun, Noun::Gates) { "action" } else { "gate" };
+        value.as_array_mut().into_iter().flatten().for_each(|row| name_bindings(row, what));
+    }
+    print(value, columns(noun), json);
+    if !json {
+        rows(value).iter().filter_map(passed_by).for_each(|line| println!("{line}"));
+    }
+}
+
+/// What is said below the table of a port at which packets of the router pass something by.
+fn passed_by(port: &Value) -> Option<String> {
+    let discipline = port["queueing_discipline"].as_str()?;
+    Some(format!(
+        "{}: no packet of the router passes the kernel's queueing discipline {discipline} there; use a scheduler (millrace scheduler)",
+        plain(&port["name"])
+    ))
+}
+
+/// Bindings of a row that are shown; of others only how many there are.
+const MOST_BINDINGS: usize = 3;
+
+/// Puts lines in the place of a row's bindings, if it has any: `what` each has, and its filter.
+fn name_bindings(row: &mut Value, what: &str) {
+    let Some(Value::Array(bindings)) = row.get_mut("bindings") else { return };
+    let line = |binding: &Value| format!("{} [{}]", plain(&binding[what]), plain(&binding["filter"]));
+    let mut lines: Vec<Value> =
+        bindings.iter().take(MOST_BINDINGS).map(|binding| line(binding).into()).collect();
+    if bindings.len() > MOST_BINDINGS {
+        lines.push(format!("and {} more", bindings.len() - MOST_BINDINGS).into());
+    }
+    *bindings = lines;
 }
 
 /// Shows a noun, or the rows of its list that have a name.
@@ -117,5 +206,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn numbers_of_the_status_have_units() {
+        let mut status = json!({"uptime": 1.44, "memory": {"used": 3, "frames": 32768}, "worker_cpu": [0.5, 2.0], "pid": 7});
+        put_units(&mut status);
+        let expected = json!({
+            "uptime": "1.4 s",
+            "memory": {"used": 3, "frames": "32768 of 2048 bytes"},
+            "worker_cpu": ["0.5 s", "2.0 s"],
+            "pid": 7
+        });
+        assert_eq!(status, expected);
+    }
+
+    #[test]
+    fn bindings_read_as_lines() {
+        let binding = |port: u16| json!({"gate": "monitor", "action": "drop", "filter": format!("dport {port}"), "packets": 5});
+        let shown = |count: u16, what| {
+            let mut row = json!({"bindings": (1..=count).map(binding).collect::<Vec<_>>()});
+            name_bindings(&mut row, what);
+            plain(&row["bindings"])
+        };
+        assert_eq!(shown(0, "gate"), "-");
+        assert_eq!(shown(2, "gate"), "monitor [dport 1], monitor [dport 2]");
+        assert_eq!(shown(5, "action"), "drop [dport 1], drop [dport 2], drop [dport 3], and 2 more");
+        let mut port = json!({"name": "lan"});
+        name_bindings(&mut port, "gate");
+        assert_eq!(port, json!({"name": "lan"}));
     }
 }

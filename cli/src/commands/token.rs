@@ -4,9 +4,8 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::arguments::TokenAction;
-use crate::client::Client;
-use crate::commands::remote::{done, print, segment};
-use crate::output::{Column, Failure, plain};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, plain, print};
 
 /// The columns of the list.
 pub(super) const COLUMNS: &[Column] = &[

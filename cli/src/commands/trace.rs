@@ -7,10 +7,9 @@ use millrace_units::count;
 use serde_json::Value;
 
 use crate::arguments::Trace;
-use crate::client::Client;
+use crate::client::{Client, segment};
 use crate::commands::capture::write_packets;
 use crate::commands::events::Messages;
-use crate::commands::remote::segment;
 use crate::output::{Failure, plain, rows};
 
 /// Prints a block for each packet, or a line of JSON, or writes a file.

@@ -37,7 +37,7 @@ pub fn list(
 ) -> Result<(), Failure> {
     let first = look()?;
     let Some(interval) = watch.watch else {
-        super::remote::print(&first, columns, json);
+        crate::output::print(&first, columns, json);
         return Ok(());
     };
     // Of what the rows of this list count.

@@ -8,9 +8,9 @@ use millrace_workbench::{
 };
 use serde_json::{Map, Value, json};
 
-use super::remote::pairs;
 use crate::arguments::PluginTest;
 use crate::output::{Failure, table};
+use crate::pairs::pairs;
 
 /// Runs a plugin on packets.
 pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {

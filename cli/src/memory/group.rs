@@ -18,7 +18,7 @@ pub struct Group {
     spare: &'static str,
 }
 
-/// The group of this process as it was when this was first asked for; `None` where there is none.
+/// Returns the control group of this process, read at the first call; `None` without one.
 pub fn group() -> Option<&'static Group> {
     static GROUP: OnceLock<Option<Group>> = OnceLock::new();
     let find = || Group::of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new("/sys/fs/cgroup"));

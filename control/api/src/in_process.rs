@@ -20,7 +20,7 @@ use crate::principal::Principal;
 use crate::served::{Interface, Served};
 use crate::server::take;
 
-/// Callers that requests are spread over, so that none asks too often.
+/// Number of user ids that requests rotate through, so that none exceeds the rate limit.
 const CALLERS: u32 = 1000;
 
 /// Caller of a request at the Unix socket.

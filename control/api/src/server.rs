@@ -52,7 +52,7 @@ pub struct Server {
     socket: SocketFile,
 }
 
-/// Starts the threads that speak with clients. They are answered while [`Server::run`] runs.
+/// Starts the client threads. Requests are answered while [`Server::run`] runs.
 ///
 /// # Errors
 /// When a thread can't be started, or not be confined.

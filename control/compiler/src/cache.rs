@@ -32,7 +32,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Others could put code there.
-    #[error("{} {why}: code is kept only where nobody else writes", path.display())]
+    #[error("{}: {why}: the plugin cache must be accessible to the router's user only", path.display())]
     Foreign {
         /// What.
         path: PathBuf,

@@ -14,13 +14,13 @@ pub enum CompileError {
     #[error("compiling it took longer than {} s and was given up", .0.as_secs_f32())]
     TooLong(Duration),
     /// It took more time of the processor than it may.
-    #[error("compiling it took more than {0} s of the processor and was given up")]
+    #[error("compilation aborted after {0} s of CPU time")]
     TooMuchWork(u64),
     /// It took more memory than it may.
-    #[error("compiling it took more than the {} MiB of memory that it may take", .0 >> 20)]
+    #[error("compilation exceeds the limit of {} MiB of memory", .0 >> 20)]
     TooMuchMemory(u64),
     /// The code is longer than it may be.
-    #[error("its code is longer than the {} MiB that are taken", .0 >> 20)]
+    #[error("compiled code exceeds the limit of {} MiB", .0 >> 20)]
     TooLarge(usize),
     /// The kernel ended the process that compiled it.
     #[error("the process that compiled it was killed by the kernel: is there too little memory?")]

@@ -49,7 +49,7 @@ fn serve(orders: &Receiver<Order>) {
 pub(crate) fn spawn(mut command: Command) -> io::Result<Child> {
     let Some(launcher) = LAUNCHER.get() else { return command.spawn() };
     let (reply, answer) = sync_channel(1);
-    let gone = || io::Error::other("the thread that starts programs has ended");
+    let gone = || io::Error::other("the launcher thread has ended");
     launcher.send(Order { command, reply }).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }

@@ -126,7 +126,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes it, if something is wrong.
+    /// Records the problem of a failed check.
     fn note(&self, checked: Checked) {
         if let Err((span, problem)) = checked {
             self.wrong.borrow_mut().extend(self.place.get());

@@ -106,7 +106,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// What is found to be wrong with a text, before it is told where.
+/// Problems of a configuration text, with byte ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Found(Vec<(Option<Range<usize>>, String)>);
 

@@ -92,7 +92,7 @@ impl Origin {
         self.0.as_ref()?.span(path)
     }
 
-    /// Returns what is not in the configuration, of what the text says.
+    /// Returns the wrong entries of the text, which the configuration omits; `None` without a file.
     pub(crate) fn left_out(&self) -> Option<&LeftOut> {
         self.0.as_ref().map(|known| &known.left_out)
     }

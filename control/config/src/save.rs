@@ -247,7 +247,7 @@ fn said(entry: &impl Serialize) -> String {
     Value::Object(object(entry)).to_string()
 }
 
-/// A gate of the file in its normal form; one that says what holds anyway as it stands.
+/// Returns the normal form of a gate, or the gate itself if the normal form omits it.
 fn normal_gate(gate: &Gate, normal: &Config) -> Gate {
     let found = normal.gate.iter().find(|own| own.name == gate.name);
     found.unwrap_or(gate).clone()

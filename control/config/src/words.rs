@@ -225,7 +225,7 @@ pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Valu
     all
 }
 
-/// A table as an object of JSON.
+/// Returns a table as a JSON object.
 pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
     match serde_json::to_value(table).map(without_nulls) {
         Ok(Value::Object(object)) => object,

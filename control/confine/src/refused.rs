@@ -11,10 +11,10 @@ use seccompiler::{
 
 use crate::{ConfineError, worker_calls};
 
-/// Starting a program.
+/// System calls that start a program.
 const PROGRAMS: &[libc::c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// Reaching into other processes, file systems, namespaces, the kernel itself and its programs.
+/// System calls that reach other processes, file systems, namespaces, or the kernel and its programs.
 const SYSTEM: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,

@@ -38,7 +38,7 @@ struct Known {
     instances: Vec<(InstanceId, Record)>,
 }
 
-/// The handler reads it; who replaces it frees the old one, unless the process is dying.
+/// Record of worker calls, read by the signal handler. A replacement frees the old record, unless the process is dying.
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 static DYING: AtomicBool = AtomicBool::new(false);
 /// What signals did before, in the order of [`SIGNALS`].

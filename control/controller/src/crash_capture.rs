@@ -19,9 +19,9 @@ use crate::model::Model;
 use crate::router::Inner;
 use crate::worker_panic::WorkerPanic;
 
-/// Most bytes of a backtrace that are kept.
+/// Maximum size of a stored backtrace, in bytes.
 const MOST_BACKTRACE: usize = 64 << 10;
-/// Most routes that are kept: those of the frames' addresses.
+/// Maximum number of stored routes.
 const MOST_ROUTES: usize = 512;
 
 /// A crash whose capture is kept.

@@ -85,7 +85,7 @@ pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
     /// Super-frames are cut so that they fit every port.
     pub segment_mtu: u16,
-    /// Why there is no flow cache; `None` where there is one.
+    /// Reason for the missing flow cache; `None` if it exists.
     pub no_cache: Option<&'static str>,
     /// How much of what is for the router itself gets to the kernel.
     pub control_plane: ClassLimits,

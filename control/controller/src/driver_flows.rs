@@ -2,16 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use millrace_offload::{
-    CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES,
-    PolicerPlace,
-};
-use millrace_packet::{Family, FlowKey};
-use millrace_pipeline::{
-    DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay, OffloadCommand,
-};
+use millrace_offload::{FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES, PolicerPlace};
+use millrace_packet::{DriverFlow, DriverTotals, Family, FlowKey};
+use millrace_pipeline::{DriverCache, DriverPort, OffloadCommand};
 use millrace_plugin::{Policer, SharedBucket};
-use millrace_units::{Amount, PortId};
+use millrace_units::PortId;
 
 use crate::ControlError;
 use crate::model::Model;
@@ -28,22 +23,6 @@ impl WorkerCache {
     fn slot(&self, number: u32) -> Option<FlowSlot> {
         *self.slots.get(number as usize)?
     }
-}
-
-fn content(flow: &DriverFlow) -> CachedFlow {
-    let action = match flow.action {
-        DriverAction::Drop { mtu } => CachedAction::Drop { mtu },
-        DriverAction::Send(DriverWay { out, mtu, destination, source }) => {
-            CachedAction::Send(CachedWay { out: out.0, mtu, destination: destination.0, source: source.0 })
-        }
-    };
-    CachedFlow { action, policer: flow.policer, form: flow.form }
-}
-
-fn totals(totals: FlowTotals) -> DriverTotals {
-    let FlowTotals { packets, bytes, dropped, dropped_bytes } = totals;
-    let dropped = Amount { packets: dropped, bytes: dropped_bytes };
-    DriverTotals { sent: Amount { packets, bytes }, dropped }
 }
 
 /// Token bucket in the flow cache.
@@ -95,7 +74,7 @@ impl DriverCache for WorkerCache {
     }
 
     fn insert(&mut self, key: &FlowKey, flow: &DriverFlow) -> Option<u32> {
-        let slot = self.writer.insert(&bytes(key), &content(flow))?;
+        let slot = self.writer.insert(&bytes(key), flow)?;
         if self.slots.len() <= slot.index() {
             self.slots.resize(slot.index() + 1, None);
         }
@@ -111,7 +90,7 @@ impl DriverCache for WorkerCache {
 
     fn renew(&mut self, slot: u32, flow: &DriverFlow, generation: u64) {
         if let Some(slot) = self.slot(slot) {
-            self.writer.renew(slot, &content(flow), generation);
+            self.writer.renew(slot, flow, generation);
         }
     }
 
@@ -119,11 +98,11 @@ impl DriverCache for WorkerCache {
         let Some(slot) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
             return DriverTotals::default();
         };
-        totals(self.writer.remove(&bytes(key), slot))
+        self.writer.remove(&bytes(key), slot)
     }
 
     fn totals(&self, slot: u32) -> DriverTotals {
-        totals(self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default())
+        self.slot(slot).map(|slot| self.writer.totals(slot)).unwrap_or_default()
     }
 
     fn up(&self, port: PortId) -> u64 {

@@ -221,7 +221,9 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
         let text = error.to_string();
         match error {
             Error::Unknown { .. } | Error::NoMaps { .. } | Error::NotBound { .. } => Self::NotFound(text),
-            Error::Taken { .. } | Error::Bound { .. } | Error::InUse { .. } => Self::Conflict(text),
+            Error::Taken { .. } | Error::OrderTaken { .. } | Error::Bound { .. } | Error::InUse { .. } => {
+                Self::Conflict(text)
+            }
             _ => Self::Invalid(text),
         }
     }

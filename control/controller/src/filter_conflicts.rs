@@ -49,9 +49,10 @@ impl FilterConflicts {
         if *there == meant {
             return Ok(());
         }
-        let who = number.map_or("one before it".to_owned(), |number| format!("filter {number}"));
+        let who = number.map_or("an earlier filter".to_owned(), |number| format!("filter {number}"));
         Err(ControlError::Conflict(format!(
-            "{who} says {} for {:?} at gate {gate:?} with priority {}, and would win: remove it, or give this one another priority",
+            "{who} with the action {} has the same match {:?}, gate {gate:?} and priority {}, and would win: remove it, or choose another \
+             priority",
             show::action(there, model),
             conditions.to_string(),
             filter.priority

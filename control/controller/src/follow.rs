@@ -35,11 +35,11 @@ use crate::start::{complete, warn_of_forwarding};
 use crate::worker_commands::links;
 use crate::worker_handle::ended;
 use features::Features;
-use pace::Pace;
+use pace::{Pace, is_silent, next_batch, worse};
 
 /// Requests of plugins that may wait.
 const MOST_REQUESTS: usize = 256;
-/// Neighbours that workers are told of at once: more would make packets wait.
+/// Neighbours in one worker command at most: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
 /// Pieces in which workers say what neighbours are in use, at most: enough for all of them, as long as none is used again meanwhile.
 pub(crate) const MOST_PIECES: usize = 512;
@@ -53,7 +53,7 @@ impl Router {
     /// should is waited for: what the kernel said is told again once it goes on, and who asks for something meanwhile is told.
     ///
     /// # Errors
-    /// When a worker's thread has ended; what can't be done in the kernel.
+    /// When a worker's thread has ended.
     pub async fn run(&self) -> Result<(), ControlError> {
         let mut changes = self.lock().changes.take();
         let wake = self.0.control_wake.clone();
@@ -87,7 +87,8 @@ impl Router {
                 _ = look.tick() => self.lock().look(),
                 never = &mut serving => match never {},
             };
-            pace.judge(done)?;
+            let has_ended = done.is_err() && self.lock().workers.has_one_ended();
+            pace.judge(done, has_ended)?;
         }
     }
 
@@ -153,17 +154,6 @@ impl Router {
         }
         result
     }
-}
-
-/// The next batch of changes; never, where nothing is mirrored.
-async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChange> {
-    if let Some(receiver) = changes {
-        if let Some(batch) = receiver.recv().await {
-            return batch;
-        }
-        *changes = None;
-    }
-    std::future::pending().await
 }
 
 /// Writes a line of an instance into the log.
@@ -232,19 +222,24 @@ impl Inner {
             )
         });
         let about_local = about_ports || changes.iter().any(|change| matches!(change, HostChange::Route { route, .. } if route.as_ref().is_none_or(|route| route.table == 255)));
+        // What can't be taken up keeps nothing else from it; for a worker that is silent all of it is done again.
+        let mut done = Ok(());
         if about_ports {
-            self.refresh_ports()?;
+            done = worse(done, self.refresh_ports());
         }
-        if concerns_queueing(&changes) {
-            self.follow_queueing()?;
+        if !is_silent(&done) && concerns_queueing(&changes) {
+            done = worse(done, self.follow_queueing());
+        }
+        if is_silent(&done) {
+            return done;
         }
         let wanted = self.wanted_among(&changes);
-        self.apply(changes)?;
+        done = worse(done, self.apply(changes));
         self.follow_wanted(&wanted, about_ports);
-        if about_local {
-            self.refresh_programs()?;
+        if about_local && !is_silent(&done) {
+            done = worse(done, self.refresh_programs());
         }
-        Ok(())
+        done
     }
 
     /// Tells the worker of routes and neighbours.
@@ -264,13 +259,16 @@ impl Inner {
                 _ => {}
             }
         }
-        self.change_routes(routes)?;
-        if neighbours.is_empty() {
-            return Ok(());
+        let routed = self.change_routes(routes);
+        if neighbours.is_empty() || is_silent(&routed) {
+            return routed;
         }
         self.note_neighbours(&neighbours);
         let mut pieces = neighbours.chunks(NEIGHBOURS_TOGETHER);
-        pieces.try_for_each(|piece| self.workers.tell(|| NeighbourCommand::Set(piece.to_vec())))
+        worse(
+            routed,
+            pieces.try_for_each(|piece| self.workers.tell(|| NeighbourCommand::Set(piece.to_vec()))),
+        )
     }
 
     /// Tells the worker of ports whose settings changed; opens devices that came back.
@@ -469,11 +467,11 @@ impl Inner {
                 }
             }
         }
-        self.hear_slow_halves()
+        self.hear_host_companions()
     }
 
-    /// Does what slow halves of plugins ask for, and takes their messages to the fast ones.
-    fn hear_slow_halves(&mut self) -> Result<(), ControlError> {
+    /// Does what host companions of plugins ask for, and takes their messages to the fast ones.
+    fn hear_host_companions(&mut self) -> Result<(), ControlError> {
         for says in self.host_level.take_said() {
             match says {
                 HostSays::Given(Given { instance, output }) => match output {
@@ -484,7 +482,7 @@ impl Inner {
                     Output::Message(bytes) => {
                         self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()))?;
                     }
-                    // A slow half is not given the capability.
+                    // A host companion is not given the capability.
                     Output::Packet { .. } => {}
                 },
                 HostSays::Failed(failure) => {
@@ -496,7 +494,7 @@ impl Inner {
                         instance = name,
                         kind = fault.kind,
                         health,
-                        "its slow half failed: {}",
+                        "its host companion failed: {}",
                         fault.text
                     );
                 }

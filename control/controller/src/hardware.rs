@@ -73,7 +73,7 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
         level: 2,
         above: None,
         cpus: host,
-        treats: "control, slow halves of plugins; the kernel's own stack".to_owned(),
+        treats: "control, host companions of plugins; the kernel's own stack".to_owned(),
         why_not: None,
     };
     let worker = |(number, cpus): (usize, String)| ProcessorView {

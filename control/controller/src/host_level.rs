@@ -1,4 +1,4 @@
-//! The host level: slow halves of plugins, on a thread that is no worker.
+//! The host level: host companions of plugins, on a thread that is no worker.
 //!
 //! An instance there is called as at a worker, stopped after each slice and gone on with in turn, so that none keeps the others
 //! from running; it may take a second for a message. The thread begins with the first of them.
@@ -27,10 +27,10 @@ const MOST_WAITING: usize = 1024;
 const AT_ONCE: usize = 64;
 /// How long the thread may take to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a slow half may take for a message, or for what it does from time to time.
+/// How long a host companion may take for a message, or for what it does from time to time.
 const CALL: Duration = Duration::from_secs(1);
 
-/// What slow halves did, by the ids of the instances whose halves they are.
+/// What host companions did, by the ids of the instances whose halves they are.
 pub(crate) type SlowReports = BTreeMap<InstanceId, InstanceReport>;
 
 /// What control says to the thread.
@@ -39,15 +39,15 @@ enum HostCommand {
     Put(InstanceId, Successor),
     /// The instance goes.
     Remove(InstanceId),
-    /// A message of the fast half.
+    /// A message of the half at the workers.
     Message(InstanceId, Vec<u8>),
-    /// A control message; the reply goes there, `None` when there is no such slow half.
+    /// A control message; the reply goes there, `None` when there is no such host companion.
     Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
     /// What became of them all?
     Report(SyncSender<SlowReports>),
 }
 
-/// What slow halves say.
+/// What host companions say.
 pub(crate) enum HostSays {
     /// One gave something.
     Given(Given),
@@ -107,8 +107,8 @@ impl HostLevel {
         Self { said, running: None, lost: HashMap::new(), limits }
     }
 
-    /// Puts the slow half of an instance in the place of the one that it had, which hands over what it knows if it can.
-    /// `version` is that of what the old one saves, and `same` whether it is the new one's. Without a slow half there is none
+    /// Puts the host companion of an instance in the place of the one that it had, which hands over what it knows if it can.
+    /// `version` is that of what the old one saves, and `same` whether it is the new one's. Without a host companion there is none
     /// from then on.
     pub fn put(
         &mut self,
@@ -121,7 +121,7 @@ impl HostLevel {
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 
-    /// Ends the slow half of an instance, if it has one.
+    /// Ends the host companion of an instance, if it has one.
     pub fn remove(&mut self, id: InstanceId) -> Result<(), ControlError> {
         self.lost.remove(&id);
         match &self.running {
@@ -130,7 +130,7 @@ impl HostLevel {
         }
     }
 
-    /// Hands a message to the slow half of an instance. One that finds no room is lost, and counted.
+    /// Hands a message to the host companion of an instance. One that finds no room is lost, and counted.
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
         let sent =
             self.running.as_ref().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
@@ -140,7 +140,7 @@ impl HostLevel {
         }
     }
 
-    /// Sends a control message to the slow half of an instance. The reply comes when it has come to it; none comes where it takes
+    /// Sends a control message to the host companion of an instance. The reply comes when it has come to it; none comes where it takes
     /// longer than it may.
     pub fn control(
         &self,
@@ -154,7 +154,7 @@ impl HostLevel {
         Ok(answer)
     }
 
-    /// What slow halves did so far. Messages for which there was no room count as lost.
+    /// What host companions did so far. Messages for which there was no room count as lost.
     pub fn report(&self) -> Result<SlowReports, ControlError> {
         let Some(running) = &self.running else { return Ok(SlowReports::new()) };
         let (reply, answer) = sync_channel(1);
@@ -166,7 +166,7 @@ impl HostLevel {
         Ok(reports)
     }
 
-    /// What slow halves said since this was last asked; what they say meanwhile waits for the next time.
+    /// What host companions said since this was last asked; what they say meanwhile waits for the next time.
     pub fn take_said(&self) -> VecDeque<HostSays> {
         std::mem::take(&mut *self.said.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -76,7 +76,7 @@ impl Inner {
         self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
     }
 
-    /// Has the output by a device caught; the inner error says why that can't be.
+    /// Redirects the kernel's output on a device to a TAP device. The inner error is the reason for a failure.
     fn catch(
         &mut self,
         port: PortId,

@@ -122,13 +122,13 @@ impl Router {
         Ok(inner.model.plugins.merge_replies(id, &message, replies))
     }
 
-    /// Sends the slow half of an instance a control message and returns its reply, which may take a second, and longer while other
-    /// slow halves have their turn.
+    /// Sends the host companion of an instance a control message and returns its reply, which may take a second, and longer while other
+    /// host companions have their turn.
     ///
     /// # Errors
-    /// No such instance or message, no slow half, or it refuses or doesn't answer within five seconds;
+    /// No such instance or message, no host companion, or it refuses or doesn't answer within five seconds;
     /// [`ControlError::NeedsAdmin`] as for [`control`](Self::control).
-    pub async fn control_slow_half(
+    pub async fn control_host_companion(
         &self,
         instance: &str,
         message: &str,
@@ -139,12 +139,12 @@ impl Router {
         let reply = {
             let mut inner = self.lock();
             inner.may_run(instance, role, MESSAGE)?;
-            let id = inner.model.plugins.address_slow_half(instance, &message)?;
+            let id = inner.model.plugins.address_host_companion(instance, &message)?;
             inner.host_level.control(id, message)?
         };
         let reply = tokio::time::timeout(PATIENCE, reply).await;
         let silent =
-            || ControlError::System(format!("the slow half of instance {instance:?} does not answer"));
+            || ControlError::System(format!("the host companion of instance {instance:?} does not answer"));
         let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
         reply.map_err(|error| ControlError::Invalid(error.to_string()))
     }
@@ -157,7 +157,7 @@ impl Inner {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
-        let slow = self.slow_half_to_be(plugin, name, settings)?;
+        let slow = self.host_companion_to_be(plugin, name, settings)?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
         self.host_level.put(id, slow, (0, true))?;
@@ -179,7 +179,7 @@ impl Inner {
         let (id, maps) = (successors.id, successors.maps.clone());
         let slow = match plugins.is_held(id) {
             true => None,
-            false => plugins.slow_half(&*plugin, &settings)?,
+            false => plugins.host_companion(&*plugin, &settings)?,
         };
         let succeeded = self.succeed_all(vec![successors], Inheritance::Tried, (version, version));
         // A worker that does not answer has the new one all the same, as soon as it goes on.
@@ -224,8 +224,8 @@ impl Inner {
             .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
     }
 
-    /// The slow half of an instance that is to be created; none, if that will be in quarantine.
-    fn slow_half_to_be(
+    /// The host companion of an instance that is to be created; none, if that will be in quarantine.
+    fn host_companion_to_be(
         &self,
         plugin: &str,
         name: &str,
@@ -235,14 +235,14 @@ impl Inner {
             return Ok(None);
         }
         let known = self.model.plugins.plugin_named(plugin)?;
-        Ok(self.model.plugins.slow_half(&*known, settings)?)
+        Ok(self.model.plugins.host_companion(&*known, settings)?)
     }
 
-    /// Begins the slow halves of the instances there are.
-    pub fn begin_slow_halves(&mut self) -> Result<(), ControlError> {
+    /// Begins the host companions of the instances there are.
+    pub fn begin_host_companions(&mut self) -> Result<(), ControlError> {
         let Self { model, host_level, .. } = self;
         for (id, name) in model.plugins.running() {
-            if let Some(slow) = model.plugins.slow_half_of(name)? {
+            if let Some(slow) = model.plugins.host_companion_of(name)? {
                 host_level.put(id, Some(slow), (0, true))?;
             }
         }

@@ -16,7 +16,7 @@ pub(crate) fn why_passed_by(discipline: &str) -> String {
     )
 }
 
-/// Whether any of these changes may be about the disciplines of devices.
+/// Whether any change may concern a qdisc.
 pub(crate) fn concerns_queueing(changes: &[HostChange]) -> bool {
     changes.iter().any(|change| matches!(change, HostChange::Queueing(_)))
 }

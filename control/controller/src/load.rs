@@ -48,11 +48,11 @@ struct PluginFile {
 pub(crate) struct Loaded {
     pub plugin: Arc<dyn Plugin>,
     pub origin: Origin,
-    /// Who signed its slow half, where it has one.
+    /// Who signed its host companion, where it has one.
     pub slow_origin: Option<Origin>,
 }
 
-/// A plugin that may be made known, and its slow half if it has one: neither version goes back.
+/// A plugin that may be made known, and its host companion if it has one: neither version goes back.
 pub(crate) struct Admissions {
     own: Admission,
     slow: Option<Admission>,
@@ -77,7 +77,7 @@ pub(crate) struct Admitted {
 pub(crate) enum Half {
     /// The plugin.
     Own,
-    /// Its slow half.
+    /// Its host companion.
     Slow,
 }
 
@@ -86,7 +86,7 @@ impl Half {
     fn prefix(self) -> &'static str {
         match self {
             Self::Own => "",
-            Self::Slow => "its slow half: ",
+            Self::Slow => "its host companion: ",
         }
     }
 }
@@ -119,13 +119,13 @@ pub(crate) fn load(
 /// Bytes of memory of an instance on the host level.
 const SLOW_MEMORY: usize = 64 << 20;
 
-/// Reads and checks the slow half of a plugin, which is contained and calls only what makes sense there.
+/// Reads and checks the host companion of a plugin, which is contained and calls only what makes sense there.
 fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
     let checked = admitted.trust.check(&file.module, file.signature.as_deref());
     let checked = checked.map_err(|problem| problem.to_string())?;
     if is_object(&file.module) {
-        return Err("it is a shared object: a slow half is a WebAssembly module".to_owned());
+        return Err("it is a shared object: a host companion is a WebAssembly module".to_owned());
     }
     let manifest = wasm::inspect(&file.module).map_err(|error| error.to_string())?.manifest;
     let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
@@ -135,8 +135,8 @@ fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examine
     }
 }
 
-/// Reads and checks the plugin of a file and the slow half that it names; then has modules compiled, the plugin's by `compile` and the
-/// slow half's by `compile_slow`, and loads a shared object last: all else that can be refused is refused before its constructors run.
+/// Reads and checks the plugin of a file and the host companion that it names; then has modules compiled, the plugin's by `compile` and the
+/// host companion's by `compile_slow`, and loads a shared object last: all else that can be refused is refused before its constructors run.
 fn load_by(
     admitted: &Admitted,
     path: &str,
@@ -148,10 +148,10 @@ fn load_by(
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
     let examined = file.examine(admitted).map_err(refused)?;
     admit(Half::Own, &examined.manifest, examined.origin)?;
-    let Some(name) = examined.manifest.slow_half.clone() else {
+    let Some(name) = examined.manifest.host_companion.clone() else {
         return file.load(admitted, examined.origin, compile).map_err(refused);
     };
-    let slow_refused = |problem| refused(format!("its slow half {name}: {problem}"));
+    let slow_refused = |problem| refused(format!("its host companion {name}: {problem}"));
     let slow = examine_slow(admitted, &Path::new(path).with_file_name(&name));
     let (slow_file, slow) = slow.map_err(slow_refused)?;
     admit(Half::Slow, &slow.manifest, slow.origin)?;
@@ -188,7 +188,7 @@ pub(crate) fn admit_version(
     admitted.map(drop).map_err(refused)
 }
 
-/// Whether a plugin that was loaded may be made known: its version must not go back, nor that of its slow half.
+/// Whether a plugin that was loaded may be made known: its version must not go back, nor that of its host companion.
 pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
     let admit = |plugin: &dyn Plugin, origin, half: Half| {
         let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
@@ -196,14 +196,14 @@ pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<A
             |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
         admitted.map_err(refused)
     };
-    let slow = loaded.plugin.slow_half().zip(loaded.slow_origin);
+    let slow = loaded.plugin.host_companion().zip(loaded.slow_origin);
     Ok(Admissions {
         own: admit(&*loaded.plugin, loaded.origin, Half::Own)?,
         slow: slow.map(|(slow, origin)| admit(slow, origin, Half::Slow)).transpose()?,
     })
 }
 
-/// Has the disk remember the versions of a plugin and of its slow half, before it counts as loaded.
+/// Has the disk remember the versions of a plugin and of its host companion, before it counts as loaded.
 pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRemembered, ControlError> {
     let mut all = AllRemembered([None, None]);
     for (admission, place) in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().zip(0..) {

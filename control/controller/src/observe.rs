@@ -127,7 +127,7 @@ impl Inner {
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
-    /// Notes that an instance failed at a worker, or its slow half, which is at none.
+    /// Notes that an instance failed at a worker, or its host companion, which is at none.
     pub fn note_failure(&mut self, Failure { instance, fault, health }: &Failure, worker: Option<usize>) {
         let name = self.model.plugins.instance_name(*instance).to_owned();
         let key = worker.map(|worker| (worker, *instance));
@@ -137,13 +137,13 @@ impl Inner {
         }
         let slow = worker.is_none();
         let plugin = self.model.plugins.plugin_of(&name).map_or("", |plugin| plugin.name());
-        let half = if slow { "the slow half of instance" } else { "instance" };
+        let half = if slow { "the host companion of instance" } else { "instance" };
         let details = json!({
             "instance": name,
             "plugin": plugin,
             "fault": fault.kind,
             "health": health.name(),
-            "slow_half": slow,
+            "host_companion": slow,
         });
         let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
         self.events.note(EventKind::PluginFault, &name, text, details);
@@ -151,7 +151,9 @@ impl Inner {
         let (faults, window) = (limits.faults, limits.fault_window.as_secs());
         let why = format!("{faults} faults within {window} s, the last of them {}", fault.kind);
         match (health, key) {
-            (Health::Quarantined, None) => self.tell_quarantine(&name, &format!("its slow half had {why}")),
+            (Health::Quarantined, None) => {
+                self.tell_quarantine(&name, &format!("its host companion had {why}"))
+            }
             (Health::Quarantined, Some(_)) => self.note_quarantine(*instance, &why),
             (Health::Pausing(_), Some(key)) => drop(self.observed.pausing.insert(key)),
             _ => {}

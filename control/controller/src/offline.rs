@@ -280,7 +280,7 @@ impl OfflineRouter {
         self.workers.snapshot()
     }
 
-    /// What became of all packets.
+    /// Returns the packet totals.
     pub fn summary(&mut self) -> SummaryView {
         show::summary(&self.snapshot(), &[])
     }

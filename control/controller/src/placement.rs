@@ -164,7 +164,7 @@ impl Router {
                 (None, Some(known)) => drop(inner.model.placements.remove(known)),
                 (None, None) => {
                     return Err(ControlError::NotFound(format!(
-                        "nothing is said of {:?}: `place list` shows what is",
+                        "no placement for {:?}: `place list` shows all placements",
                         what.to_string()
                     )));
                 }

@@ -179,7 +179,7 @@ impl Inner {
         let workers = self.workers.len();
         let version = plugin.state_version();
         let successors = self.model.plugins.afresh(name, workers)?;
-        let slow = self.model.plugins.slow_half_of(name)?;
+        let slow = self.model.plugins.host_companion_of(name)?;
         let maps = successors.maps.clone();
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // Forgotten first: a crash of the new instance makes an entry of its own.

@@ -76,23 +76,27 @@ impl RouteTable {
     /// Sets routes, or removes those without one. Workers find them when this returns.
     ///
     /// # Errors
-    /// When a worker does not answer, or a table is full: the changes up to there have been made.
+    /// When a worker does not answer: the changes up to there have been made. When a table is full: all others have been made.
     pub fn change(
         &mut self,
         changes: Vec<(IpNet, Option<Route>)>,
         workers: &mut impl TellRoutes,
     ) -> Result<(), ControlError> {
+        let mut refused = None;
         for piece in changes.chunks(AT_ONCE) {
-            self.change_piece(piece, workers)?;
+            let full = self.change_piece(piece, workers)?;
+            refused = refused.or(full);
         }
-        self.reuse(workers)
+        self.reuse(workers)?;
+        refused.map_or(Ok(()), Err)
     }
 
+    /// Changes the routes of a piece. Returns why the first was refused for which a table has no room.
     fn change_piece(
         &mut self,
         changes: &[(IpNet, Option<Route>)],
         workers: &mut impl TellRoutes,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Option<ControlError>, ControlError> {
         let mut numbers: Vec<Option<NextHopIndex>> = Vec::with_capacity(changes.len());
         let mut new = Vec::new();
         for (prefix, route) in changes {
@@ -109,7 +113,7 @@ impl RouteTable {
             workers.exchange(&|reply| RouteCommand::Set(new.clone(), reply))?;
         }
         let mut noted = Vec::with_capacity(changes.len());
-        let mut outcome = Ok(());
+        let mut refused = None;
         for ((prefix, route), number) in changes.iter().zip(numbers) {
             let stored = match number {
                 Some(number) => self.0.store(*prefix, number).map(|_| ()),
@@ -119,15 +123,15 @@ impl RouteTable {
                 }
             };
             if let Err(full) = stored {
-                outcome = Err(ControlError::System(format!("route to {prefix}: {full}")));
-                break;
+                refused.get_or_insert_with(|| ControlError::System(format!("route to {prefix}: {full}")));
+                continue;
             }
             let host = prefix.prefix_len() == prefix.max_prefix_len();
             let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
             noted.push(RouteChange { prefix: *prefix, own });
         }
         workers.tell(&|| RouteCommand::Changed(noted.clone()))?;
-        outcome
+        Ok(refused)
     }
 
     /// Lets memory of routes that are gone be used again once no worker can look at it.

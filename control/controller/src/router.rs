@@ -64,15 +64,15 @@ impl std::fmt::Debug for Router {
 pub(crate) struct Shared {
     pub inner: Mutex<Inner>,
     pub stop: Notify,
-    /// Notified when a plugin has asked for a change.
+    /// Notified when a plugin requests a change.
     pub requested: Notify,
-    /// Signalled by the worker when it has something to say.
+    /// Wake-up of control by the workers.
     pub control_wake: Wake,
-    /// What happened.
+    /// Event log.
     pub events: Events,
-    /// What was asked for, and by whom.
+    /// Audit log.
     pub audit: AuditLog,
-    /// By which one is let in from elsewhere.
+    /// API tokens for remote access.
     pub tokens: Tokens,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Inner {
     pub device_drops_before: HashMap<PortId, u64>,
     /// What instances of plugins want changed, with their names.
     pub requests: VecDeque<(String, Request)>,
-    /// Slow halves of plugins.
+    /// Host companions of plugins.
     pub host_level: HostLevel,
     /// The versions of plugins that were there before they were upgraded.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,

@@ -227,7 +227,7 @@ fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
 /// Whether a node has a name of its own, and stands somewhere.
 fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
     if nodes.place(&node.name) != Some(index) {
-        let error = ControlError::Conflict(format!("there is a node {:?} already", node.name));
+        let error = ControlError::Conflict(format!("node {:?}: name already in use", node.name));
         return Err(at_node(index, "name")(error));
     }
     let Some(under) = &node.under else {
@@ -333,22 +333,22 @@ mod tests {
                 &["f:9:40: ", "\"tpo\"", "did you mean \"top\""],
             ),
             (format!("{}\n{hfsc}", under("real-time = \"1mbit\"")), &["f:8:40: ", "\"top\" comes later"]),
-            (format!("{hfsc}\n{hfsc}"), &["f:9:10: ", "a node \"top\" already"]),
+            (format!("{hfsc}\n{hfsc}"), &["f:9:10: ", "node \"top\": name already in use"]),
             (format!("{hfsc}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
             // Quanta, levels and bursts out of range.
             (
                 format!("{fair}\n{}", under("quantum = \"0B\"")),
-                &["f:9:3: ", "quantum is 0; it goes from 1 to 1073741824"],
+                &["f:9:3: ", "quantum 0 is out of range: 1 to 1073741824"],
             ),
             (format!("{fair}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
             (format!("{fair}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
             (
                 "{ name = \"a\", kind = \"flow-queues\", quantum = \"0B\" }".into(),
-                &["f:8:1: ", "quantum is 0"],
+                &["f:8:1: ", "quantum 0 is out of range"],
             ),
             (
                 "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = \"0B\" }".into(),
-                &["f:8:1: ", "burst is 0"],
+                &["f:8:1: ", "burst 0 is out of range"],
             ),
             ("{ name = \"a\", kind = \"flow-queues\", queues = 9000 }".into(), &["f:8:1: ", "9000", "8192"]),
             (
@@ -396,7 +396,7 @@ mod tests {
             ("default = \"b\"", "f:6:11: scheduler of port \"wan\": no node is named \"b\""),
             (
                 "queues = 65537",
-                "f:6:10: scheduler of port \"wan\": port: queues is 65537; it goes from 1 to 65536",
+                "f:6:10: scheduler of port \"wan\": port: queues 65537 is out of range: 1 to 65536",
             ),
             ("queues = 0", "f:6:10: "),
             ("rate = \"0\"", "f:6:8: "),

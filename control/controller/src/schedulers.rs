@@ -59,7 +59,7 @@ impl Schedulers {
         scheduler.flow.extend(treated);
     }
 
-    /// What is said of single flows, at all ports.
+    /// Returns the configured flow queues of all ports.
     pub fn flows(&self) -> impl Iterator<Item = &FlowQueue> {
         self.ports.values().flat_map(|scheduler| &scheduler.flow)
     }
@@ -527,7 +527,7 @@ mod tests {
             .to_string();
         assert!(apart.contains("\"top\" is the root already"), "{apart}");
         let twice = planned(&TREE.replace("\"rest\"", "\"voice\"")).unwrap_err().to_string();
-        assert!(twice.contains("there is a node \"voice\" already"), "{twice}");
+        assert!(twice.contains("node \"voice\": name already in use"), "{twice}");
     }
 
     #[test]

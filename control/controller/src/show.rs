@@ -28,7 +28,7 @@ use crate::view::{
     NextHopView, PluginDetailView, PluginView, QueuesView, RouteView, SummaryView,
 };
 use crate::view::{DriverFormView, GateLinksView};
-use crate::view::{MessagesView, SlowHalfView};
+use crate::view::{HostCompanionView, MessagesView};
 
 /// What a level-0 program did with the frames of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -399,9 +399,9 @@ pub(crate) fn instances(
         let id = model.plugins.instance(&instance.name).ok();
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
         let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
-        let slow_half = id.and_then(|id| slow_half(&instance.name, slow.get(&id)?, &report, model));
+        let host_companion = id.and_then(|id| host_companion(&instance.name, slow.get(&id)?, &report, model));
         InstanceView {
-            slow_half,
+            host_companion,
             name: instance.name,
             plugin: instance.plugin,
             settings: instance.settings.into(),
@@ -427,21 +427,21 @@ pub(crate) fn instances(
     model.plugins.instances().into_iter().map(view).collect()
 }
 
-/// The slow half of an instance, by what both did.
-fn slow_half(
+/// The host companion of an instance, by what both did.
+fn host_companion(
     name: &str,
     slow: &InstanceReport,
     fast: &InstanceReport,
     model: &Model,
-) -> Option<SlowHalfView> {
+) -> Option<HostCompanionView> {
     let plugin = model.plugins.plugin_of(name).ok()?;
-    let (half, slow) = (plugin.slow_half()?, slow.clone());
+    let (half, slow) = (plugin.host_companion()?, slow.clone());
     let flow = |from: MessageCounts, to: MessageCounts| MessagesView {
         sent: from.sent,
         heard: to.heard,
         lost: from.unsent + to.lost,
     };
-    Some(SlowHalfView {
+    Some(HostCompanionView {
         plugin: half.name(),
         version: half.version(),
         health: slow.health.name(),

@@ -298,7 +298,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         inner.workers.tell_each(commands)?;
     }
     inner.begin_forms()?;
-    inner.begin_slow_halves()?;
+    inner.begin_host_companions()?;
     for (port, changes) in inner.model.begin_schedulers()? {
         inner.schedule(port, changes)?;
     }

@@ -243,9 +243,9 @@ fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowRe
     }
 }
 
-/// The version of what the slow half of a plugin saves, and whether it is that of its successor.
+/// The version of what the host companion of a plugin saves, and whether it is that of its successor.
 pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
-    let version = |plugin: &dyn Plugin| plugin.slow_half().map(Plugin::state_version);
+    let version = |plugin: &dyn Plugin| plugin.host_companion().map(Plugin::state_version);
     (version(old).unwrap_or(0), version(old) == version(new))
 }
 
@@ -294,7 +294,7 @@ impl Inner {
     ) -> Result<UpgradeView, ControlError> {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
-        let slow_halves = self.model.plugins.slow_halves(&**plugin)?;
+        let host_companions = self.model.plugins.host_companions(&**plugin)?;
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
@@ -313,7 +313,7 @@ impl Inner {
         };
         all.iter().for_each(|succeeded| view.add(succeeded));
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
-        for (id, slow) in slow_halves {
+        for (id, slow) in host_companions {
             self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;

@@ -27,7 +27,7 @@ pub use gates::{
     AmbiguousView, BindingView, CandidateView, GateCheckView, GateExplanationView, GateLinksView, GateView,
     NamedFilterView, ShadowedView,
 };
-pub use halves::{MessagesView, SlowHalfView};
+pub use halves::{HostCompanionView, MessagesView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use instances::{HeldView, InstanceView, ReleaseView};
 pub use maps::{MapEntryView, MapView};

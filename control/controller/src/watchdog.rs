@@ -19,9 +19,9 @@ use nix::unistd::Pid;
 
 use crate::ControlError;
 
-/// Looks in the time that a call may take.
+/// Checks per call limit.
 const LOOKS: u32 = 8;
-/// How long the disk may take to remember the instance.
+/// Maximum time to write the quarantine record before the process ends.
 const DISK: Duration = Duration::from_secs(1);
 
 /// The names of instances, and of their plugins, for who can't wait for control.

@@ -44,7 +44,7 @@ struct Noted {
     note: Option<PanicNote>,
 }
 
-/// Adds the noting of panics to the hook of this process, once.
+/// Installs, once, a panic hook that records worker panics.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::{Family, HostLink, HostNeighbour, HostRoute};
 
-/// One change of the host's state. Later changes of a batch supersede earlier ones about the same thing.
+/// Change of the kernel's network state. In a batch, a later change of an object supersedes the earlier one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostChange {
     /// A device is new or changed.
@@ -36,7 +36,7 @@ pub enum HostChange {
         ifindex: u32,
         /// The neighbour's address.
         ip: IpAddr,
-        /// The entry now; a failed resolution is an entry in state `Failed`.
+        /// Current entry; `None` if removed. A failed resolution has the state `Failed`.
         neighbour: Option<HostNeighbour>,
     },
     /// Forwarding was turned on or off.

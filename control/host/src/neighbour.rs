@@ -56,8 +56,8 @@ pub struct HostNeighbour {
     pub ip: IpAddr,
     /// Its Ethernet address, as far as known; meaningful only while [`NeighbourState::valid`].
     pub mac: Option<[u8; 6]>,
-    /// How sure the kernel is of it.
+    /// Neighbour unreachability detection (NUD) state.
     pub state: NeighbourState,
-    /// IPv6: the neighbour said that it is a router.
+    /// IPv6 router flag of the neighbour.
     pub router: bool,
 }

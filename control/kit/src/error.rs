@@ -18,7 +18,7 @@ pub enum KitError {
     #[error("{} exists already; give another name, or remove it", .0.display())]
     Exists(PathBuf),
     /// There is no plugin in the directory.
-    #[error("{} has no plugin: there is neither a Cargo.toml nor a file that ends in .c", .0.display())]
+    #[error("{} has no plugin project, neither a Cargo.toml nor a .c file: create one with `millrace plugin new`", .0.display())]
     NoProject(PathBuf),
     /// Its Cargo.toml says nothing that can be built.
     #[error("{}: {problem}", file.display())]
@@ -39,7 +39,7 @@ pub enum KitError {
         advice: &'static str,
     },
     /// The compiler has found mistakes, or could not work. Its lines were told while it ran.
-    #[error("{program} has failed ({status}); what it said is above")]
+    #[error("{program} failed ({status}); its output is above")]
     Compiler {
         /// The program.
         program: String,

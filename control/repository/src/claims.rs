@@ -42,7 +42,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a signature says of a plugin: its text is the signature's trusted comment, and none but this text is taken.
+/// Name, version and capabilities that a signature vouches for. Their text is the signature's trusted comment; any other text is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claims {
     /// The plugin's name.

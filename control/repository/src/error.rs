@@ -46,8 +46,7 @@ pub enum Untrusted {
     },
     /// What was loaded before is not known.
     #[error(
-        "whether version {version} of {name} is older than what was loaded before isn't known: {damage}: say --allow-downgrade to \
-         load it, and to begin that file anew"
+        "can't check {name} {version} for a downgrade: {damage}: --allow-downgrade loads it and starts a new version file"
     )]
     Forgotten {
         /// The plugin's name.

@@ -8,11 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod claims;
-mod crash_captures;
 mod crashes;
 mod error;
 mod files;
 mod key;
+mod key_id;
 mod memory;
 mod notebook;
 mod quarantine;
@@ -25,13 +25,14 @@ mod trust;
 mod versions;
 
 pub use claims::{Claims, Version};
-pub use crash_captures::{CrashCaptures, MOST_CAPTURES, MOST_FRAME_BYTES, MOST_REPORT_BYTES, report_of};
+pub use crashes::captures::{CrashCaptures, MOST_CAPTURES, MOST_FRAME_BYTES, MOST_REPORT_BYTES, report_of};
 pub use crashes::{CrashLine, Found, crash_file};
 pub use error::{RepositoryError, Untrusted};
 pub use files::{
     GeneratedKey, SignatureState, SignedFile, generate, sign_file, signature_path, signature_state,
 };
-pub use key::{KeyId, PublicKey, SecretKey, SecretKeyProblem};
+pub use key::{PublicKey, SecretKey, SecretKeyProblem};
+pub use key_id::KeyId;
 pub use memory::{Memory, state_directory_at, usual_state_directory};
 pub use notebook::{Notebook, NotebookError};
 pub use quarantine::{Held, Quarantine};

@@ -12,7 +12,7 @@ use crate::versions::Versions;
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) versions: Versions,
-    /// Instances that may not come back by themselves.
+    /// Instances in quarantine.
     pub quarantine: Quarantine,
 }
 

@@ -6,7 +6,7 @@
 use crate::key::failed;
 use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
 
-/// Bytes of a signature's file, at most.
+/// Maximum size of a signature file, in bytes.
 pub const MOST_SIGNATURE: usize = 4096;
 
 /// What the tools write into the first line: `minisign`, and this one; `rsign`.

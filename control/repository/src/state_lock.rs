@@ -20,7 +20,7 @@ pub struct StateLock {
 /// Another router keeps its state there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the router at {holder} keeps its state in {}: give this one a directory of its own with --state DIR",
+    "the state directory {} is in use by the router at {holder}: choose another with --state DIR",
     directory.display()
 )]
 pub struct StateTaken {

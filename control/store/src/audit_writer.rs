@@ -80,7 +80,7 @@ impl Writer {
         Ok(Self { queue, lost })
     }
 
-    /// Has a line written.
+    /// Queues a line for writing; counts it as lost if the queue is full.
     pub fn write(&self, entry: AuditEntry) -> Written {
         let (say, said) = oneshot::channel();
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry), say)) {

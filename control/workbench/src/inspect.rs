@@ -43,8 +43,8 @@ pub struct Inspection {
     pub service_state: u16,
     /// The maps that its instances write.
     pub maps: Vec<MapStatement>,
-    /// The file of its slow half; nothing when it has none.
-    pub slow_half: Option<String>,
+    /// The file of its host companion; nothing when it has none.
+    pub host_companion: Option<String>,
     /// The version of what it saves.
     pub state_version: u32,
     /// Milliseconds between two calls that it wants without packets.
@@ -128,7 +128,7 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         flow_state: manifest.flow_state,
         service_state: manifest.service_state,
         maps: manifest.maps.iter().map(MapStatement::of).collect(),
-        slow_half: manifest.slow_half.clone(),
+        host_companion: manifest.host_companion.clone(),
         state_version: manifest.state_version,
         period: manifest.period.map(|period| period.as_millis() as u64),
         cost: manifest.cost.map(|cost| CostStatement { packet: cost.packet, byte: cost.byte }),

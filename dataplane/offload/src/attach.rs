@@ -5,10 +5,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aya::Ebpf;
 
+use crate::OffloadError;
 use crate::bpf_syscall::{self, Hook};
 use crate::leftover::Loaded;
 use crate::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
-use crate::{OffloadError, OnDeath};
+
+/// What becomes of frames meant for user space while no socket is registered, also after the daemon's death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnDeath {
+    /// The kernel forwards on. The program vanishes with the process.
+    #[default]
+    Kernel,
+    /// They are dropped: the program stays attached after the process's death, until a later start replaces it. What
+    /// is the kernel's own (ARP, the router's addresses, …) goes on reaching the kernel.
+    Drop,
+}
 
 /// What keeps a program attached.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use aya::Ebpf;
 use aya::maps::{Array, MapError};
 
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 use crate::{CONTROL_CLASSES, OffloadError, object};
 
 /// Ticks of a second, of which a packet takes some: a tick is a sixteenth of a nanosecond.

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use aya::Ebpf;
 
 use crate::control_plane::set;
-use crate::port_programs::{read_counters, write_config};
+use crate::counters::read_counters;
+use crate::object::write_config;
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, with_tags};
 use crate::{CONTROL_CLASSES, ClassRate, bpf_syscall, object};
 

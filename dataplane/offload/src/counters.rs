@@ -1,5 +1,11 @@
 //! What the level-0 program of a port has counted.
 
+use aya::Ebpf;
+use aya::maps::{MapError, PerCpuArray};
+
+use crate::OffloadError;
+use crate::object::{map_error, missing};
+
 /// Frames since the program was loaded, summed over all processors. `seen` equals the sum of all other frame counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level0Counters {
@@ -108,4 +114,12 @@ impl Level0Counters {
     pub const fn passed(&self) -> u64 {
         self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed
     }
+}
+
+/// Reads the counters of a port's program.
+pub(crate) fn read_counters(object: &Ebpf) -> Result<Level0Counters, OffloadError> {
+    let failed = |error: MapError| map_error("counters", &error);
+    let map = object.map("counters").ok_or_else(|| missing("counters"))?;
+    let map = PerCpuArray::<_, Words>::try_from(map).map_err(failed)?;
+    Ok(Level0Counters::sum(map.get(&0, 0).map_err(failed)?.iter()))
 }

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use aya::Ebpf;
 
 use crate::classifier_twin::{Knowledge, Verdict};
-use crate::port_programs::{read_counters, write_config};
+use crate::counters::read_counters;
+use crate::object::write_config;
 use crate::{Level0Counters, VlanStack, VlanTag, bpf_syscall, object};
 
 /// MAC address of the port.

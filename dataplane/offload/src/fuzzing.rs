@@ -1,10 +1,12 @@
 //! Entrance of the fuzz targets: the programs run dry in the kernel, against their twin.
 
+use millrace_packet::DriverFlow;
+
 use crate::classifier_twin::{Knowledge, Verdict, classify};
 use crate::dry_runs::Programs;
 use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
 use crate::flow_cache::forward_twin::{forwarded, read};
-use crate::{CachedFlow, FormObject, KEY_BYTES, LoadedForm, object};
+use crate::{FormObject, KEY_BYTES, LoadedForm, object};
 
 /// The programs of a port, loaded into the kernel and attached to nothing: without a flow cache, and with one.
 pub struct DryRuns {
@@ -80,7 +82,7 @@ impl DryRuns {
             return;
         };
         assert_eq!(bench.run(0, &frame), None, "without an entry: {frame:02x?}");
-        let flow = CachedFlow { form: form.map(LoadedForm::place), ..FLOW };
+        let flow = DriverFlow { form: form.map(LoadedForm::place), ..FLOW };
         let slot = bench.writer.insert(&read.key, &flow).expect("room for one flow");
         bench.take_up(slot);
         let packet = CachedPacket { key: read.key, frame: &frame[..14 + read.network_length] };

@@ -114,7 +114,10 @@ fn group(family: &[u8], name: &[u8]) -> Option<u32> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the answer of generic netlink lacks what was asked for")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "generic netlink: the reply lacks the requested attribute or multicast group",
+    )
 }
 
 fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {

@@ -10,7 +10,7 @@ use aya::maps::{Array, MapError};
 
 use crate::attach::{find_device, tcx_error};
 use crate::bpf_syscall::{Hook, create_link, renumber};
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 use crate::{OffloadError, object};
 
 /// The attached program. Dropping detaches it, and so does the death of the process.

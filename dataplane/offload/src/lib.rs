@@ -48,20 +48,21 @@ mod rtnetlink;
 mod test_support;
 mod vlan;
 
+pub use attach::OnDeath;
 pub use control_plane::ClassRate;
 pub use counters::{CONTROL_CLASSES, Level0Counters};
 pub use error::{InjectError, OffloadError};
 pub use ethtool::{link_speed, receive_queues, takes_tags_out};
 pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
-    CachedAction, CachedFlow, CachedWay, DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FlowTotals,
-    FormMemory, FormObject, KEY_BYTES, LoadedForm, PolicerPlace, RX_QUEUES,
+    DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FormMemory, FormObject, KEY_BYTES, LoadedForm,
+    PolicerPlace, RX_QUEUES,
 };
 pub use genetlink::FeatureNews;
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};
 pub use leftover::own_program_ids;
 pub use longest_way::LongestWay;
-pub use port_programs::{Attachment, Mode, OnDeath, PortPrograms};
+pub use port_programs::{Attachment, Mode, PortPrograms};
 pub use probe::{AttachedProgram, DeviceReport, Support};
 pub use vlan::{VlanStack, VlanTag};

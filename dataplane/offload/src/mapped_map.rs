@@ -12,7 +12,7 @@ use aya::maps::Map;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::OffloadError;
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 
 /// A map made with `BPF_F_MMAPABLE`.
 #[derive(Debug)]

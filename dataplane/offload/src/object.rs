@@ -1,12 +1,13 @@
 //! The compiled programs inside this library, and loading them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
+use aya::maps::{Array, Map, MapError};
 use aya::programs::{Program, ProgramError, SchedClassifier, SocketFilter, Xdp};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use crate::OffloadError;
-use crate::flow_cache::Directory;
 
 pub(crate) static LEVEL0: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0.o"));
 static LEVEL0_ALONE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/level0_alone.o"));
@@ -23,10 +24,10 @@ pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0_ALONE, |_| {})
 }
 
-/// The same with the flow cache of `directory`, which is made for so many flows, in so many buckets, if it isn't there.
-pub(crate) fn level0_in(directory: &Directory, (flows, buckets): (u32, u32)) -> Result<Ebpf, OffloadError> {
+/// The same with the flow cache of a directory of maps, which is made for so many flows, in so many buckets, if it isn't there.
+pub(crate) fn level0_in(directory: &Path, (flows, buckets): (u32, u32)) -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0, |loader| {
-        loader.default_map_pin_directory(directory.path());
+        loader.default_map_pin_directory(directory);
         loader.map_max_entries("cached_flows", flows).map_max_entries("asides", flows);
         loader.map_max_entries("buckets", buckets);
     })
@@ -108,4 +109,25 @@ pub(crate) fn id_of(program: BorrowedFd<'_>) -> Option<u32> {
     let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&program));
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
+}
+
+/// Changes `struct config`: six bytes of MAC, then the fallback action.
+pub(crate) fn write_config(object: &mut Ebpf, change: impl FnOnce(&mut [u8; 8])) -> Result<(), OffloadError> {
+    let failed = |error: MapError| map_error("config", &error);
+    let mut map = Array::<_, [u8; 8]>::try_from(map_mut(object, "config")?).map_err(failed)?;
+    let mut config = map.get(&0, 0).map_err(failed)?;
+    change(&mut config);
+    map.set(0, config, 0).map_err(failed)
+}
+
+pub(crate) fn map_mut<'a>(object: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, OffloadError> {
+    object.map_mut(name).ok_or_else(|| missing(name))
+}
+
+pub(crate) fn missing(map: &'static str) -> OffloadError {
+    OffloadError::Map { map, detail: "it is not in the object file".to_owned() }
+}
+
+pub(crate) fn map_error(map: &'static str, error: &MapError) -> OffloadError {
+    OffloadError::Map { map, detail: chain(error) }
 }

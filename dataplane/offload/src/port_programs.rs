@@ -5,13 +5,14 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use aya::Ebpf;
-use aya::maps::{Array, HashMap, Map, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, HashMap, MapError, XskMap};
 
-use crate::attach::{self, GENERIC, Hold, NATIVE};
-use crate::counters::Words;
+use crate::attach::{self, GENERIC, Hold, NATIVE, OnDeath};
+use crate::counters::read_counters;
 use crate::flow_cache::{FlowCache, FlowPlaces, Place};
 use crate::leftover::Loaded;
 use crate::local_address::difference;
+use crate::object::{map_error, map_mut, write_config};
 use crate::rtnetlink::Device;
 use crate::{
     CONTROL_CLASSES, ClassRate, Level0Counters, OffloadError, VlanStack, control_plane, ethtool, genetlink,
@@ -33,17 +34,6 @@ pub enum Mode {
     /// Native if possible, else generic; [`PortPrograms::why`] then says why.
     #[default]
     Auto,
-}
-
-/// What becomes of frames meant for user space while no socket is registered, also after the daemon's death.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnDeath {
-    /// The kernel forwards on. The program vanishes with the process.
-    #[default]
-    Kernel,
-    /// They are dropped: the program stays attached after the process's death, until a later start replaces it. What
-    /// is the kernel's own (ARP, the router's addresses, …) goes on reaching the kernel.
-    Drop,
 }
 
 /// How a port's programs are attached.
@@ -109,7 +99,7 @@ impl PortPrograms {
         on_death: OnDeath,
         cache: &FlowCache,
     ) -> Result<Self, OffloadError> {
-        let object = object::level0_in(cache.directory(), cache.sizes())?;
+        let object = object::level0_in(&cache.directory().path(), cache.sizes())?;
         let mut programs = Self::attach_xdp_with(object, ifindex, mode, frags, on_death)?;
         programs.places = cache.table();
         Ok(programs)
@@ -260,21 +250,33 @@ impl PortPrograms {
     }
 
     /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the subnet
-    /// broadcasts. Only differences are written, additions before removals. Loopback addresses are left out: from a
+    /// broadcasts. Only differences are written, additions before removals as far as there is room. Loopback addresses are left out: from a
     /// wire they are martians, which user space counts.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 16,384 of one family.
     pub fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), OffloadError> {
         let difference = difference(&self.local, addresses);
-        for address in difference.add {
-            self.write_local(address, true)?;
-            self.local.insert(address);
+        let (mut add, mut full) = (difference.add.into_iter().peekable(), Ok(()));
+        while let Some(address) = add.peek()
+            && full.is_ok()
+        {
+            full = self.add_local(*address);
+            if full.is_ok() {
+                add.next();
+            }
         }
         for address in difference.remove {
             self.write_local(address, false)?;
             self.local.remove(&address);
         }
+        // Where there was no room, there may be now.
+        add.try_for_each(|address| self.add_local(address))
+    }
+
+    fn add_local(&mut self, address: IpAddr) -> Result<(), OffloadError> {
+        self.write_local(address, true)?;
+        self.local.insert(address);
         Ok(())
     }
 
@@ -476,32 +478,4 @@ impl Target<'_> {
 fn set_fallback(object: &mut Ebpf, on_death: OnDeath) -> Result<(), OffloadError> {
     let action = if on_death == OnDeath::Drop { XDP_DROP } else { XDP_PASS };
     write_config(object, |config| config[6] = action)
-}
-
-/// Changes `struct config`: six bytes of MAC, then the fallback action.
-pub(crate) fn write_config(object: &mut Ebpf, change: impl FnOnce(&mut [u8; 8])) -> Result<(), OffloadError> {
-    let failed = |error: MapError| map_error("config", &error);
-    let mut map = Array::<_, [u8; 8]>::try_from(map_mut(object, "config")?).map_err(failed)?;
-    let mut config = map.get(&0, 0).map_err(failed)?;
-    change(&mut config);
-    map.set(0, config, 0).map_err(failed)
-}
-
-pub(crate) fn read_counters(object: &Ebpf) -> Result<Level0Counters, OffloadError> {
-    let failed = |error: MapError| map_error("counters", &error);
-    let map = object.map("counters").ok_or_else(|| missing("counters"))?;
-    let map = PerCpuArray::<_, Words>::try_from(map).map_err(failed)?;
-    Ok(Level0Counters::sum(map.get(&0, 0).map_err(failed)?.iter()))
-}
-
-pub(crate) fn map_mut<'a>(object: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, OffloadError> {
-    object.map_mut(name).ok_or_else(|| missing(name))
-}
-
-pub(crate) fn missing(map: &'static str) -> OffloadError {
-    OffloadError::Map { map, detail: "it is not in the object file".to_owned() }
-}
-
-fn map_error(map: &'static str, error: &MapError) -> OffloadError {
-    OffloadError::Map { map, detail: object::chain(error) }
 }

@@ -149,6 +149,30 @@ fn addresses_and_vlans_can_be_taken_away_again() {
     wire.near(|| programs.detach().unwrap());
 }
 
+/// Of one family 16,384 addresses fit: less than those before and those behind together.
+#[test]
+fn addresses_are_replaced_by_as_many_others() {
+    if !can_load() {
+        return;
+    }
+    let wire = Wire::new();
+    let port = wire.port();
+    let mut programs =
+        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let addresses = |first: u32| -> Vec<IpAddr> {
+        (first..first + 10_000)
+            .map(|number| std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into())
+            .collect()
+    };
+    programs.set_local_addresses(&addresses(0)).unwrap();
+    programs.set_local_addresses(&addresses(20_000)).unwrap();
+    let more = [addresses(20_000), addresses(40_000)].concat();
+    let refused = programs.set_local_addresses(&more).unwrap_err();
+    assert!(matches!(refused, OffloadError::Map { map: "local4", .. }), "{refused}");
+    programs.set_local_addresses(&addresses(40_000)).unwrap();
+    wire.near(|| programs.detach().unwrap());
+}
+
 #[test]
 fn another_program_is_named_and_left_alone() {
     if !can_load() {

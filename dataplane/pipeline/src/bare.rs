@@ -99,7 +99,7 @@ fn word6(address: Ipv6Addr) -> u64 {
     bits as u64 ^ (bits >> 64) as u64
 }
 
-/// The number of the bit of a word.
+/// Hashes an address word to a bit index, 0 to 63.
 #[inline(always)]
 fn bit_of(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58

@@ -93,8 +93,8 @@ pub use commands::{
 };
 pub use control_plane::{ClassLimit, ClassLimits};
 pub use driver_flows::{
-    ASK, BUDGET, DriverAction, DriverCache, DriverFlow, DriverFlowCounts, DriverPort, DriverTotals,
-    DriverWay, FORWARD, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
+    ASK, BUDGET, DriverCache, DriverFlowCounts, DriverPort, FORWARD, Level, MOST_OF_FORM, POLICE, Placement,
+    StaysUp,
 };
 pub use drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use event::Event;

@@ -6,15 +6,9 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{DriverMemory, Position};
-use millrace_units::{Amount, InstanceId, PathId};
+use millrace_plugin_abi::DriverMemory;
 
-use crate::health::Health;
-use crate::path::{Refusal, Stage, Step};
-use crate::policer::Policer;
-use crate::slab::Key;
-use crate::worker_plugins::WorkerPlugins;
-use crate::{Action, BindingTable};
+use crate::path::Stage;
 
 /// Bindings that a flow in the driver may meet.
 pub const MOST_DRIVER_STEPS: usize = 4;
@@ -36,16 +30,16 @@ pub struct LoadedForm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverForm {
     /// The bindings that are told, in the order of the journey, as words.
-    bindings: [u64; MOST_DRIVER_STEPS],
-    count: u8,
+    pub(crate) bindings: [u64; MOST_DRIVER_STEPS],
+    pub(crate) count: u8,
     /// Which of them drops what finds no room in its token bucket.
-    polices_at: Option<u8>,
+    pub(crate) polices_at: Option<u8>,
     /// Which of them is one of an instance whose form is asked.
-    asks_at: Option<u8>,
+    pub(crate) asks_at: Option<u8>,
     /// The place and the instructions of that form.
-    asked: (u16, u32),
+    pub(crate) asked: (u16, u32),
     /// Which of them drops everything.
-    drops_at: Option<u8>,
+    pub(crate) drops_at: Option<u8>,
 }
 
 /// A step of such a form, for who tells people.
@@ -103,7 +97,7 @@ impl DriverForm {
         })
     }
 
-    fn add(&mut self, stage: &Stage, step: DriverStep) -> Result<(), DriverRefusal> {
+    pub(crate) fn add(&mut self, stage: &Stage, step: DriverStep) -> Result<(), DriverRefusal> {
         let at = self.count;
         let place = self.bindings.get_mut(usize::from(at)).ok_or(DriverRefusal::Steps)?;
         *place = stage.binding.to_word();
@@ -120,97 +114,5 @@ impl DriverForm {
         let drop = [self.polices_at, self.asks_at, self.drops_at];
         let is_only = drop.iter().flatten().count() == 1;
         if is_first && is_only { Ok(()) } else { Err(DriverRefusal::Policers) }
-    }
-}
-
-impl<T: BindingTable> WorkerPlugins<T> {
-    /// What a program in the driver is to do with the packets on a path.
-    ///
-    /// # Errors
-    /// Why they are a worker's.
-    pub fn driver_form(&self, path: PathId) -> Result<DriverForm, DriverRefusal> {
-        let mut form = DriverForm::default();
-        for stage in self.paths.stages(path) {
-            let Some(binding) = self.bindings.get(stage.binding) else { continue };
-            if form.drops() && stage.position == Position::Queue {
-                // What was dropped comes to no queue.
-                break;
-            }
-            match (stage.position, stage.step) {
-                (Position::Early | Position::Late, Step::Instance(key)) => {
-                    let loaded = self.asked_form(key)?;
-                    form.add(stage, DriverStep::Ask(loaded.instructions))?;
-                    form.asked = (loaded.place, loaded.instructions);
-                }
-                (_, Step::Instance(_)) => return Err(DriverRefusal::Instance),
-                (Position::Copy, _) => return Err(DriverRefusal::Copy),
-                (_, Step::Queue(_)) => return Err(DriverRefusal::Queue),
-                (_, Step::Refuse(Refusal::Reject)) => return Err(DriverRefusal::Reject),
-                (_, Step::Refuse(Refusal::Drop)) => {
-                    // Nothing behind it gets the packets.
-                    form.add(stage, DriverStep::Drop)?;
-                    break;
-                }
-                (_, Step::Police) => form.add(stage, DriverStep::Police)?,
-                (_, Step::Count) => match binding.action {
-                    Action::Drop => form.add(stage, DriverStep::Drop)?,
-                    Action::Reject => return Err(DriverRefusal::Reject),
-                    _ => form.add(stage, DriverStep::Count)?,
-                },
-            }
-        }
-        Ok(form)
-    }
-
-    /// The form of an instance, if it may be asked.
-    fn asked_form(&self, key: Key) -> Result<&LoadedForm, DriverRefusal> {
-        let hosted = self.instances.get(key).ok_or(DriverRefusal::Instance)?;
-        let form = hosted.form.as_ref().ok_or(DriverRefusal::Instance)?;
-        if hosted.record.health != Health::Well || hosted.shadow.is_some() {
-            return Err(DriverRefusal::Unwell);
-        }
-        if form.is_asked { Ok(form) } else { Err(DriverRefusal::Placed) }
-    }
-
-    /// Says what form for the driver an instance has. It shares memory with it from now on, also when the form is gone.
-    pub fn set_driver_form(&mut self, id: InstanceId, form: Option<LoadedForm>) {
-        let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else { return };
-        let known = hosted.form.take().map(|form| form.memory.id());
-        if let Some(form) = form.as_ref().filter(|form| known != Some(form.memory.id())) {
-            hosted.instance.attach_driver(form.memory.clone());
-        }
-        hosted.form = form;
-    }
-
-    /// The token bucket of a form, if it has one that is still there.
-    pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
-        let word = *form.bindings.get(usize::from(form.polices_at?))?;
-        match &self.bindings.get(Key::from_word(word))?.action {
-            Action::Police(policer) => Some(policer),
-            _ => None,
-        }
-    }
-
-    /// Counts at the bindings of a form what a program did: what it sent on, and what it dropped.
-    pub fn driver_did(&mut self, form: &DriverForm, sent: Amount, dropped: Amount) {
-        let first_behind = form.polices_at.or(form.asks_at).map_or(u8::MAX, |at| at + 1);
-        for (at, word) in (0..form.count).zip(form.bindings) {
-            let Some(binding) = self.bindings.get_mut(Key::from_word(word)) else { continue };
-            let counts = &mut binding.counts;
-            let beyond = if at < first_behind { dropped } else { Amount::default() };
-            counts.packets += sent.packets + beyond.packets;
-            counts.bytes += sent.bytes + beyond.bytes;
-            if [form.drops_at, form.polices_at, form.asks_at].contains(&Some(at)) {
-                counts.drops += dropped.packets;
-            }
-            counts.queues.queued += sent;
-            if let Some(Step::Instance(key)) = binding.step.filter(|_| dropped.packets > 0)
-                && let Some(hosted) = self.instances.get_mut(key)
-            {
-                // A form has no reasons of its own.
-                let [unnamed, ..] = &mut *hosted.drops;
-                *unnamed += dropped.packets;
-            }
-        }
     }
 }

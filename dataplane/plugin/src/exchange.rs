@@ -204,7 +204,7 @@ impl Exchange {
         match (result, failure) {
             (0, None) => Ok(reply.unwrap_or_default()),
             (_, Some(failure)) => Err(failure),
-            (_, None) => Err(format!("it returned {result}, and gave no reason")),
+            (_, None) => Err(format!("it returned {result} without an error message")),
         }
     }
 

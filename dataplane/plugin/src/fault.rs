@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use millrace_units::count;
+
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
@@ -113,6 +115,19 @@ impl FaultCounts {
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
+}
+
+/// Describes a call that used up its budget, in microseconds, with the likely cause.
+pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
+    let spent = slice.as_micros().saturating_mul(slices.into());
+    let cause =
+        if packets > 8 { "too much work for each packet, or a loop" } else { "a loop, or a long search" };
+    format!(
+        "a call for {} took more than its budget of {spent} us ({} of {} us): {cause}",
+        count(packets, "packet"),
+        count(slices, "slice"),
+        slice.as_micros()
+    )
 }
 
 #[cfg(test)]

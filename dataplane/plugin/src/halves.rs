@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 
-/// Both halves. To everybody it is the fast one, which has a slow half.
+/// Both halves. To everybody it is the fast one, which has a host companion.
 pub struct Halves {
     fast: Arc<dyn Plugin>,
     slow: Arc<dyn Plugin>,
@@ -20,15 +20,15 @@ impl std::fmt::Debug for Halves {
 }
 
 impl Halves {
-    /// A plugin and its slow half.
+    /// A plugin and its host companion.
     pub fn new(fast: Arc<dyn Plugin>, slow: Arc<dyn Plugin>) -> Self {
         Self { fast, slow }
     }
 
-    /// Why a module can't be a slow half; `None` when it can.
+    /// Returns why a module can't be a host companion; `None` if it can.
     pub fn problem(slow: &Manifest) -> Option<String> {
-        if slow.slow_half.is_some() {
-            return Some("it has a slow half itself".to_owned());
+        if slow.host_companion.is_some() {
+            return Some("it has a host companion itself".to_owned());
         }
         slow.features.check_on_host_level().err().map(|error| error.to_string())
     }
@@ -79,7 +79,7 @@ impl Plugin for Halves {
         self.fast.maps()
     }
 
-    fn slow_half(&self) -> Option<&dyn Plugin> {
+    fn host_companion(&self) -> Option<&dyn Plugin> {
         Some(&*self.slow)
     }
 

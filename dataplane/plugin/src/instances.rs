@@ -14,10 +14,22 @@ use crate::pulse::Pulse;
 use crate::recheck::Malformed;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
-use crate::worker_plugins::MessageCounts;
 
 /// Failures that wait to be told; more are counted, and not told one by one.
 const MOST_FAILURES: usize = 64;
+
+/// Messages that an instance exchanged with the other half of its plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageCounts {
+    /// Those that it heard.
+    pub heard: u64,
+    /// Those for it that were lost: it was pausing, or too many waited.
+    pub lost: u64,
+    /// Those that it sent.
+    pub sent: u64,
+    /// Of these, those that were lost on the way, as too many waited.
+    pub unsent: u64,
+}
 
 /// That an instance failed.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -17,7 +17,9 @@ mod binding;
 mod call_limits;
 mod change;
 mod classify;
+mod control_error;
 mod declared;
+mod direction;
 mod driver_form;
 mod exchange;
 mod fault;
@@ -25,7 +27,6 @@ mod flow_state;
 mod gate;
 mod halves;
 mod health;
-mod hot_swap;
 mod instances;
 mod limits;
 mod manifest;
@@ -38,17 +39,12 @@ mod pulse;
 mod quarantined;
 mod raw_packet;
 mod recheck;
-mod resume;
-#[expect(
-    clippy::indexing_slicing,
-    reason = "members of a group are places of its packets, and all notes of a group go by them"
-)]
-mod run;
 mod service_state;
 mod settings;
 mod settings_refusal;
 mod shadow;
 mod slab;
+mod succession;
 mod waiting;
 pub mod wasm;
 mod worker_plugins;
@@ -57,29 +53,30 @@ pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTa
 pub use call_limits::{CallLimits, OnFault};
 pub use change::{PluginChange, Remains};
 pub use classify::Classified;
+pub use control_error::PluginControlError;
+pub use direction::Direction;
 pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
 pub use flow_state::{FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use halves::Halves;
 pub use health::Health;
-pub use hot_swap::{Inheritance, Inherited, Successed, Succession, Successor};
-pub use instances::{Failure, Given};
+pub use instances::{Failure, Given, MessageCounts};
 pub use limits::Limits;
 pub use manifest::{
     Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };
 pub use path::{EMPTY_PATH, Refusal};
 pub use plugin_control_unit::{
-    BindingDescription, Bound, GateDescription, HeldMaps, InstanceDescription, PluginCode,
-    PluginControlError, PluginControlUnit, PluginDescription, PluginStatement, SlowHalf, Successors,
+    BindingDescription, Bound, GateDescription, HeldMaps, HostCompanion, InstanceDescription, PluginCode,
+    PluginControlUnit, PluginDescription, PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
 pub use pulse::{Calling, Pulse};
-pub use run::{Direction, Group, Stop, Watch};
 pub use settings::without_router;
 pub use shadow::{Reported, ShadowReport};
+pub use succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use worker_plugins::{InstanceReport, MessageCounts, StageOfPath, WorkerGate, WorkerPlugins};
+pub use worker_plugins::{Group, InstanceReport, StageOfPath, Stop, Watch, WorkerGate, WorkerPlugins};
 
 /// Returns the manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. No code of it
 /// runs.

@@ -43,7 +43,7 @@ const KEYS: [&str; 18] = [
     "service-state",
     "maps",
     "counters",
-    "slow-half",
+    "host-companion",
     "state-version",
     "period",
     "cost",
@@ -128,8 +128,8 @@ pub struct Manifest {
     pub maps: Vec<MapShape>,
     /// The names of its counters, up to [`MOST_COUNTERS`].
     pub counters: Vec<String>,
-    /// The file of the module that is its slow half, in the folder of its own.
-    pub slow_half: Option<String>,
+    /// The file of the module that is its host companion, in the folder of its own.
+    pub host_companion: Option<String>,
     /// The version of what it saves.
     pub state_version: u32,
     /// The time between two calls of `millrace_periodic`; `None` when it wants none.
@@ -174,7 +174,7 @@ impl Manifest {
                 .map(MapShape::from)
                 .collect(),
             counters: optional(&keys, "counters")?.unwrap_or_default(),
-            slow_half: optional(&keys, "slow-half")?,
+            host_companion: optional(&keys, "host-companion")?,
             state_version: optional(&keys, "state-version")?.unwrap_or_default(),
             period: optional::<u32>(&keys, "period")?.map(|millis| Duration::from_millis(millis.into())),
             cost: optional(&keys, "cost")?,
@@ -194,7 +194,7 @@ impl Manifest {
             Features::COUNTERS.when(!self.counters.is_empty()),
             Features::MAPS.when(!self.maps.is_empty()),
             Features::TIMERS.when(self.period.is_some()),
-            Features::HALVES.when(self.slow_half.is_some()),
+            Features::HALVES.when(self.host_companion.is_some()),
         ];
         of_capabilities.chain(of_keys).fold(Features::NONE, Features::and)
     }
@@ -232,7 +232,7 @@ impl Manifest {
         check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
             format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
         })?;
-        check("slow-half", self.slow_half.as_deref().is_none_or(is_name), || {
+        check("host-companion", self.host_companion.as_deref().is_none_or(is_name), || {
             "give the name of a file in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
         })?;
         check("maps", self.maps.len() <= MOST_MAPS, || format!("{} are over {MOST_MAPS}", self.maps.len()))?;
@@ -320,7 +320,7 @@ fn optional<T: DeserializeOwned>(
 /// What stands under a key, in words.
 fn wanted(key: &str) -> &'static str {
     match key {
-        "name" | "version" | "summary" | "slow-half" => "a text",
+        "name" | "version" | "summary" | "host-companion" => "a text",
         "features" | "positions" | "capabilities" | "counters" => "a list of names",
         "messages" => "an object of names with a line of help each",
         "settings" => "a JSON Schema, which is an object",

@@ -80,11 +80,13 @@ impl Policer {
         self.shared.get().map(|shared| shared.place())
     }
 
-    /// From now on the bucket is where programs see it, as full as it was. Only while nobody else takes from it.
+    /// From now on the bucket is where programs see it, as full as it was. Only while nobody else takes from it. One that is shared already
+    /// stays where it is.
     pub fn share(&self, bucket: Box<dyn SharedBucket>) {
-        bucket.word().store(self.word().load(Ordering::Relaxed), Ordering::Relaxed);
-        // One that is shared already stays where it is.
-        let _ = self.shared.set(bucket);
+        if self.shared.get().is_none() {
+            bucket.word().store(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
+            let _ = self.shared.set(bucket);
+        }
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_plugin_abi::{Instance, Packets, Progress, Verdict};
 use millrace_units::Instant;
 
-use crate::resume::overrun;
+use crate::fault::overrun;
 
 /// Slices that a call may take: the worker waits for it.
 const MOST_SLICES: u32 = 10;

@@ -15,10 +15,10 @@ use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Message, PluginError, Position, Reply};
 use millrace_units::{Instant, PathId};
 
+use crate::direction::Direction;
 use crate::flow_state::{FlowStateBlocks, StateRef};
-use crate::hot_swap::{Successed, Succession, Successor};
-use crate::run::Direction;
 use crate::slab::Key;
+use crate::succession::{Successed, Succession, Successor};
 
 /// Packets that may wait for a suspended call of an instance.
 const MOST_BEHIND: usize = 4096;

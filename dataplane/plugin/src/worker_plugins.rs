@@ -1,5 +1,16 @@
 //! The worker's side: its gates, instances and bindings, and the way of packets through them.
 
+mod driver_forms;
+mod hot_swap;
+mod resume;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members of a group are places of its packets, and all notes of a group go by them"
+)]
+mod run;
+
+pub use run::{Group, Stop, Watch};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,7 +21,7 @@ use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
 use crate::fault::FaultKind;
 use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
 use crate::health::Health;
-use crate::instances::{Failure, Given, Hosted, Instances, News};
+use crate::instances::{Failure, Given, Hosted, Instances, MessageCounts, News};
 use crate::path::{Paths, Refusal, Stage, Step};
 use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
@@ -118,19 +129,6 @@ pub struct InstanceReport {
     pub counters: BTreeMap<&'static str, u64>,
     /// Messages between the halves of its plugin.
     pub messages: MessageCounts,
-}
-
-/// Messages that an instance exchanged with the other half of its plugin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MessageCounts {
-    /// Those that it heard.
-    pub heard: u64,
-    /// Those for it that were lost: it was pausing, or too many waited.
-    pub lost: u64,
-    /// Those that it sent.
-    pub sent: u64,
-    /// Of these, those that were lost on the way, as too many waited.
-    pub unsent: u64,
 }
 
 impl InstanceReport {

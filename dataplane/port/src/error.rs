@@ -29,7 +29,7 @@ pub enum PortError {
         device: String,
     },
     /// Somebody else holds the device or the queue.
-    #[error("{device} is taken: {holder}")]
+    #[error("{device}: device busy: {holder}")]
     Busy {
         /// The device's name.
         device: String,

@@ -11,7 +11,7 @@ use crate::FlowNumber;
 
 pub(crate) use opened::Opened;
 
-/// No slot, no queue, no node.
+/// Index that stands for no slot, queue or node.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A packet that was taken out, with what was noted when it came.

@@ -46,7 +46,9 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod aqm;
 mod arena;
+mod arrival;
 #[expect(clippy::indexing_slicing, reason = "there is a count for each of the causes, by their number")]
 mod drop_cause;
 mod ecn;
@@ -54,21 +56,26 @@ mod ecn;
 mod flow_table;
 mod item;
 mod link;
+mod overhead;
 mod queue;
 mod queue_manager;
 mod random;
+mod rate;
 #[expect(
     clippy::indexing_slicing,
     reason = "the one place where slots are indexed: by numbers that links of the same structure hold"
 )]
 mod slots;
 
+pub use aqm::{Aqm, CodelSettings, RedSettings, RedUnit};
+pub use arrival::{Arrival, NodeId};
 pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};
 pub use link::{
-    Aqm, Arrival, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover,
-    LinkOverhead, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, NodeView,
-    PRIORITY_LEVELS, Rate, RedSettings, RedUnit, ScheduleError, Share, in_tree,
+    Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover, LinkRate, LinkScheduler,
+    MOST_DEPTH, MOST_NODES, NodeKind, NodeView, PRIORITY_LEVELS, ScheduleError, Share, in_tree,
 };
+pub use overhead::LinkOverhead;
 pub use queue::{QueueSettings, QueueView};
 pub use queue_manager::{BufferLimits, MOST_QUEUES};
+pub use rate::Rate;

@@ -1,8 +1,8 @@
 //! One queue: a cache line. What is seldom touched stands apart.
 
 use crate::DropCounts;
+use crate::aqm::{Aqm, AqmState};
 use crate::arena::{List, Load, NONE};
-use crate::link::{Aqm, AqmState};
 
 /// What a queue may be told, also while it holds packets.
 #[derive(Clone, Copy, PartialEq, Debug)]

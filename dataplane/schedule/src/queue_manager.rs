@@ -2,11 +2,11 @@
 
 use millrace_units::Instant;
 
+use crate::aqm::{Aqm, AqmState, CodelQueue, RedVerdict};
 use crate::arena::{Arena, Held, Load, NONE, Opened};
-use crate::link::{AqmState, Arrival, CodelQueue, RedVerdict};
 use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::slots::Slots;
-use crate::{DropCause, DropSink, FlowNumber, Item, LinkOverhead};
+use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 
 /// The most queues that a port can have.
 pub const MOST_QUEUES: u32 = 65_536;
@@ -145,7 +145,7 @@ impl<T: Item> QueueManager<T> {
     pub fn set(&mut self, index: u32, settings: &QueueSettings) {
         self.queues[index as usize].threshold = settings.threshold;
         let has_cold = self.queues[index as usize].cold != NONE;
-        if has_cold || settings.aqm != crate::link::Aqm::TailDrop {
+        if has_cold || settings.aqm != Aqm::TailDrop {
             self.cold_mut(index).aqm.set(&settings.aqm, index);
         }
     }

@@ -1,19 +1,19 @@
 /*
- * gatekeeper: asks its slow half about every UDP port that packets go to, and lets packets to those pass that it allows.
+ * gatekeeper: asks its host companion about every UDP port that packets go to, and lets packets to those pass that it allows.
  *
- * The first packet to a port goes up to the slow half, and is dropped like all others until the answer is there (reason 1).
+ * The first packet to a port goes up to the host companion, and is dropped like all others until the answer is there (reason 1).
  * Packets to ports that are denied are dropped (reason 2). What was answered stands in the map `ports`.
  *
- * Build it and its slow half, and put both files into one folder:
+ * Build it and its host companion, and put both files into one folder:
  *   millrace plugin build gatekeeper-c && millrace plugin build gatekeeper-slow-c
  */
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"gatekeeper\",\"version\":\"0.1.0\","
-                "\"summary\":\"Lets UDP packets to those ports pass that its slow half allows.\",\"positions\":[\"early\",\"late\"],"
+                "\"summary\":\"Lets UDP packets to those ports pass that its host companion allows.\",\"positions\":[\"early\",\"late\"],"
                 "\"capabilities\":[\"packet-read\",\"map-read\",\"map-write\",\"message\"],"
                 "\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":1,\"entries\":1024}],"
-                "\"slow-half\":\"gatekeeper-slow.wasm\"}");
+                "\"host-companion\":\"gatekeeper-slow.wasm\"}");
 
 enum { ASKED = 0, ALLOWED = 1, DENIED = 2 };
 enum { PORTS = 0 };

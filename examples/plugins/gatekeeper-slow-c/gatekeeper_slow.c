@@ -1,5 +1,5 @@
 /*
- * gatekeeper-slow: the slow half of gatekeeper. It allows ports below 9005, and denies others. So that no worker is asked for
+ * gatekeeper-slow: the host companion of gatekeeper. It allows ports below 9005, and denies others. So that no worker is asked for
  * the packets of a port that is denied, it has control add a filter that drops them.
  *
  * `millrace control NAME read --slow` says how many ports it was asked about, and how many of them it denied.
@@ -9,7 +9,7 @@
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"gatekeeper-slow\",\"version\":\"0.1.0\","
-                "\"summary\":\"The slow half of gatekeeper.\",\"positions\":[\"early\"],"
+                "\"summary\":\"The host companion of gatekeeper.\",\"positions\":[\"early\"],"
                 "\"messages\":{\"read\":\"how many ports it was asked about\"},"
                 "\"capabilities\":[\"log\",\"request\",\"message\"]}");
 
@@ -20,7 +20,7 @@ int32_t millrace_init(const uint8_t *settings, size_t bytes) {
 
 static uint64_t asked, denied;
 
-/* No packets come here: the fast half sends what it wants looked at. */
+/* No packets come here: the half at the workers sends what it wants looked at. */
 void millrace_packets(struct millrace_call *call) { (void)call; }
 
 static void deny(uint16_t port) {

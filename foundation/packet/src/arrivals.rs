@@ -4,7 +4,7 @@
 //! until the pool gives them away again. So what is read is what the packets looked like last.
 #![allow(unsafe_code)]
 
-use crate::packet::Frame;
+use crate::frame::Frame;
 use crate::{BATCH_SIZE, Packet, Pool};
 
 /// Longest chain that is read: a packet of 65,535 bytes has 33 frames.

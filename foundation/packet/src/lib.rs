@@ -1,4 +1,4 @@
-//! Packet memory and the words for a packet's fate.
+//! Packet memory, flows, and the words for a packet's fate.
 //!
 //! A [`Pool`] is one mapped region of frames of equal size. A [`Packet`] owns a chain of one or more of them; when it
 //! is dropped they return to the pool. Pool, packets and batches belong to one thread: none of them is `Send`.
@@ -13,18 +13,23 @@ mod annotations;
 mod arrivals;
 mod batch;
 mod control_class;
+mod driver_flow;
 mod drop_reason;
 mod flow_key;
+mod frame;
 mod opened;
 mod packet;
+mod places;
 mod pool;
 
 pub use annotations::{Annotations, Exceptions};
 pub use arrivals::Arrivals;
 pub use batch::{BATCH_SIZE, Batch};
 pub use control_class::{CONTROL_CLASSES, ClassCounts, ControlClass};
+pub use driver_flow::{DriverAction, DriverFlow, DriverTotals, DriverWay};
 pub use drop_reason::{DropCounts, DropReason};
 pub use flow_key::{Family, FlowKey};
+pub use frame::FRAME_SIZE;
 pub use opened::{Opened, Start};
 pub use packet::Packet;
-pub use pool::{FRAME_SIZE, HEADROOM, Pool, PoolError};
+pub use pool::{HEADROOM, Pool, PoolError};

@@ -1,57 +1,13 @@
 //! A packet: a chain of frames that it owns.
 
-use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
-use crate::opened::{Opened, Places, Start};
-use crate::pool::PoolInner;
+use crate::frame::Frame;
+use crate::opened::{Opened, Start};
 use crate::{Annotations, FRAME_SIZE, Pool};
-
-/// The metadata of a frame: one cache line. On the first frame of a packet it is the packet's.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub(crate) struct Frame {
-    buffer: NonNull<u8>,
-    pool: NonNull<PoolInner>,
-    pub(crate) next: *mut Frame,
-    index: u32,
-    references: Cell<u32>,
-    pub(crate) places: Places,
-    pub(crate) annotations: Annotations,
-}
-
-impl Frame {
-    pub(crate) fn new(
-        buffer: NonNull<u8>,
-        pool: NonNull<PoolInner>,
-        index: u32,
-        annotations: Annotations,
-    ) -> Self {
-        Self {
-            buffer,
-            pool,
-            next: ptr::null_mut(),
-            index,
-            references: Cell::new(0),
-            places: Places::NONE,
-            annotations,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: offset and length are kept within the frame's buffer, which lives as long as its pool's region.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.buffer.as_ptr().add(self.places.offset.into()),
-                self.places.length.into(),
-            )
-        }
-    }
-}
 
 /// An owned packet. Its annotations are reached by dereferencing it.
 ///
@@ -552,5 +508,6 @@ impl fmt::Debug for Packet {
     }
 }
 
+mod allocate;
 #[cfg(test)]
 mod tests;

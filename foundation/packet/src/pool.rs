@@ -5,11 +5,8 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use crate::packet::Frame;
-use crate::{Annotations, Packet};
+use crate::frame::{FRAME_SIZE, Frame, PoolInner};
 
-/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; at 2,048 an Ethernet frame fits in one.
-pub const FRAME_SIZE: usize = 2048;
 /// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP leaves as much.
 pub const HEADROOM: usize = 256;
 
@@ -45,14 +42,6 @@ struct Handle {
     _one_thread: PhantomData<*mut ()>,
 }
 
-#[derive(Debug)]
-pub(crate) struct PoolInner {
-    region: NonNull<u8>,
-    frames: Box<[UnsafeCell<Frame>]>,
-    free: UnsafeCell<Vec<u32>>,
-    exhausted: Cell<u64>,
-}
-
 impl Pool {
     /// Maps memory for `frames` frames, in transparent huge pages where the kernel gives them.
     ///
@@ -79,22 +68,20 @@ impl Pool {
         unsafe { self.0.inner.as_ref() }
     }
 
-    /// An empty packet whose first byte will stand behind [`HEADROOM`]; `None` when all frames are in use (counted).
+    /// A frame that was free; `None` when all are in use (counted).
     #[inline]
-    pub fn allocate(&self) -> Option<Packet> {
+    pub(crate) fn take(&self) -> Option<NonNull<Frame>> {
         let Some(index) = self.inner().pop() else {
             self.inner().exhausted.set(self.inner().exhausted.get() + 1);
             return None;
         };
-        let frame = self.inner().frame(index)?;
-        // SAFETY: the index came from the free list, so nothing else refers to this frame.
-        Some(unsafe { Packet::from_frame(frame, HEADROOM as u16, 0) })
+        self.frame(index)
     }
 
-    /// A packet with a copy of `bytes`, in as many frames as they need; `None` when there are too few.
-    pub fn packet_from(&self, bytes: &[u8]) -> Option<Packet> {
-        let mut packet = self.allocate()?;
-        packet.append(self, bytes).then_some(packet)
+    /// A frame by its index.
+    #[inline]
+    pub(crate) fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
+        self.inner().frame(index)
     }
 
     /// Start and length in bytes of the mapped region, to register it with the kernel. Frame `n` starts at `n *
@@ -124,48 +111,6 @@ impl Pool {
     /// How often no frame was left when one was asked for.
     pub fn exhausted(&self) -> u64 {
         self.inner().exhausted.get()
-    }
-
-    /// The packet of one frame that a device filled: `length` bytes from `offset` on. `None` when there is no such frame, or
-    /// the bytes lie outside of it.
-    ///
-    /// # Safety
-    /// The frame must have been given away by [`Packet::into_raw`] and not come back since.
-    #[inline]
-    pub unsafe fn packet_from_raw(&self, index: u32, offset: u16, length: u16) -> Option<Packet> {
-        if usize::from(offset) + usize::from(length) > FRAME_SIZE {
-            return None;
-        }
-        let frame = self.inner().frame(index)?;
-        // SAFETY: the caller promises that this frame is owned by nobody else.
-        Some(unsafe { Packet::from_frame(frame, offset, length) })
-    }
-}
-
-impl PoolInner {
-    #[inline]
-    fn pop(&self) -> Option<u32> {
-        // SAFETY: only this thread uses the pool, and the reference ends here.
-        unsafe { &mut *self.free.get() }.pop()
-    }
-
-    #[inline]
-    fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
-        self.frames.get(index as usize).map(|frame| NonNull::from(frame).cast())
-    }
-
-    #[inline]
-    pub(crate) fn release(&self, index: u32) {
-        // SAFETY: only this thread uses the pool, and the reference ends here. The list has room for every frame.
-        unsafe { &mut *self.free.get() }.push(index);
-    }
-}
-
-impl Frame {
-    fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
-        // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
-        let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
-        Self::new(buffer, pool, index, Annotations::EMPTY)
     }
 }
 

@@ -6,14 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A form, as it comes with a plugin.
+/// The eBPF variant of a plugin, as delivered with the plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverForm {
     /// The object file (ELF), as clang makes it.
     pub object: &'static [u8],
-    /// Words of settings that it is given: `SETTINGS` of the form.
+    /// Number of settings words (`SETTINGS` of the variant).
     pub settings: usize,
-    /// Words that it counts: `COUNTERS` of the form.
+    /// Number of counter words (`COUNTERS` of the variant).
     pub counters: usize,
 }
 

@@ -36,7 +36,7 @@ impl Features {
     pub const FLOW_BACKLOG: Self = Self(1 << 10);
     /// It takes requests for changes: `request`.
     pub const REQUESTS: Self = Self(1 << 11);
-    /// It carries messages between two halves of a plugin: `slow-half`, `send`, `millrace_message`.
+    /// It carries messages between two halves of a plugin: `host-companion`, `send`, `millrace_message`.
     pub const HALVES: Self = Self(1 << 12);
     /// It sends packets by ports that a plugin names: the verdicts `PORT` and `PORTS`.
     pub const TO_PORTS: Self = Self(1 << 13);
@@ -74,7 +74,7 @@ impl Features {
     /// What a plugin at the workers is offered: all of them.
     pub const AT_WORKERS: Self = Self((1 << Self::NAMED.len()) - 1);
 
-    /// What a slow half is offered on the host level, where there are no packets and no flows.
+    /// What a host companion is offered on the host level, where there are no packets and no flows.
     pub const ON_HOST_LEVEL: Self = Self::SERVICE_STATE
         .and(Self::SAVED_STATE)
         .and(Self::COUNTERS)

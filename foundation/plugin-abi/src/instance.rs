@@ -98,9 +98,9 @@ pub trait Plugin: Send + Sync {
         &[]
     }
 
-    /// The plugin of its slow half: an instance of it runs on the host level for each instance of this one, and exchanges
+    /// The plugin of its host companion: an instance of it runs on the host level for each instance of this one, and exchanges
     /// messages with those at the workers.
-    fn slow_half(&self) -> Option<&dyn Plugin> {
+    fn host_companion(&self) -> Option<&dyn Plugin> {
         None
     }
 

@@ -20,7 +20,7 @@
 ///     service_state: 64,     // bytes of state that is common to all flows
 ///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
 ///     counters: ["late", "early"],  // what `host::count` adds to, by their places
-///     slow_half: "shaper-slow.wasm",  // the module of its slow half, in the same folder
+///     host_companion: "shaper-slow.wasm",  // the module of its host companion, in the same folder
 ///     state_version: 2,      // then `save` and `restore` are called
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
@@ -44,7 +44,7 @@ macro_rules! millrace_plugin {
         $(, service_state: $service_state:literal)?
         $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
         $(, counters: [$counter:literal $(, $counters:literal)* $(,)?])?
-        $(, slow_half: $slow_half:literal)?
+        $(, host_companion: $host_companion:literal)?
         $(, state_version: $state_version:literal)?
         $(, period: $period:literal)?
         $(, cost: { packet: $per_packet:literal, byte: $per_byte:literal $(,)? })?
@@ -68,7 +68,7 @@ macro_rules! millrace_plugin {
                 $(, ",\"service-state\":", $service_state)?
                 $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
                 $(, ",\"counters\":[", stringify!($counter) $(, ",", stringify!($counters))*, "]")?
-                $(, ",\"slow-half\":", stringify!($slow_half))?
+                $(, ",\"host-companion\":", stringify!($host_companion))?
                 $(, ",\"state-version\":", $state_version)?
                 $(, ",\"period\":", $period)?
                 $(, ",\"cost\":{\"packet\":", $per_packet, ",\"byte\":", $per_byte, "}")?,
@@ -80,7 +80,7 @@ macro_rules! millrace_plugin {
                 $(.and($crate::Features::SERVICE_STATE.when($service_state > 0)))?
                 $(.and($crate::features::because!($crate::Features::MAPS, $($map)+)))?
                 $(.and($crate::features::because!($crate::Features::COUNTERS, $counter)))?
-                $(.and($crate::features::because!($crate::Features::HALVES, $slow_half)))?
+                $(.and($crate::features::because!($crate::Features::HALVES, $host_companion)))?
                 $(.and($crate::features::because!($crate::Features::SAVED_STATE, $state_version)))?
                 $(.and($crate::features::because!($crate::Features::TIMERS, $period)))?
                 $(.and($crate::Features::FLOW_ENDS.when($flow_ends)))?

@@ -136,7 +136,7 @@ millrace_plugin! {
     flow_state: 12,
     service_state: 12,
     maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
-    slow_half: "slow.wasm",
+    host_companion: "slow.wasm",
     state_version: 3,
     period: 1000,
     cost: { packet: 50, byte: 0.5 },
@@ -216,7 +216,7 @@ fn messages_go_to_and_fro() {
     router.message(b"well");
     assert_eq!(router.record().sent, [b"well!"]);
     let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
-    assert_eq!(manifest["slow-half"], "slow.wasm");
+    assert_eq!(manifest["host-companion"], "slow.wasm");
 }
 
 #[test]

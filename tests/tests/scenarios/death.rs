@@ -1,10 +1,13 @@
 //! Death and return: who forwards when the router was killed, and what happens at its next start.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use millrace_testkit::{Ground, Line, Millrace};
+use millrace_testkit::{Background, Ground, Line, Millrace, eventually};
 use nix::sys::signal::Signal;
 
+use crate::configuration::{BASE, file, kernel_has};
 use crate::fib;
 use crate::reference::Reference;
 use crate::support::{assert_hosts_talk, assert_router_forwards, router};
@@ -171,4 +174,99 @@ fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs
     let saved = std::fs::read_to_string(&file).unwrap();
     assert!(saved.contains("\non-death = \"kernel\""), "{saved}");
     router.assert_conservation();
+}
+
+/// The calls by which a revision comes to the disk. The tracer counts each of them by itself, and in each thread.
+const WRITING: [&str; 9] =
+    ["openat", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir"];
+/// The calls by which the kernel is told of routes, and clients are answered.
+const TELLING: [&str; 2] = ["sendto", "sendmsg"];
+
+/// Lets a router apply a file and die at a call, when that comes for the time of a number, before it does anything; at one with files,
+/// where the files are those of `state`. Returns whether it came so far.
+fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, usize), state: &Path) -> bool {
+    let pid = router.pid().to_string();
+    let inject = format!("inject={call}:signal=KILL:when={time}");
+    let trace = format!("trace={call}");
+    let mut arguments = vec!["-f", "-p", &pid, "-e", &trace, "-e", &inject];
+    let paths = ["", "revisions.redb", "revisions.new"].map(|name| state.join(name));
+    let paths = paths.map(|path| path.display().to_string().trim_end_matches('/').to_owned());
+    if WRITING.contains(&call) {
+        paths.iter().for_each(|path| arguments.extend(["-P", path]));
+    }
+    let tracer = Background::start(&line.r, "strace", &arguments, line.file("strace.log"));
+    eventually("the router is watched", Duration::from_secs(5), || {
+        tracer.log().contains("attached").then_some(())
+    });
+    let applied = router.try_ask(&["apply", file]);
+    drop(tracer);
+    applied.code != Some(0)
+}
+
+/// Whether the file of revisions is there already when a router dies: then it is changed, and not made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Revisions {
+    Absent,
+    Present,
+}
+
+/// Has routers die at each of these calls of an apply. Returns how many started from the old revision, and how many from the new one.
+fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
+    let line = Line::new();
+    let state = line.file("state");
+    let text = |route: &str| {
+        format!(
+            "{BASE}[plugins]\nstate = \"{}\"\n[[route]]\nto = \"{route}\"\nvia = \"10.2.0.2\"\n",
+            state.display()
+        )
+    };
+    let old = file(&line, "old.toml", &text("10.8.0.0/16"));
+    let new = file(&line, "new.toml", &text("10.9.0.0/16"));
+    let mut starts = [0, 0];
+    for call in calls {
+        for time in 1.. {
+            let _ = fs::remove_dir_all(&state);
+            let mut router = Millrace::start(&line.r, &format!("--config {old}"));
+            if revisions == Revisions::Present {
+                router.ask(&["apply", &new]);
+                router.ask(&["apply", &old]);
+                // What a single command has made comes to the disk with the new one.
+                router.ask(&["filter", "add", "proto udp dport 99", "--action", "drop"]);
+            }
+            if !die_at(&line, &mut router, &new, (call, time), &state) {
+                break;
+            }
+            router.wait_for_end();
+            drop(router);
+            let router = Millrace::start(&line.r, &format!("--config {old} --last-good"));
+            let (is_old, is_new) = (kernel_has(&line, "10.8.0.0/16"), kernel_has(&line, "10.9.0.0/16"));
+            assert!(is_old != is_new, "at {call} {time}: {}", router.log());
+            starts[usize::from(is_new)] += 1;
+            // It goes on from there, and what it starts from is what it tells.
+            assert!(router.ask(&["diff"]).contains("is what runs"), "at {call} {time}");
+            router.ask(&["apply", if is_new { &old } else { &new }]);
+        }
+    }
+    starts
+}
+
+#[test]
+fn a_router_that_dies_while_it_makes_the_revisions_starts_from_the_old_or_the_new_one() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let starts = starts_after_deaths_at(&WRITING, Revisions::Absent);
+    assert!(starts[0] >= 16 && starts[1] > 0, "{starts:?}");
+}
+
+#[test]
+fn a_router_that_dies_while_it_writes_a_revision_starts_from_the_old_or_the_new_one() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let starts = starts_after_deaths_at(&WRITING, Revisions::Present);
+    assert!(starts[0] >= 16 && starts[1] > 0, "{starts:?}");
+}
+
+#[test]
+fn a_router_that_dies_while_it_tells_the_kernel_starts_from_the_old_or_the_new_revision() {
+    let Some(_ground) = Ground::enter(&["strace"]) else { return };
+    let starts = starts_after_deaths_at(&TELLING, Revisions::Present);
+    assert!(starts[0] > 0, "{starts:?}");
 }

@@ -282,7 +282,7 @@ fn wrong_filters_are_refused_whole() {
         (&["proto udp dport 9", "--action", "drop"], &["already"]),
         (
             &["proto udp dport 9", "--action", "reject"],
-            &["says drop", "dport 9", "priority 0", "another priority"],
+            &["action drop", "dport 9", "priority 0", "another priority"],
         ),
         (&["proto udp", "--action", "port r2 via 10.1.0.9"], &["10.1.0.9", "\"r2\"", "10.2.0.0/24"]),
         (&["proto udp", "--action", "copy-to r2 via 10.1.0.9"], &["10.1.0.9", "\"r2\""]),

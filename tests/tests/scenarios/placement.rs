@@ -101,7 +101,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     for (arguments, words) in [
         (["place", "stats", "xdp"], "has no form for the driver"),
         (["place", "nonsense", "xdp"], "is neither an instance nor a filter"),
-        (["place", "proto udp", "auto"], "nothing is said of"),
+        (["place", "proto udp", "auto"], "no placement for"),
     ] {
         router.try_ask(&arguments).assert_refused(1, &[words]);
     }

@@ -167,19 +167,19 @@ void millrace_packets(struct millrace_call *call) {
 #[test]
 fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let keys = r#""positions":["early"],"capabilities":["map-read","map-write"],
+        "maps":[{"name":"sources","key":4,"value":4,"entries":100}]"#
+        .replace('\n', "");
+    let [first, second] =
+        ["1.0.0", "1.1.0"].map(|version| build_source(&line, "learns", version, &keys, LEARNS));
+    let other = build_source(&line, "learns", "1.2.0", &keys.replace("100", "200"), LEARNS);
+    let keys = r#""positions":["early"],"capabilities":["map-read"],
+        "settings":{"type":"object","properties":{"list":{"type":"string","format":"map"}}}"#
+        .replace('\n', "");
+    let blocks = build_source(&line, "blocks", "1.0.0", &keys, BLOCKS);
+    let ungranted = build_source(&line, "blocks", "1.1.0", &keys.replace("map-read", "log"), BLOCKS);
     for workers in ["1", "2"] {
-        let line = Line::new();
-        let keys = r#""positions":["early"],"capabilities":["map-read","map-write"],
-            "maps":[{"name":"sources","key":4,"value":4,"entries":100}]"#
-            .replace('\n', "");
-        let [first, second] =
-            ["1.0.0", "1.1.0"].map(|version| build_source(&line, "learns", version, &keys, LEARNS));
-        let other = build_source(&line, "learns", "1.2.0", &keys.replace("100", "200"), LEARNS);
-        let keys = r#""positions":["early"],"capabilities":["map-read"],
-            "settings":{"type":"object","properties":{"list":{"type":"string","format":"map"}}}"#
-            .replace('\n', "");
-        let blocks = build_source(&line, "blocks", "1.0.0", &keys, BLOCKS);
-        let ungranted = build_source(&line, "blocks", "1.1.0", &keys.replace("map-read", "log"), BLOCKS);
         let router = Millrace::start(&line.r, &format!("--port r1 --port r2 --workers {workers}"));
         line.h1.run("ping -c 1 10.2.0.2");
         router.try_ask(&["plugin", "load", &ungranted]).assert_refused(1, &["map-read"]);

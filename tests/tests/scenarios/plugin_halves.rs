@@ -1,4 +1,4 @@
-//! Plugins of two halves on live traffic: packets go up, answers come down, and a slow half that fails harms nobody.
+//! Plugins of two halves on live traffic: packets go up, answers come down, and a host companion that fails harms nobody.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::plugin_files::build;
 use crate::support::{assert_undisturbed, router, to};
 
 const FAST: &str = include_str!("../../../examples/plugins/gatekeeper-c/gatekeeper.c");
-/// The slow half's source.
+/// The host companion's source.
 pub const SLOW: &str = include_str!("../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -22,8 +22,8 @@ pub fn halves(line: &Line, name: &str, slow: &str) -> String {
     fast.display().to_string()
 }
 
-fn slow_half(router: &Millrace) -> Value {
-    router.row("instances", "name", "g")["slow_half"].clone()
+fn host_companion(router: &Millrace) -> Value {
+    router.row("instances", "name", "g")["host_companion"].clone()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn ask_and_do(workers: u64) {
     router.ask(&["instance", "create", "gatekeeper", "g"]);
     router.ask(&["bind", "g", "--gate", "firewall", "--filter", "proto udp dport 9000-9009"]);
     assert_eq!(
-        (&slow_half(&router)["plugin"], &slow_half(&router)["health"]),
+        (&host_companion(&router)["plugin"], &host_companion(&router)["health"]),
         (&"gatekeeper-slow".into(), &"well".into())
     );
     let bystander = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9100"), 1000, 64);
@@ -60,24 +60,24 @@ fn ask_and_do(workers: u64) {
         router.json(&["filter", "list"]).to_string().contains("dport 9007").then_some(())
     });
     assert_eq!(denied.finish().received, 0);
-    let slow = slow_half(&router);
+    let slow = host_companion(&router);
     assert_eq!(
         (&slow["up"]["sent"], &slow["up"]["heard"], &slow["up"]["lost"]),
         (&2.into(), &2.into(), &0.into()),
         "{slow}"
     );
     assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &(2 * workers).into()), "{slow}");
-    // Each worker's instance hears the answers. The slow half took longer than a slice.
+    // Each worker's instance hears the answers. The host companion took longer than a slice.
     assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
     let map = router.json(&["instance", "map", "g", "ports"]);
     assert_eq!(map["entries"], 2 * workers, "{map}");
-    // It answers an operator, too; the fast half has no such message.
+    // It answers an operator, too; the half at the workers has no such message.
     assert_eq!(
-        router.json(&["control", "g", "read", "--slow"]),
+        router.json(&["control", "g", "read", "--companion"]),
         serde_json::json!({"asked": 2, "denied": 1})
     );
     router
-        .try_ask(&["control", "g", "reed", "--slow"])
+        .try_ask(&["control", "g", "reed", "--companion"])
         .assert_refused(1, &["gatekeeper-slow", "reed", "read"]);
     router.try_ask(&["control", "g", "read"]).assert_refused(1, &["read"]);
     assert_undisturbed(&bystander.finish(), "beside a plugin and its host companion");
@@ -87,7 +87,7 @@ fn ask_and_do(workers: u64) {
 }
 
 #[test]
-fn a_slow_half_that_loops_or_traps_is_contained_and_can_be_replaced() {
+fn a_host_companion_that_loops_or_traps_is_contained_and_can_be_replaced() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let loop_text = "for (volatile uint32_t round = 0; round < 10000000; round++)\n        ;";
@@ -113,19 +113,19 @@ fn a_slow_half_that_loops_or_traps_is_contained_and_can_be_replaced() {
             router.ask(&["plugin", "upgrade", "gatekeeper", file]);
         }
         let victim = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64);
-        eventually("the slow half fails", PATIENCE, || {
-            (slow_half(&router)["faults"][kind].as_u64() >= Some(1)).then_some(())
+        eventually("the host companion fails", PATIENCE, || {
+            (host_companion(&router)["faults"][kind].as_u64() >= Some(1)).then_some(())
         });
         assert_eq!(victim.finish().received, 0);
     }
     assert_eq!(router.row("instances", "name", "g")["health"], "well");
-    assert!(router.log().contains("its slow half failed"));
+    assert!(router.log().contains("its host companion failed"));
     // One that works takes its place, and is asked about ports that nobody has asked about before.
     router.ask(&["plugin", "upgrade", "gatekeeper", &works]);
     let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9003"), 500, 64);
     allowed.wait_for_arrival();
     drop(allowed);
-    assert_eq!(slow_half(&router)["health"], "well");
+    assert_eq!(host_companion(&router)["health"], "well");
     assert_undisturbed(&bystander.finish(), "beside a host companion that misbehaves");
     router.assert_conservation();
 }

@@ -93,7 +93,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (&["control", "s3", "read"], &["no instance \"s3\""]),
         (&["control", "s1", "raed"], &["no message \"raed\"", "read, reset, configure"]),
         (&["control", "s1", "read", "all=1"], &["all: message \"read\" takes no arguments"]),
-        (&["control", "s1", "read", "--slow"], &["\"s1\" has no slow half"]),
+        (&["control", "s1", "read", "--companion"], &["\"s1\" has no host companion"]),
         (&["bind", "s3", "--gate", "monitor", "--filter", "proto udp"], &["no instance \"s3\""]),
         (
             &["bind", "s1", "--gate", "schedule", "--filter", "proto udp"],

@@ -328,7 +328,7 @@ fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let served = Served::start();
     let router = &served.router;
-    // So that every kind of thread is there: for files, for plugins, and for slow halves.
+    // So that every kind of thread is there: for files, for plugins, and for host companions.
     let module = halves(&served.line, "gatekeeper", SLOW);
     router.ask(&["plugin", "load", &module]);
     router.ask(&["instance", "create", "gatekeeper", "g"]);

@@ -183,7 +183,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     ]);
     refused(
         &["add", "r2", "x", "--kind", "fifo", "--under", "fair", "quantum=0B"],
-        &["quantum is 0; it goes from 1"],
+        &["quantum 0 is out of range: 1 to"],
     );
     router.ask(&["scheduler", "remove", "r2", "fair"]);
     // The same in a file, with where it stands.
@@ -356,7 +356,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     assert_eq!(router.json(&["queue", "show", "r2"])[0]["settings"]["queues"], 9);
     refused(
         &["set", "r2", "flows", "queues=65536"],
-        &["\"flows\"", "queues is 65536; it goes from 1 to 65535"],
+        &["\"flows\"", "queues 65536 is out of range: 1 to 65535"],
     );
     refused(
         &["set", "r2", "flows", "--flow", &flow, "rate=9mbit"],

@@ -345,7 +345,7 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
             ("PATCH", "/instances/h1", r#"{"name": "h2"}"#),
             ("PATCH", "/instances/well", r#"{"settings": {}}"#),
             ("POST", "/instances/h1/control", r#"{"message": "read"}"#),
-            ("POST", "/instances/h1/control", r#"{"message": "read", "slow": true}"#),
+            ("POST", "/instances/h1/control", r#"{"message": "read", "companion": true}"#),
             ("POST", "/instances", r#"{"plugin": "held", "name": "other"}"#),
         ],
         &words,

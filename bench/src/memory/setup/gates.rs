@@ -1,16 +1,17 @@
 //! The gates of a router in memory, and what is bound at them.
 
 use millrace_classify::{CompiledExpression, Filter};
-use millrace_plugin::{BindingId, CallLimits, PluginChange};
+use millrace_plugin::{BindingId, CallLimits, PluginChange, PluginControlUnit};
 use millrace_testkit::classbench;
 
-use super::pipeline::Unit;
 use super::{GatesSetup, Setup, failed};
 use crate::BenchError;
 use crate::memory::case::Family;
 
 /// The gates of the setups that have some; each has an instance of its name.
 const GATES: [&str; 3] = ["security-in", "process", "monitor"];
+
+pub(super) type Unit = PluginControlUnit<Filter, CompiledExpression>;
 
 /// The gates, with all that is bound at them.
 pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {

@@ -4,17 +4,19 @@ mod asked;
 mod gates;
 mod packets;
 mod pipeline;
+mod place;
 mod routes;
 mod source;
 
 pub(crate) use self::packets::{Chosen, flow, frame, frames, network};
-pub(crate) use self::pipeline::{Pipeline, Place, SEED};
+pub(crate) use self::pipeline::{Pipeline, SEED};
+pub(crate) use self::place::Place;
 pub(crate) use self::routes::RouteWriter;
 pub(crate) use self::source::Source;
 
 use std::time::Duration;
 
-use super::workload::{Distribution, Size};
+use super::traffic::{Distribution, Size};
 use crate::BenchError;
 
 /// The port that packets come by, and the one that they leave by, unless there are several workers.

@@ -12,7 +12,7 @@ use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
 use crate::flow_table::flows::order;
 use crate::frame::UdpFrame;
 use crate::memory::case::{Case, Family};
-use crate::memory::workload::Distribution;
+use crate::memory::traffic::Distribution;
 
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// What packets are: UDP, for a service that takes all and says nothing.

@@ -6,23 +6,23 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::{CompiledExpression, Filter};
 use millrace_forward::{Route, SharedFib};
 use millrace_pipeline::{
-    Command, CounterCommand, DeviceId, FilterCommand, GateTables, Handover, MOST_TRACED, NeighbourChange,
+    Command, CounterCommand, FilterCommand, GateTables, Handover, MOST_TRACED, NeighbourChange,
     NeighbourCommand, NeighbourKnowledge, NoHost, ObservationCommand, Options, PluginCommand, PortCommand,
     PortSettings, ReversePath, RouteChange, RouteCommand, Snapshot, Stack, Tags, TraceOrder, TraceSource,
     Worker, WorkerLink, trace,
 };
-use millrace_plugin::{BindingId, PluginControlUnit};
+use millrace_plugin::BindingId;
 use millrace_port::Port;
 use millrace_port::memory::Generator;
 use millrace_schedule::{FlowQueuesSettings, NodeKind};
-use millrace_units::{Instant, PortId};
+use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-use super::gates::{changes, gates, of_established};
+use super::gates::{Unit, changes, gates, of_established};
 use super::packets::{Chosen, generator};
+use super::place::Place;
 use super::routes::{gateway, in_subnet, out_subnet, routes};
 use super::source::pool;
 use super::{IN, IN_MAC, MTU, OUT, OUT_MAC, QueueSetup, RouteWriter, STEP, Setup};
@@ -32,19 +32,6 @@ use crate::memory::case::{Case, Family};
 const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 /// Keys the hashes of flows: the same in every run, and for all workers of a router.
 pub(crate) const SEED: u64 = 0x5eed;
-
-/// A device and the port at it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub device: DeviceId,
-    pub port: PortId,
-}
-
-impl Place {
-    pub const fn numbered(number: u16) -> Self {
-        Self { device: DeviceId(number), port: PortId(number) }
-    }
-}
 
 /// Where packets come in and go out.
 struct Ports {
@@ -70,8 +57,6 @@ pub(crate) struct Pipeline {
     /// Who reads the traces; nothing is read.
     reader: Option<TraceSource>,
 }
-
-pub(super) type Unit = PluginControlUnit<Filter, CompiledExpression>;
 
 impl Pipeline {
     pub fn new(case: Case) -> Result<Self, BenchError> {

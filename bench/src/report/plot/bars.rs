@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::scale::Scale;
 use super::text::{LINE, clear_of, width, wrapped};
 use super::{WIDTH, class};
-use crate::report::page::escaped;
+use crate::report::escaped::escaped;
 use crate::{Measurement, Subject, shown};
 
 /// Widths and heights, in pixels: the column of labels, and room for a figure at the right.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::scale::Scale;
 use super::text::width;
 use super::{WIDTH, class};
-use crate::report::page::escaped;
+use crate::report::escaped::escaped;
 use crate::{Quantiles, Subject, Timeline};
 
 /// Edges of the plotted area, and the height of all, in pixels.

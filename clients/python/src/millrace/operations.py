@@ -17,7 +17,7 @@ class Operations(Transport):
     def get_resources(
         self,
     ) -> types.ListView:
-        """GET /: this list. Role: viewer."""
+        """GET /: resources and their methods. Role: viewer."""
         return self.json('GET', '/')
 
     def get_audit(
@@ -25,7 +25,7 @@ class Operations(Transport):
         *,
         last: int | None = None,
     ) -> list[types.AuditEntry]:
-        """GET /audit: who asked for which change, and what came of it. Role: admin."""
+        """GET /audit: the audit log: who requested which change, and the outcome. Role: admin."""
         return self.json('GET', '/audit', query={'last': last})
 
     def get_bindings(
@@ -48,7 +48,7 @@ class Operations(Transport):
         self,
         body: types.OldBinding,
     ) -> types.BindingView:
-        """DELETE /bindings: undoes a binding. Role: operator."""
+        """DELETE /bindings: removes a binding. Role: operator."""
         return self.json('DELETE', '/bindings', body=body)
 
     def get_capture(
@@ -61,13 +61,13 @@ class Operations(Transport):
         port: str | None = None,
         snap: str | None = None,
     ) -> Iterator[bytes]:
-        """GET /capture: frames as pcapng, until there are ?count= or the client goes. Role: operator."""
+        """GET /capture: captures frames as pcapng, until there are ?count= or the client disconnects. Role: operator."""
         return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'gate': gate, 'instance': instance, 'port': port, 'snap': snap})
 
     def get_configuration(
         self,
     ) -> types.ConfigurationView:
-        """GET /configuration: what runs, as a file; refused while changes that belong together are made. Role: viewer."""
+        """GET /configuration: the running configuration as a file; refused while a group of changes is applied. Role: viewer."""
         return self.json('GET', '/configuration')
 
     def post_configuration(
@@ -76,35 +76,35 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.AppliedView:
-        """POST /configuration: applies a file, whole or not at all, and goes back after the time `confirm` unless it is confirmed. Role: admin."""
+        """POST /configuration: applies a configuration file atomically; reverts after `confirm` unless it is confirmed. Role: admin."""
         return self.json('POST', '/configuration', body=body, if_match=if_match)
 
     def post_configuration_confirm(
         self,
         body: types.Confirm | None = None,
     ) -> types.Confirmed:
-        """POST /configuration/confirm: keeps what was applied and waits to be confirmed; with a number, only where it is that revision. Role: admin."""
+        """POST /configuration/confirm: confirms the applied configuration; with a number, only this revision. Role: admin."""
         return self.json('POST', '/configuration/confirm', body=body)
 
     def post_configuration_diff(
         self,
         body: types.Compared,
     ) -> types.DifferenceView:
-        """POST /configuration/diff: says what a file would change; without a text, what has changed since the last one was applied. Role: operator."""
+        """POST /configuration/diff: shows what a configuration file would change; without a text, what has changed since the last apply. Role: operator."""
         return self.json('POST', '/configuration/diff', body=body)
 
     def post_configuration_rollback(
         self,
         body: types.Return,
     ) -> types.AppliedView:
-        """POST /configuration/rollback: applies a revision again; without a number, what ran before. Role: admin."""
+        """POST /configuration/rollback: applies an earlier revision; without a number, the previous one. Role: admin."""
         return self.json('POST', '/configuration/rollback', body=body)
 
     def post_configuration_save(
         self,
         body: types.Save,
     ) -> types.Saved:
-        """POST /configuration/save: writes what runs into the text of a file, and keeps its comments. Role: operator."""
+        """POST /configuration/save: writes the running configuration into the text of a file, and keeps its comments. Role: operator."""
         return self.json('POST', '/configuration/save', body=body)
 
     def get_control_plane(
@@ -123,13 +123,13 @@ class Operations(Transport):
     def delete_counters(
         self,
     ) -> types.Cleared:
-        """DELETE /counters: sets them to zero. Role: operator."""
+        """DELETE /counters: resets all counters. Role: operator."""
         return self.json('DELETE', '/counters')
 
     def get_drops(
         self,
     ) -> list[types.DropView]:
-        """GET /drops: what was dropped, and why. Role: viewer."""
+        """GET /drops: drops by reason. Role: viewer."""
         return self.json('GET', '/drops')
 
     def get_drops_packets(
@@ -138,7 +138,7 @@ class Operations(Transport):
         follow: bool | None = None,
         reason: str | None = None,
     ) -> list[types.DroppedView]:
-        """GET /drops/packets: the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted. Role: operator."""
+        """GET /drops/packets: the last dropped packets, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted. Role: operator."""
         return self.json('GET', '/drops/packets', query={'follow': follow, 'reason': reason})
 
     def follow_drops_packets(
@@ -159,7 +159,7 @@ class Operations(Transport):
         limit: int | None = None,
         since: int | None = None,
     ) -> types.EventPage:
-        """GET /events: what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID. Role: viewer."""
+        """GET /events: events; with `Accept: text/event-stream` as a stream, after Last-Event-ID. Role: viewer."""
         return self.json('GET', '/events', query={'kind': kind, 'last': last, 'limit': limit, 'since': since})
 
     def follow_events(
@@ -180,27 +180,27 @@ class Operations(Transport):
         cursor: str | None = None,
         limit: int | None = None,
     ) -> list[types.FilterView]:
-        """GET /filters: all bindings, of instances and of other actions. Role: viewer."""
+        """GET /filters: filters and bindings. Role: viewer."""
         return self.json('GET', '/filters', query={'cursor': cursor, 'limit': limit})
 
     def post_filters(
         self,
         body: types.NewFilter | list[types.NewFilter],
     ) -> types.FiltersAdded:
-        """POST /filters: adds one, or all or none of a list. Role: operator."""
+        """POST /filters: adds a filter, or a list atomically. Role: operator."""
         return self.json('POST', '/filters', body=body)
 
     def delete_filters(
         self,
         body: types.OldFilters,
     ) -> list[types.FilterView]:
-        """DELETE /filters: removes some, all or none. Role: operator."""
+        """DELETE /filters: removes filters atomically. Role: operator."""
         return self.json('DELETE', '/filters', body=body)
 
     def get_filters_check(
         self,
     ) -> list[types.GateCheckView]:
-        """GET /filters/check: at each gate, filters that never win, and those of which it is hard to see which wins. Role: viewer."""
+        """GET /filters/check: at each gate, filters that never win, and ambiguous pairs. Role: viewer."""
         return self.json('GET', '/filters/check')
 
     def get_filters_explain(
@@ -208,14 +208,14 @@ class Operations(Transport):
         *,
         packet: str,
     ) -> list[types.GateExplanationView]:
-        """GET /filters/explain: at each gate, which filter ?packet= is treated by, and why not by the others. Role: viewer."""
+        """GET /filters/explain: at each gate, which filter matches ?packet= and why. Role: viewer."""
         return self.json('GET', '/filters/explain', query={'packet': packet})
 
     def get_filters_id(
         self,
         id: int,
     ) -> types.FilterView:
-        """GET /filters/{id}: a binding. Role: viewer."""
+        """GET /filters/{id}: a filter or binding. Role: viewer."""
         return self.json('GET', f'/filters/{self.segment(id)}')
 
     def delete_filters_id(
@@ -224,7 +224,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.FilterView | None:
-        """DELETE /filters/{id}: removes it. Role: operator."""
+        """DELETE /filters/{id}: removes a filter or binding. Role: operator."""
         return self.json('DELETE', f'/filters/{self.segment(id)}', if_match=if_match)
 
     def get_flows(
@@ -234,7 +234,7 @@ class Operations(Transport):
         limit: int | None = None,
         order: Literal['rate'] | Literal['bytes'] | Literal['packets'] | Literal['recent'] | None = None,
     ) -> types.FlowsView:
-        """GET /flows: flows that a filter selects, in an order. Role: viewer."""
+        """GET /flows: flows that match a filter, in an order. Role: viewer."""
         return self.json('GET', '/flows', query={'filter': filter, 'limit': limit, 'order': order})
 
     def delete_flows(
@@ -242,20 +242,20 @@ class Operations(Transport):
         *,
         filter: str | None = None,
     ) -> types.Flushed:
-        """DELETE /flows: forgets flows that a filter selects. Role: operator."""
+        """DELETE /flows: flushes flows that match a filter. Role: operator."""
         return self.json('DELETE', '/flows', query={'filter': filter})
 
     def get_gates(
         self,
     ) -> list[types.GateView]:
-        """GET /gates: gates and what is bound there. Role: viewer."""
+        """GET /gates: gates and their bindings. Role: viewer."""
         return self.json('GET', '/gates')
 
     def post_gates(
         self,
         body: types.NewGate,
     ) -> types.GateView:
-        """POST /gates: creates one, the last at its position. Role: operator."""
+        """POST /gates: creates a gate, the last at its position. Role: operator."""
         return self.json('POST', '/gates', body=body)
 
     def get_gates_name(
@@ -272,7 +272,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.GateView:
-        """PATCH /gates/{name}: gives it another filter table. Role: operator."""
+        """PATCH /gates/{name}: changes the lookup algorithm of a gate. Role: operator."""
         return self.json('PATCH', f'/gates/{self.segment(name)}', body=body, if_match=if_match)
 
     def delete_gates_name(
@@ -281,13 +281,13 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.GateView:
-        """DELETE /gates/{name}: removes it. Role: operator."""
+        """DELETE /gates/{name}: removes an unused gate. Role: operator."""
         return self.json('DELETE', f'/gates/{self.segment(name)}', if_match=if_match)
 
     def get_hardware(
         self,
     ) -> types.HardwareView:
-        """GET /hardware: processors, ports and the switches between them, with what each can do here. Role: viewer."""
+        """GET /hardware: processors, ports and the switches between them, with their capabilities. Role: viewer."""
         return self.json('GET', '/hardware')
 
     def get_instances(
@@ -303,14 +303,14 @@ class Operations(Transport):
         self,
         body: types.NewInstance,
     ) -> types.InstanceView:
-        """POST /instances: creates one. Role: operator."""
+        """POST /instances: creates an instance. Role: operator."""
         return self.json('POST', '/instances', body=body)
 
     def get_instances_name(
         self,
         name: str,
     ) -> types.InstanceView:
-        """GET /instances/{name}: one. Role: viewer."""
+        """GET /instances/{name}: an instance. Role: viewer."""
         return self.json('GET', f'/instances/{self.segment(name)}')
 
     def patch_instances_name(
@@ -320,7 +320,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.InstanceView:
-        """PATCH /instances/{name}: changes some settings, or gives it another name. Role: operator."""
+        """PATCH /instances/{name}: changes settings of an instance, or renames it. Role: operator."""
         return self.json('PATCH', f'/instances/{self.segment(name)}', body=body, if_match=if_match)
 
     def delete_instances_name(
@@ -329,7 +329,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.InstanceView:
-        """DELETE /instances/{name}: frees it, after its bindings. Role: operator."""
+        """DELETE /instances/{name}: removes an instance and its bindings. Role: operator."""
         return self.json('DELETE', f'/instances/{self.segment(name)}', if_match=if_match)
 
     def post_instances_name_control(
@@ -337,14 +337,14 @@ class Operations(Transport):
         name: str,
         body: types.Message,
     ) -> Any:
-        """POST /instances/{name}/control: sends the instance a message, or its slow half. Role: operator."""
+        """POST /instances/{name}/control: sends a control message to an instance or to its host companion. Role: operator."""
         return self.json('POST', f'/instances/{self.segment(name)}/control', body=body)
 
     def get_instances_name_maps(
         self,
         name: str,
     ) -> list[types.MapView]:
-        """GET /instances/{name}/maps: the maps that the instance writes. Role: viewer."""
+        """GET /instances/{name}/maps: shared maps of an instance. Role: viewer."""
         return self.json('GET', f'/instances/{self.segment(name)}/maps')
 
     def get_instances_name_maps_map(
@@ -352,27 +352,27 @@ class Operations(Transport):
         name: str,
         map: str,
     ) -> types.MapView:
-        """GET /instances/{name}/maps/{map}: one of them, with up to 4,096 of its entries. Role: viewer."""
+        """GET /instances/{name}/maps/{map}: a shared map, with up to 4,096 entries. Role: viewer."""
         return self.json('GET', f'/instances/{self.segment(name)}/maps/{self.segment(map)}')
 
     def post_instances_name_release(
         self,
         name: str,
     ) -> types.ReleaseView:
-        """POST /instances/{name}/release: lets it out of quarantine. Role: operator."""
+        """POST /instances/{name}/release: releases an instance from quarantine. Role: operator."""
         return self.json('POST', f'/instances/{self.segment(name)}/release')
 
     def post_lookup(
         self,
         body: types.Packet,
     ) -> types.LookupView:
-        """POST /lookup: says what would happen to a packet. Role: viewer."""
+        """POST /lookup: shows how the router would forward a packet. Role: viewer."""
         return self.json('POST', '/lookup', body=body)
 
     def get_metrics(
         self,
     ) -> str:
-        """GET /metrics: counters and gauges for Prometheus, as OpenMetrics text. Role: viewer."""
+        """GET /metrics: metrics in OpenMetrics format. Role: viewer."""
         return self.text('GET', '/metrics')
 
     def get_neighbours(
@@ -388,20 +388,20 @@ class Operations(Transport):
         self,
         body: types.NewNeighbour,
     ) -> types.NeighbourView:
-        """POST /neighbours: makes one known for good. Role: operator."""
+        """POST /neighbours: adds a static neighbour. Role: operator."""
         return self.json('POST', '/neighbours', body=body)
 
     def delete_neighbours(
         self,
         body: types.OldNeighbour,
     ) -> types.NeighbourView:
-        """DELETE /neighbours: forgets one that was known for good. Role: operator."""
+        """DELETE /neighbours: removes a static neighbour. Role: operator."""
         return self.json('DELETE', '/neighbours', body=body)
 
     def get_openapi_json(
         self,
     ) -> dict[str, Any]:
-        """GET /openapi.json: the description of this interface, in OpenAPI 3.1. Role: viewer."""
+        """GET /openapi.json: the API description, in OpenAPI 3.1. Role: viewer."""
         return self.json('GET', '/openapi.json')
 
     def get_placements(
@@ -420,21 +420,21 @@ class Operations(Transport):
     def get_plugins(
         self,
     ) -> list[types.PluginView]:
-        """GET /plugins: plugins that instances can be made of. Role: viewer."""
+        """GET /plugins: plugins. Role: viewer."""
         return self.json('GET', '/plugins')
 
     def post_plugins(
         self,
         body: types.NewPlugin,
     ) -> types.PluginView:
-        """POST /plugins: loads the one of a file of the router's machine. Role: admin."""
+        """POST /plugins: loads a plugin from a file on the router's machine. Role: admin."""
         return self.json('POST', '/plugins', body=body)
 
     def get_plugins_name(
         self,
         name: str,
     ) -> types.PluginDetailView:
-        """GET /plugins/{name}: all that a plugin says of itself. Role: viewer."""
+        """GET /plugins/{name}: a plugin: settings, messages, capabilities and counters. Role: viewer."""
         return self.json('GET', f'/plugins/{self.segment(name)}')
 
     def put_plugins_name(
@@ -444,7 +444,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.UpgradeView:
-        """PUT /plugins/{name}: puts another version in its place. Role: admin."""
+        """PUT /plugins/{name}: replaces a plugin by another version. Role: admin."""
         return self.json('PUT', f'/plugins/{self.segment(name)}', body=body, if_match=if_match)
 
     def delete_plugins_name(
@@ -453,7 +453,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.PluginView:
-        """DELETE /plugins/{name}: forgets one of which there are no instances. Role: admin."""
+        """DELETE /plugins/{name}: unloads a plugin without instances. Role: admin."""
         return self.json('DELETE', f'/plugins/{self.segment(name)}', if_match=if_match)
 
     def post_plugins_name_rollback(
@@ -462,7 +462,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.UpgradeView:
-        """POST /plugins/{name}/rollback: puts the version back that was there before. Role: admin."""
+        """POST /plugins/{name}/rollback: restores the previous version of a plugin. Role: admin."""
         return self.json('POST', f'/plugins/{self.segment(name)}/rollback', if_match=if_match)
 
     def get_ports(
@@ -483,13 +483,13 @@ class Operations(Transport):
         name: str,
         body: dict[str, Any],
     ) -> types.PortView:
-        """PATCH /ports/{name}: changes a port while it forwards; null is the default. Role: operator."""
+        """PATCH /ports/{name}: changes settings of a port; null restores the default. Role: operator."""
         return self.json('PATCH', f'/ports/{self.segment(name)}', body=body)
 
     def get_quarantine(
         self,
     ) -> list[types.HeldView]:
-        """GET /quarantine: instances that a call of theirs has ended the router for. Role: viewer."""
+        """GET /quarantine: instances that stay in quarantine at the next start. Role: viewer."""
         return self.json('GET', '/quarantine')
 
     def get_queues(
@@ -498,7 +498,7 @@ class Operations(Transport):
         cursor: str | None = None,
         limit: int | None = None,
     ) -> list[types.QueueView]:
-        """GET /queues: what waits in queues of ports with a scheduler, and what came before and behind. Role: viewer."""
+        """GET /queues: queues of schedulers, with backlog and counters. Role: viewer."""
         return self.json('GET', '/queues', query={'cursor': cursor, 'limit': limit})
 
     def get_queues_port_queue(
@@ -506,7 +506,7 @@ class Operations(Transport):
         port: str,
         queue: str,
     ) -> types.QueueView:
-        """GET /queues/{port}/{queue}: one, with the queues of flows in it. Role: viewer."""
+        """GET /queues/{port}/{queue}: a queue, with its flow queues. Role: viewer."""
         return self.json('GET', f'/queues/{self.segment(port)}/{self.segment(queue)}')
 
     def patch_queues_port_queue(
@@ -517,7 +517,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.QueueChanged:
-        """PATCH /queues/{port}/{queue}: changes its settings, or those of a flow in it. Role: operator."""
+        """PATCH /queues/{port}/{queue}: changes settings of a queue, or of one flow queue. Role: operator."""
         return self.json('PATCH', f'/queues/{self.segment(port)}/{self.segment(queue)}', body=body, if_match=if_match)
 
     def get_rates(
@@ -525,7 +525,7 @@ class Operations(Transport):
         *,
         hz: int | None = None,
     ) -> types.RatesView:
-        """GET /rates: what the counters of ports grow by in a second, ?hz= times a second as a stream, or once. Role: viewer."""
+        """GET /rates: packet and byte rates of ports, ?hz= times a second as a stream, or once. Role: viewer."""
         return self.json('GET', '/rates', query={'hz': hz})
 
     def follow_rates(
@@ -543,27 +543,27 @@ class Operations(Transport):
         cursor: str | None = None,
         limit: int | None = None,
     ) -> list[types.RevisionView]:
-        """GET /revisions: configurations that were applied: when, by whom, why; the newest first. Role: viewer."""
+        """GET /revisions: revisions of the configuration: when, by whom and why; the newest first. Role: viewer."""
         return self.json('GET', '/revisions', query={'cursor': cursor, 'limit': limit})
 
     def post_revisions(
         self,
         body: types.Keep,
     ) -> types.Revision:
-        """POST /revisions: makes a revision of what runs, which a router starts with that starts from the last good one. Role: operator."""
+        """POST /revisions: makes a revision of the running configuration, for a start from the last good one. Role: operator."""
         return self.json('POST', '/revisions', body=body)
 
     def get_revisions_number(
         self,
         number: int,
     ) -> types.RevisionTextView:
-        """GET /revisions/{number}: one, with its text. Role: viewer."""
+        """GET /revisions/{number}: a revision, with its text. Role: viewer."""
         return self.json('GET', f'/revisions/{self.segment(number)}')
 
     def get_router(
         self,
     ) -> types.Router:
-        """GET /router: settings that hold for the whole router. Role: viewer."""
+        """GET /router: router-wide settings. Role: viewer."""
         return self.json('GET', '/router')
 
     def patch_router(
@@ -572,7 +572,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.Router:
-        """PATCH /router: changes some of them; null is the default again. Role: admin."""
+        """PATCH /router: changes router-wide settings; null restores the default. Role: admin."""
         return self.json('PATCH', '/router', body=body, if_match=if_match)
 
     def get_routes(
@@ -582,28 +582,28 @@ class Operations(Transport):
         limit: int | None = None,
         within: str | None = None,
     ) -> list[types.RouteView]:
-        """GET /routes: routes, mirrored and our own, with what was sent by them. Role: viewer."""
+        """GET /routes: routes of the kernel and of the router, with counters. Role: viewer."""
         return self.json('GET', '/routes', query={'cursor': cursor, 'limit': limit, 'within': within})
 
     def post_routes(
         self,
         body: types.NewRoute | list[types.NewRoute],
     ) -> types.RoutesAdded:
-        """POST /routes: adds one of ours, or all or none of a list. Role: operator."""
+        """POST /routes: adds a static route, or a list atomically. Role: operator."""
         return self.json('POST', '/routes', body=body)
 
     def put_routes(
         self,
         body: types.NewRoute,
     ) -> types.RouteView:
-        """PUT /routes: adds one, or puts it in the place of ours to the same prefix. Role: operator."""
+        """PUT /routes: adds a static route, or replaces the one of the same prefix. Role: operator."""
         return self.json('PUT', '/routes', body=body)
 
     def delete_routes(
         self,
         body: types.OldRoute | list[types.OldRoute],
     ) -> types.RoutesRemoved:
-        """DELETE /routes: removes one of ours, or all or none of a list. Role: operator."""
+        """DELETE /routes: removes a static route, or a list atomically. Role: operator."""
         return self.json('DELETE', '/routes', body=body)
 
     def get_routes_lookup(
@@ -611,20 +611,20 @@ class Operations(Transport):
         *,
         address: str,
     ) -> types.RouteView:
-        """GET /routes/lookup: the route that packets to ?address= take. Role: viewer."""
+        """GET /routes/lookup: the route of ?address=. Role: viewer."""
         return self.json('GET', '/routes/lookup', query={'address': address})
 
     def get_schedulers(
         self,
     ) -> list[types.SchedulerView]:
-        """GET /schedulers: in which order ports send, and at which rates: promised and delivered. Role: viewer."""
+        """GET /schedulers: schedulers, with promised and delivered rates. Role: viewer."""
         return self.json('GET', '/schedulers')
 
     def get_schedulers_port(
         self,
         port: str,
     ) -> types.SchedulerView:
-        """GET /schedulers/{port}: one. Role: viewer."""
+        """GET /schedulers/{port}: the scheduler of a port. Role: viewer."""
         return self.json('GET', f'/schedulers/{self.segment(port)}')
 
     def post_schedulers_port(
@@ -634,7 +634,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.SchedulerView:
-        """POST /schedulers/{port}: adds a node. Role: operator."""
+        """POST /schedulers/{port}: adds a scheduler node. Role: operator."""
         return self.json('POST', f'/schedulers/{self.segment(port)}', body=body, if_match=if_match)
 
     def patch_schedulers_port(
@@ -644,7 +644,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.SchedulerView:
-        """PATCH /schedulers/{port}: changes the port's own settings. Role: operator."""
+        """PATCH /schedulers/{port}: changes settings of a port's scheduler. Role: operator."""
         return self.json('PATCH', f'/schedulers/{self.segment(port)}', body=body, if_match=if_match)
 
     def patch_schedulers_port_node(
@@ -655,7 +655,7 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.SchedulerView:
-        """PATCH /schedulers/{port}/{node}: changes settings of a node; null takes one away. Role: operator."""
+        """PATCH /schedulers/{port}/{node}: changes settings of a scheduler node; null removes one. Role: operator."""
         return self.json('PATCH', f'/schedulers/{self.segment(port)}/{self.segment(node)}', body=body, if_match=if_match)
 
     def delete_schedulers_port_node(
@@ -666,39 +666,39 @@ class Operations(Transport):
         *,
         if_match: str | None = None,
     ) -> types.RemovedNodeView:
-        """DELETE /schedulers/{port}/{node}: removes it, and moves what waits there to another leaf. Role: operator."""
+        """DELETE /schedulers/{port}/{node}: removes a scheduler node and its children, and moves their packets to another leaf. Role: operator."""
         return self.json('DELETE', f'/schedulers/{self.segment(port)}/{self.segment(node)}', body=body, if_match=if_match)
 
     def get_status(
         self,
     ) -> types.StatusAnswer:
-        """GET /status: the daemon, and how it is asked. Role: viewer."""
+        """GET /status: router status. Role: viewer."""
         return self.json('GET', '/status')
 
     def get_summary(
         self,
     ) -> types.SummaryView:
-        """GET /summary: what became of all packets. Role: viewer."""
+        """GET /summary: packet totals. Role: viewer."""
         return self.json('GET', '/summary')
 
     def get_tokens(
         self,
     ) -> list[types.TokenView]:
-        """GET /tokens: by which one is let in from elsewhere: whose, and when used. Role: admin."""
+        """GET /tokens: API tokens, with owner and last use. Role: admin."""
         return self.json('GET', '/tokens')
 
     def post_tokens(
         self,
         body: types.NewToken,
     ) -> types.CreatedTokenView:
-        """POST /tokens: makes one, and tells it this once. Role: admin."""
+        """POST /tokens: creates a token; the answer shows it once. Role: admin."""
         return self.json('POST', '/tokens', body=body)
 
     def delete_tokens_name(
         self,
         name: str,
     ) -> types.TokenView:
-        """DELETE /tokens/{name}: revokes it. Role: admin."""
+        """DELETE /tokens/{name}: revokes a token. Role: admin."""
         return self.json('DELETE', f'/tokens/{self.segment(name)}')
 
     def get_trace(
@@ -709,7 +709,7 @@ class Operations(Transport):
         filter: str | None = None,
         time: str | None = None,
     ) -> list[types.TraceView]:
-        """GET /trace: journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted. Role: operator."""
+        """GET /trace: traces of packets, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted. Role: operator."""
         return self.json('GET', '/trace', query={'count': count, 'every': every, 'filter': filter, 'time': time})
 
     def follow_trace(

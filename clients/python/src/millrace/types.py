@@ -678,6 +678,26 @@ class HeldView(TypedDict):
     """What happened."""
 
 
+class HostCompanionView(TypedDict):
+    """The host companion of an instance."""
+    down: MessagesView
+    """Messages that it sent itself."""
+    faults: dict[str, int]
+    """Faults by kind."""
+    health: str
+    """`well`, `pausing` after a fault, or `quarantined` after many."""
+    last_fault: str | None
+    """What happened last."""
+    plugin: str
+    """Its plugin."""
+    suspensions: int
+    """How often it was stopped in the middle, for others to have their turn."""
+    up: MessagesView
+    """Messages that the half at the workers sent."""
+    version: str
+    """The version of that."""
+
+
 class HostOutputView(TypedDict):
     """What the kernel itself sends by a port that has a scheduler."""
     bytes: int
@@ -715,6 +735,8 @@ class InstanceView(TypedDict):
     """Faults by kind."""
     health: str
     """`well`, `pausing` after a fault, or `quarantined` after many."""
+    host_companion: HostCompanionView | None
+    """Its host companion; nothing where its plugin has none."""
     last_fault: str | None
     """What happened last."""
     level: str
@@ -732,8 +754,6 @@ class InstanceView(TypedDict):
     """Its plugin."""
     settings: Any
     """Its settings."""
-    slow_half: SlowHalfView | None
-    """Its slow half; nothing where its plugin has none."""
     suspensions: int
     """How often it was stopped in the middle, for others to have their turn."""
     why_worker: str | None
@@ -838,9 +858,9 @@ class MemoryView(TypedDict):
 
 class Message(TypedDict):
     arguments: NotRequired[dict[str, Any]]
+    companion: NotRequired[bool]
+    """Whether it is for the host companion."""
     message: str
-    slow: NotRequired[bool]
-    """Whether it is for the slow half."""
 
 
 class MessagesView(TypedDict):
@@ -1113,6 +1133,8 @@ class PluginDetailView(TypedDict):
     """What it needs of the interface between plugins and router."""
     home: str
     """`built in`, `contained` or `trusted`, and what that is."""
+    host_companion: NotRequired[PluginDetailView | None]
+    """Its host companion."""
     instances: list[str]
     """The instances of it."""
     manual: str | None
@@ -1131,8 +1153,6 @@ class PluginDetailView(TypedDict):
     """The JSON Schema of its settings; nothing when it takes none."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; nothing for what is built in."""
-    slow_half: NotRequired[PluginDetailView | None]
-    """Its slow half."""
     state_version: int
     """The version of what its instances save."""
     summary: str
@@ -1578,7 +1598,7 @@ RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 
 
 class Save(TypedDict):
-    """A file that what runs is written into."""
+    """A request to write the running configuration into a file."""
     force: NotRequired[bool]
     """Also where the file has entries that were neither applied nor saved, and are lost then."""
     origin: NotRequired[str | None]
@@ -1744,26 +1764,6 @@ class ShadowedView(TypedDict):
     left out."""
     filter: NamedFilterView
     """The filter."""
-
-
-class SlowHalfView(TypedDict):
-    """The slow half of an instance."""
-    down: MessagesView
-    """Messages that it sent itself."""
-    faults: dict[str, int]
-    """Faults by kind."""
-    health: str
-    """`well`, `pausing` after a fault, or `quarantined` after many."""
-    last_fault: str | None
-    """What happened last."""
-    plugin: str
-    """Its plugin."""
-    suspensions: int
-    """How often it was stopped in the middle, for others to have their turn."""
-    up: MessagesView
-    """Messages that the fast half sent."""
-    version: str
-    """The version of that."""
 
 
 State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']

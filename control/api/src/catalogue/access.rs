@@ -13,28 +13,28 @@ use crate::resources::{audit, tokens};
 pub(super) fn access() -> Vec<Resource> {
     vec![
         Resource::new("/audit").on(
-            Operation::get::<Vec<AuditEntry>>(Admin, "who asked for which change, and what came of it")
-                .effect(Effect::Access)
-                .arguments::<audit::Wanted>(),
+            Operation::get::<Vec<AuditEntry>>(
+                Admin,
+                "the audit log: who requested which change, and the outcome",
+            )
+            .effect(Effect::Access)
+            .arguments::<audit::Wanted>(),
             get(audit::audit),
         ),
         Resource::new("/tokens")
             .on(
-                Operation::get::<Vec<TokenView>>(
-                    Admin,
-                    "by which one is let in from elsewhere: whose, and when used",
-                )
-                .effect(Effect::Access),
+                Operation::get::<Vec<TokenView>>(Admin, "API tokens, with owner and last use")
+                    .effect(Effect::Access),
                 get(tokens::list),
             )
             .on(
-                Operation::create::<CreatedTokenView>(Admin, "makes one, and tells it this once")
+                Operation::create::<CreatedTokenView>(Admin, "creates a token; the answer shows it once")
                     .effect(Effect::Access)
                     .body::<NewToken>(),
                 post(tokens::create),
             ),
         Resource::new("/tokens/{name}").on(
-            Operation::delete::<TokenView>(Admin, "revokes it").effect(Effect::Access),
+            Operation::delete::<TokenView>(Admin, "revokes a token").effect(Effect::Access),
             delete(tokens::revoke),
         ),
     ]

@@ -18,11 +18,11 @@ pub(super) fn configurations() -> Vec<Resource> {
     vec![
         Resource::new("/configuration")
             .on(
-                Operation::get::<ConfigurationView>(Viewer, "what runs, as a file; refused while changes that belong together are made").tagged(),
+                Operation::get::<ConfigurationView>(Viewer, "the running configuration as a file; refused while a group of changes is applied").tagged(),
                 get(configuration::running),
             )
             .on(
-                Operation::post::<AppliedView>(Admin, "applies a file, whole or not at all, and goes back after the time `confirm` unless it is confirmed",
+                Operation::post::<AppliedView>(Admin, "applies a configuration file atomically; reverts after `confirm` unless it is confirmed",
                 ).effect(Effect::Configuration)
                 .body::<Apply>()
                 .tagged(),
@@ -31,7 +31,7 @@ pub(super) fn configurations() -> Vec<Resource> {
             .bodies(long_bodies()),
         Resource::new("/configuration/diff")
             .on(
-                Operation::post::<DifferenceView>(Operator, "says what a file would change; without a text, what has changed since the last one was applied",
+                Operation::post::<DifferenceView>(Operator, "shows what a configuration file would change; without a text, what has changed since the last apply",
                 ).effect(Effect::DryRun)
                 .body::<configuration::Compared>(),
                 post(configuration::difference),
@@ -39,7 +39,7 @@ pub(super) fn configurations() -> Vec<Resource> {
             .bodies(long_bodies()),
         Resource::new("/configuration/save")
             .on(
-                Operation::post::<configuration::Saved>(Operator, "writes what runs into the text of a file, and keeps its comments",
+                Operation::post::<configuration::Saved>(Operator, "writes the running configuration into the text of a file, and keeps its comments",
                 ).effect(Effect::Look)
                 .body::<Save>(),
                 post(configuration::save),
@@ -48,20 +48,20 @@ pub(super) fn configurations() -> Vec<Resource> {
         Resource::new("/configuration/confirm").on(
             Operation::post::<configuration::Confirmed>(
                 Admin,
-                "keeps what was applied and waits to be confirmed; with a number, only where it is that revision",
+                "confirms the applied configuration; with a number, only this revision",
             ).effect(Effect::Configuration)
             .may_have_body::<configuration::Confirm>(),
             post(configuration::confirm),
         ),
         Resource::new("/configuration/rollback").on(
-            Operation::post::<AppliedView>(Admin, "applies a revision again; without a number, what ran before").effect(Effect::Configuration)
+            Operation::post::<AppliedView>(Admin, "applies an earlier revision; without a number, the previous one").effect(Effect::Configuration)
                 .body::<configuration::Return>(),
             post(configuration::roll_back),
         ),
         Resource::new("/revisions").on(
             Operation::get::<Vec<RevisionView>>(
                 Viewer,
-                "configurations that were applied: when, by whom, why; the newest first",
+                "revisions of the configuration: when, by whom and why; the newest first",
             )
             .arguments::<PageQuery>()
             .paged(),
@@ -69,13 +69,13 @@ pub(super) fn configurations() -> Vec<Resource> {
             pages(Router::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
         )
         .on(
-            Operation::post::<Revision>(Operator, "makes a revision of what runs, which a router starts with that starts from the last good one").effect(Effect::Store)
+            Operation::post::<Revision>(Operator, "makes a revision of the running configuration, for a start from the last good one").effect(Effect::Store)
                 .body::<Keep>(),
             post(configuration::keep),
         )
         .bodies(long_bodies()),
         Resource::new("/revisions/{number}").on(
-            Operation::get::<RevisionTextView>(Viewer, "one, with its text"),
+            Operation::get::<RevisionTextView>(Viewer, "a revision, with its text"),
             get(configuration::revision),
         ),
     ]

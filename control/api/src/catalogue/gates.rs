@@ -13,9 +13,9 @@ use crate::resources::{find, read};
 pub(super) fn gates() -> Vec<Resource> {
     vec![
         Resource::new("/gates")
-            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and what is bound there"), read(Router::gates))
+            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and their bindings"), read(Router::gates))
             .on(
-                Operation::create::<GateView>(Operator, "creates one, the last at its position")
+                Operation::create::<GateView>(Operator, "creates a gate, the last at its position")
                     .body::<resources::NewGate>(),
                 post(resources::create_gate),
             ),
@@ -25,13 +25,13 @@ pub(super) fn gates() -> Vec<Resource> {
                 find("gate", Router::gates, |gate| &gate.name),
             )
             .on(
-                Operation::patch::<GateView>(Operator, "gives it another filter table")
+                Operation::patch::<GateView>(Operator, "changes the lookup algorithm of a gate")
                     .body::<resources::GateSettings>()
                     .tagged(),
                 patch(resources::set_gate),
             )
             .on(
-                Operation::delete::<GateView>(Operator, "removes it").tagged(),
+                Operation::delete::<GateView>(Operator, "removes an unused gate").tagged(),
                 delete(resources::remove_gate),
             ),
         Resource::new("/bindings")
@@ -44,7 +44,7 @@ pub(super) fn gates() -> Vec<Resource> {
                 post(resources::bind),
             )
             .on(
-                Operation::delete::<BindingView>(Operator, "undoes a binding")
+                Operation::delete::<BindingView>(Operator, "removes a binding")
                     .body::<resources::OldBinding>(),
                 delete(resources::unbind),
             ),

@@ -18,36 +18,37 @@ use crate::served::paging::pages;
 pub(super) fn plugins() -> Vec<Resource> {
     vec![
         Resource::new("/plugins")
+            .on(Operation::get::<Vec<PluginView>>(Viewer, "plugins"), read(Router::plugins))
             .on(
-                Operation::get::<Vec<PluginView>>(Viewer, "plugins that instances can be made of"),
-                read(Router::plugins),
-            )
-            .on(
-                Operation::create::<PluginView>(Admin, "loads the one of a file of the router's machine")
+                Operation::create::<PluginView>(Admin, "loads a plugin from a file on the router's machine")
                     .effect(Effect::Code)
                     .body::<NewPlugin>(),
                 post(instances::load_plugin),
             ),
         Resource::new("/plugins/{name}")
             .on(
-                Operation::get::<PluginDetailView>(Viewer, "all that a plugin says of itself").tagged(),
+                Operation::get::<PluginDetailView>(
+                    Viewer,
+                    "a plugin: settings, messages, capabilities and counters",
+                )
+                .tagged(),
                 get(instances::find_plugin),
             )
             .on(
-                Operation::put::<UpgradeView>(Admin, "puts another version in its place")
+                Operation::put::<UpgradeView>(Admin, "replaces a plugin by another version")
                     .effect(Effect::Code)
                     .body::<Upgrade>()
                     .tagged(),
                 put(instances::upgrade_plugin),
             )
             .on(
-                Operation::delete::<PluginView>(Admin, "forgets one of which there are no instances")
+                Operation::delete::<PluginView>(Admin, "unloads a plugin without instances")
                     .effect(Effect::Code)
                     .tagged(),
                 delete(instances::unload_plugin),
             ),
         Resource::new("/plugins/{name}/rollback").on(
-            Operation::post::<UpgradeView>(Admin, "puts the version back that was there before")
+            Operation::post::<UpgradeView>(Admin, "restores the previous version of a plugin")
                 .effect(Effect::Code)
                 .tagged(),
             post(instances::roll_back_plugin),
@@ -66,46 +67,47 @@ pub(super) fn instances() -> Vec<Resource> {
                 pages(Router::instances, |one| one.name.clone()),
             )
             .on(
-                Operation::create::<InstanceView>(Operator, "creates one").body::<instances::NewInstance>(),
+                Operation::create::<InstanceView>(Operator, "creates an instance")
+                    .body::<instances::NewInstance>(),
                 post(instances::create_instance),
             ),
         Resource::new("/instances/{name}")
             .on(
-                Operation::get::<InstanceView>(Viewer, "one").tagged(),
+                Operation::get::<InstanceView>(Viewer, "an instance").tagged(),
                 find("instance", Router::instances, |one| &one.name),
             )
             .on(
-                Operation::patch::<InstanceView>(Operator, "changes some settings, or gives it another name")
+                Operation::patch::<InstanceView>(Operator, "changes settings of an instance, or renames it")
                     .body::<instances::InstanceChange>()
                     .tagged(),
                 patch(instances::change_instance),
             )
             .on(
-                Operation::delete::<InstanceView>(Operator, "frees it, after its bindings").tagged(),
+                Operation::delete::<InstanceView>(Operator, "removes an instance and its bindings").tagged(),
                 delete(instances::free_instance),
             ),
         Resource::new("/instances/{name}/release").on(
-            Operation::post::<ReleaseView>(Operator, "lets it out of quarantine"),
+            Operation::post::<ReleaseView>(Operator, "releases an instance from quarantine"),
             post(instances::release_instance),
         ),
         Resource::new("/quarantine").on(
-            Operation::get::<Vec<HeldView>>(
-                Viewer,
-                "instances that a call of theirs has ended the router for",
-            ),
+            Operation::get::<Vec<HeldView>>(Viewer, "instances that stay in quarantine at the next start"),
             read(Router::quarantine),
         ),
         Resource::new("/instances/{name}/maps").on(
-            Operation::get::<Vec<MapView>>(Viewer, "the maps that the instance writes"),
+            Operation::get::<Vec<MapView>>(Viewer, "shared maps of an instance"),
             get(instances::instance_maps),
         ),
         Resource::new("/instances/{name}/maps/{map}").on(
-            Operation::get::<MapView>(Viewer, "one of them, with up to 4,096 of its entries"),
+            Operation::get::<MapView>(Viewer, "a shared map, with up to 4,096 entries"),
             get(instances::instance_map),
         ),
         Resource::new("/instances/{name}/control").on(
-            Operation::post::<Value>(Operator, "sends the instance a message, or its slow half")
-                .body::<instances::Message>(),
+            Operation::post::<Value>(
+                Operator,
+                "sends a control message to an instance or to its host companion",
+            )
+            .body::<instances::Message>(),
             post(instances::control),
         ),
     ]

@@ -16,22 +16,22 @@ use crate::served::paging::pages;
 pub(super) fn schedulers() -> Vec<Resource> {
     vec![
         Resource::new("/schedulers").on(
-            Operation::get::<Vec<SchedulerView>>(
-                Viewer,
-                "in which order ports send, and at which rates: promised and delivered",
-            ),
+            Operation::get::<Vec<SchedulerView>>(Viewer, "schedulers, with promised and delivered rates"),
             read(Router::schedulers),
         ),
         Resource::new("/schedulers/{port}")
-            .on(Operation::get::<SchedulerView>(Viewer, "one").tagged(), get(schedulers::show))
             .on(
-                Operation::create::<SchedulerView>(Operator, "adds a node")
+                Operation::get::<SchedulerView>(Viewer, "the scheduler of a port").tagged(),
+                get(schedulers::show),
+            )
+            .on(
+                Operation::create::<SchedulerView>(Operator, "adds a scheduler node")
                     .body::<Settings<SchedulerNode>>()
                     .tagged(),
                 post(schedulers::add),
             )
             .on(
-                Operation::patch::<SchedulerView>(Operator, "changes the port's own settings")
+                Operation::patch::<SchedulerView>(Operator, "changes settings of a port's scheduler")
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
                 patch(schedulers::set),
@@ -40,7 +40,7 @@ pub(super) fn schedulers() -> Vec<Resource> {
             .on(
                 Operation::patch::<SchedulerView>(
                     Operator,
-                    "changes settings of a node; null takes one away",
+                    "changes settings of a scheduler node; null removes one",
                 )
                 .body::<Settings<Map<String, Value>>>()
                 .tagged(),
@@ -49,7 +49,7 @@ pub(super) fn schedulers() -> Vec<Resource> {
             .on(
                 Operation::delete::<RemovedNodeView>(
                     Operator,
-                    "removes it, and moves what waits there to another leaf",
+                    "removes a scheduler node and its children, and moves their packets to another leaf",
                 )
                 .body::<NodeRemoval>()
                 .tagged(),
@@ -62,23 +62,20 @@ pub(super) fn schedulers() -> Vec<Resource> {
 pub(super) fn queues() -> Vec<Resource> {
     vec![
         Resource::new("/queues").on(
-            Operation::get::<Vec<QueueView>>(
-                Viewer,
-                "what waits in queues of ports with a scheduler, and what came before and behind",
-            )
-            .arguments::<PageQuery>()
-            .paged(),
+            Operation::get::<Vec<QueueView>>(Viewer, "queues of schedulers, with backlog and counters")
+                .arguments::<PageQuery>()
+                .paged(),
             pages(Router::queues, |one| format!("{} {:05}", one.port, one.node.id)),
         ),
         Resource::new("/queues/{port}/{queue}")
             .on(
-                Operation::get::<QueueView>(Viewer, "one, with the queues of flows in it").tagged(),
+                Operation::get::<QueueView>(Viewer, "a queue, with its flow queues").tagged(),
                 get(schedulers::queue),
             )
             .on(
                 Operation::patch::<schedulers::QueueChanged>(
                     Operator,
-                    "changes its settings, or those of a flow in it",
+                    "changes settings of a queue, or of one flow queue",
                 )
                 .body::<schedulers::QueueChanges>()
                 .tagged(),

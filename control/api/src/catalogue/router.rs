@@ -19,17 +19,15 @@ use crate::served::paging::pages;
 /// The router, its ports, their neighbours.
 pub(super) fn router() -> Vec<Resource> {
     vec![
-        Resource::new("/").on(Operation::get::<ListView>(Viewer, "this list"), get(list)),
+        Resource::new("/").on(Operation::get::<ListView>(Viewer, "resources and their methods"), get(list)),
         Resource::new("/openapi.json").on(
-            Operation::get::<Map<String, Value>>(Viewer, "the description of this interface, in OpenAPI 3.1"),
+            Operation::get::<Map<String, Value>>(Viewer, "the API description, in OpenAPI 3.1"),
             get(description),
         ),
-        Resource::new("/status").on(
-            Operation::get::<StatusAnswer>(Viewer, "the daemon, and how it is asked"),
-            get(status::status),
-        ),
+        Resource::new("/status")
+            .on(Operation::get::<StatusAnswer>(Viewer, "router status"), get(status::status)),
         Resource::new("/summary")
-            .on(Operation::get::<SummaryView>(Viewer, "what became of all packets"), read(Router::summary)),
+            .on(Operation::get::<SummaryView>(Viewer, "packet totals"), read(Router::summary)),
         Resource::new("/ports").on(
             Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"),
             read(Router::ports),
@@ -39,7 +37,7 @@ pub(super) fn router() -> Vec<Resource> {
             .on(
                 Operation::patch::<PortView>(
                     Operator,
-                    "changes a port while it forwards; null is the default",
+                    "changes settings of a port; null restores the default",
                 )
                 .body::<Settings<Map<String, Value>>>(),
                 patch(resources::set_port),
@@ -47,21 +45,20 @@ pub(super) fn router() -> Vec<Resource> {
         Resource::new("/hardware").on(
             Operation::get::<HardwareView>(
                 Viewer,
-                "processors, ports and the switches between them, with what each can do here",
+                "processors, ports and the switches between them, with their capabilities",
             ),
             get(resources::hardware),
         ),
         neighbours(),
         Resource::new("/router")
             .on(
-                Operation::get::<Settings<RouterSettings>>(Viewer, "settings that hold for the whole router")
-                    .tagged(),
+                Operation::get::<Settings<RouterSettings>>(Viewer, "router-wide settings").tagged(),
                 get(resources::settings),
             )
             .on(
                 Operation::patch::<Settings<RouterSettings>>(
                     Admin,
-                    "changes some of them; null is the default again",
+                    "changes router-wide settings; null restores the default",
                 )
                 .effect(Effect::Protection)
                 .body::<Settings<Map<String, Value>>>()
@@ -82,12 +79,11 @@ fn neighbours() -> Resource {
             pages(Router::neighbours, |one| format!("{} {}", one.port, one.address)),
         )
         .on(
-            Operation::create::<NeighbourView>(Operator, "makes one known for good").body::<NewNeighbour>(),
+            Operation::create::<NeighbourView>(Operator, "adds a static neighbour").body::<NewNeighbour>(),
             post(resources::add_neighbour),
         )
         .on(
-            Operation::delete::<NeighbourView>(Operator, "forgets one that was known for good")
-                .body::<OldNeighbour>(),
+            Operation::delete::<NeighbourView>(Operator, "removes a static neighbour").body::<OldNeighbour>(),
             delete(resources::remove_neighbour),
         )
 }

@@ -15,11 +15,11 @@ use crate::resources::{self, capture, drops, events, metrics, rates, trace};
 pub(super) fn packets() -> Vec<Resource> {
     vec![
         Resource::new("/drops")
-            .on(Operation::get::<Vec<DropView>>(Viewer, "what was dropped, and why"), read(Router::drops)),
+            .on(Operation::get::<Vec<DropView>>(Viewer, "drops by reason"), read(Router::drops)),
         Resource::new("/drops/packets").on(
             Operation::get::<Vec<DroppedView>>(
                 Operator,
-                "the last packets that were dropped, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
+                "the last dropped packets, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
             ).effect(Effect::Packets)
             .arguments::<drops::Wanted>()
             .streams(),
@@ -28,7 +28,7 @@ pub(super) fn packets() -> Vec<Resource> {
         Resource::new("/trace").on(
             Operation::get::<Vec<TraceView>>(
                 Operator,
-                "journeys of packets that come in, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
+                "traces of packets, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
             ).effect(Effect::Packets)
             .arguments::<trace::Wanted>()
             .streams(),
@@ -37,7 +37,7 @@ pub(super) fn packets() -> Vec<Resource> {
         Resource::new("/rates").on(
             Operation::get::<RatesView>(
                 Viewer,
-                "what the counters of ports grow by in a second, ?hz= times a second as a stream, or once",
+                "packet and byte rates of ports, ?hz= times a second as a stream, or once",
             )
             .arguments::<rates::Wanted>()
             .streams(),
@@ -46,7 +46,7 @@ pub(super) fn packets() -> Vec<Resource> {
         Resource::new("/events").on(
             Operation::get::<EventPage>(
                 Viewer,
-                "what happened; with `Accept: text/event-stream`, as it happens, and after Last-Event-ID",
+                "events; with `Accept: text/event-stream` as a stream, after Last-Event-ID",
             )
             .arguments::<events::Wanted>()
             .streams_on(),
@@ -59,18 +59,17 @@ pub(super) fn packets() -> Vec<Resource> {
 pub(super) fn counters() -> Vec<Resource> {
     vec![
         Resource::new("/metrics").on(
-            Operation::get::<String>(Viewer, "counters and gauges for Prometheus, as OpenMetrics text")
-                .media(metrics::MEDIA),
+            Operation::get::<String>(Viewer, "metrics in OpenMetrics format").media(metrics::MEDIA),
             get(metrics::metrics),
         ),
         Resource::new("/counters").on(
-            Operation::delete::<resources::Cleared>(Operator, "sets them to zero"),
+            Operation::delete::<resources::Cleared>(Operator, "resets all counters"),
             delete(resources::clear),
         ),
         Resource::new("/capture").on(
             Operation::get::<String>(
                 Operator,
-                "frames as pcapng, until there are ?count= or the client goes",
+                "captures frames as pcapng, until there are ?count= or the client disconnects",
             )
             .effect(Effect::Packets)
             .arguments::<capture::Wanted>()

@@ -18,7 +18,7 @@ pub(super) fn routes() -> Vec<Resource> {
             .on(
                 Operation::get::<Vec<RouteView>>(
                     Viewer,
-                    "routes, mirrored and our own, with what was sent by them",
+                    "routes of the kernel and of the router, with counters",
                 )
                 .arguments::<RouteQuery>()
                 .paged(),
@@ -27,7 +27,7 @@ pub(super) fn routes() -> Vec<Resource> {
             .on(
                 Operation::create::<resources::RoutesAdded>(
                     Operator,
-                    "adds one of ours, or all or none of a list",
+                    "adds a static route, or a list atomically",
                 )
                 .one_or_list::<NewRoute>(),
                 post(resources::add_routes),
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Resource> {
             .on(
                 Operation::put::<RouteView>(
                     Operator,
-                    "adds one, or puts it in the place of ours to the same prefix",
+                    "adds a static route, or replaces the one of the same prefix",
                 )
                 .body::<NewRoute>(),
                 put(resources::replace_route),
@@ -43,15 +43,14 @@ pub(super) fn routes() -> Vec<Resource> {
             .on(
                 Operation::delete::<resources::RoutesRemoved>(
                     Operator,
-                    "removes one of ours, or all or none of a list",
+                    "removes a static route, or a list atomically",
                 )
                 .one_or_list::<resources::OldRoute>(),
                 delete(resources::remove_routes),
             )
             .bodies(long_bodies()),
         Resource::new("/routes/lookup").on(
-            Operation::get::<RouteView>(Viewer, "the route that packets to ?address= take")
-                .arguments::<resources::Address>(),
+            Operation::get::<RouteView>(Viewer, "the route of ?address=").arguments::<resources::Address>(),
             get(resources::lookup_route),
         ),
     ]
@@ -62,18 +61,18 @@ pub(super) fn filters() -> Vec<Resource> {
     vec![
         Resource::new("/filters")
             .on(
-                Operation::get::<Vec<FilterView>>(Viewer, "all bindings, of instances and of other actions")
+                Operation::get::<Vec<FilterView>>(Viewer, "filters and bindings")
                     .arguments::<PageQuery>()
                     .paged(),
                 get(resources::filters),
             )
             .on(
-                Operation::create::<resources::FiltersAdded>(Operator, "adds one, or all or none of a list")
+                Operation::create::<resources::FiltersAdded>(Operator, "adds a filter, or a list atomically")
                     .one_or_list::<NewFilter>(),
                 post(resources::add_filters),
             )
             .on(
-                Operation::delete::<Vec<FilterView>>(Operator, "removes some, all or none")
+                Operation::delete::<Vec<FilterView>>(Operator, "removes filters atomically")
                     .body::<resources::OldFilters>(),
                 delete(resources::remove_filters),
             )
@@ -81,22 +80,25 @@ pub(super) fn filters() -> Vec<Resource> {
         Resource::new("/filters/check").on(
             Operation::get::<Vec<GateCheckView>>(
                 Viewer,
-                "at each gate, filters that never win, and those of which it is hard to see which wins",
+                "at each gate, filters that never win, and ambiguous pairs",
             ),
             get(resources::check_filters),
         ),
         Resource::new("/filters/explain").on(
             Operation::get::<Vec<GateExplanationView>>(
                 Viewer,
-                "at each gate, which filter ?packet= is treated by, and why not by the others",
+                "at each gate, which filter matches ?packet= and why",
             )
             .arguments::<resources::Packet>(),
             get(resources::explain_filters),
         ),
         Resource::new("/filters/{id}")
-            .on(Operation::get::<FilterView>(Viewer, "a binding").tagged(), get(resources::find_filter))
             .on(
-                Operation::delete::<Option<FilterView>>(Operator, "removes it").tagged(),
+                Operation::get::<FilterView>(Viewer, "a filter or binding").tagged(),
+                get(resources::find_filter),
+            )
+            .on(
+                Operation::delete::<Option<FilterView>>(Operator, "removes a filter or binding").tagged(),
                 delete(resources::remove_filter),
             ),
     ]
@@ -107,18 +109,18 @@ pub(super) fn flows() -> Vec<Resource> {
     vec![
         Resource::new("/flows")
             .on(
-                Operation::get::<FlowsView>(Viewer, "flows that a filter selects, in an order")
+                Operation::get::<FlowsView>(Viewer, "flows that match a filter, in an order")
                     .arguments::<FlowQuery>(),
                 get(resources::flows),
             )
             .on(
-                Operation::delete::<resources::Flushed>(Operator, "forgets flows that a filter selects")
+                Operation::delete::<resources::Flushed>(Operator, "flushes flows that match a filter")
                     .arguments::<resources::OldFlows>(),
                 delete(resources::flush_flows),
             ),
         placement::resource(),
         Resource::new("/lookup").on(
-            Operation::post::<LookupView>(Viewer, "says what would happen to a packet")
+            Operation::post::<LookupView>(Viewer, "shows how the router would forward a packet")
                 .effect(Effect::Look)
                 .body::<resources::Packet>(),
             post(resources::lookup),

@@ -28,7 +28,7 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Users whose groups have these roles.
+    /// Creates the user lookup; members of these groups have these roles.
     pub fn new(groups: BTreeMap<String, Role>) -> Self {
         Self { groups: Arc::new(groups), known: Arc::default() }
     }

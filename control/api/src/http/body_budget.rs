@@ -143,7 +143,7 @@ impl HttpBody for Counted {
         if self.share.take(bytes) {
             return Poll::Ready(frame);
         }
-        Poll::Ready(Some(Err(axum::Error::new("there is no memory for the body"))))
+        Poll::Ready(Some(Err(axum::Error::new("the memory budget for request bodies is used up"))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,7 +5,7 @@ pub(crate) fn explain(path: &str, said: &str) -> String {
     millrace_config::explain("the request", "key of this request", path, said)
 }
 
-/// The words for what is wrong with arguments behind a `?`, as axum says it.
+/// Rewords an axum error about query parameters.
 pub(crate) fn of_arguments(said: &str) -> String {
     let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -31,14 +31,14 @@ struct Taken {
     each: HashMap<Owner, usize>,
 }
 
-/// Whose a stream is.
+/// The owner of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
-    /// An administrator's at the own socket.
+    /// An administrator at the Unix socket.
     Administrator,
-    /// Another user's there.
+    /// Another user at the Unix socket, by uid.
     User(Option<u32>),
-    /// That of who has a token, by its name.
+    /// The holder of an API token, by the token's name.
     Token(String),
 }
 

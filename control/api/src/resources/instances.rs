@@ -121,9 +121,9 @@ pub(crate) struct Message {
     message: String,
     #[serde(default)]
     arguments: Map<String, Value>,
-    /// Whether it is for the slow half.
+    /// Whether it is for the host companion.
     #[serde(default)]
-    slow: bool,
+    companion: bool,
 }
 
 pub(crate) async fn control(
@@ -132,10 +132,10 @@ pub(crate) async fn control(
     Name(name): Name,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
-    let Message { message, arguments, slow } = message;
+    let Message { message, arguments, companion } = message;
     let role = principal.least();
-    Ok(Json(match slow {
-        true => served.control.control_slow_half(&name, &message, &arguments, role).await?,
+    Ok(Json(match companion {
+        true => served.control.control_host_companion(&name, &message, &arguments, role).await?,
         false => served.control.control(&name, &message, &arguments, role)?,
     }))
 }

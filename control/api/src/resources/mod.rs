@@ -300,7 +300,7 @@ fn filter(served: &Served, id: u64) -> Result<FilterView, Problem> {
 
 /// The id in a path.
 fn number(id: &str) -> Result<u64, Problem> {
-    id.parse().map_err(|_| Problem::bad_request(format!("{id:?} is no id: ids are numbers")))
+    id.parse().map_err(|_| Problem::bad_request(format!("id {id:?} is not a number")))
 }
 
 pub(crate) async fn explain_filters(

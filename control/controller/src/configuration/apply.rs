@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::base::Base;
-use super::carry_out::Failed;
 use super::confirm::Waiting;
+use super::{Failed, Turn, commands};
 use crate::ControlError;
 use crate::model::Model;
 use crate::router::{Inner, Progress, Router};
@@ -46,15 +46,6 @@ pub struct Apply {
 
 /// Time until a change goes back by itself: 1 s to 24 h.
 pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
-
-/// Says that a configuration is being applied, or a list of changes made, as long as it is there.
-pub(super) struct Turn(Router);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.lock().applying = None;
-    }
-}
 
 impl Router {
     /// What the configuration of a text would change, in the words of the commands. No code of shared objects runs. For a role below
@@ -359,11 +350,6 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
         "only a restart can change this, and nothing was changed: {}",
         difference.restart.join("; ")
     )))
-}
-
-/// Changes as commands. Their number is the number of changes in every report.
-pub(super) fn commands(changes: &[Change]) -> Vec<String> {
-    changes.iter().flat_map(Change::commands).collect()
 }
 
 /// Why changes were not made, and what became of those before.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_config::Config;
 use millrace_store::{Draft, State, Store, Who};
 
-use super::apply::commands;
+use super::commands;
 use crate::ControlError;
 use crate::overrides::Overrides;
 

@@ -3,6 +3,7 @@
 use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options};
 
+use super::Failed;
 use super::routes::Refused;
 use super::running::gate_table;
 use crate::model::{options, table_kind};
@@ -16,18 +17,6 @@ const BINDINGS_TOGETHER: usize = 64;
 /// Changes of routes between which others get a turn.
 const ROUTES_TOGETHER: usize = 2048;
 
-/// Why changes were not made.
-pub(super) struct Failed {
-    /// Which one could not be made, from 0.
-    pub step: usize,
-    /// Whether that one stands all the same, since the data plane did not answer, and was unmade as those before it.
-    pub stands: bool,
-    /// Why.
-    pub error: ControlError,
-    /// What could not be unmade after that.
-    pub remains: Vec<String>,
-}
-
 /// Where changes ended.
 struct Stopped {
     /// So many of the first ones stand; the one that could not be made is among them when the data plane did not answer.
@@ -35,20 +24,6 @@ struct Stopped {
     /// Which one could not be made, from 0.
     step: usize,
     error: ControlError,
-}
-
-impl Failed {
-    /// The same as an error, where nobody asked for each change.
-    fn into_error(self) -> ControlError {
-        match self.remains.as_slice() {
-            [] => self.error,
-            remains => ControlError::System(format!(
-                "{}; what was changed before it is changed back, but for: {}",
-                self.error,
-                remains.join("; ")
-            )),
-        }
-    }
 }
 
 impl Router {

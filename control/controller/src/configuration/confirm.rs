@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::apply::Turn;
 use super::base::Base;
+use super::{Turn, commands};
 use crate::ControlError;
 use crate::router::Router;
 
@@ -28,6 +28,8 @@ pub(crate) struct Waiting {
     /// Its revision.
     pub revision: u64,
     until: Instant,
+    /// Whether something of it was taken back already.
+    goes_back: bool,
     before: Arc<Config>,
     base: Base,
 }
@@ -44,13 +46,24 @@ pub struct Pending {
 impl Waiting {
     /// `before` ran before revision `revision`, and came from `base`.
     pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
-        Self { revision, until: Instant::now() + patience, before, base }
+        Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
     }
 
     /// What is left of the time.
     pub fn pending(&self) -> Pending {
         let left = self.until.saturating_duration_since(Instant::now());
         Pending { revision: self.revision, seconds: left.as_secs_f64().ceil() as u64 }
+    }
+
+    /// Whether it can still be confirmed.
+    fn check_stays(&self) -> Result<(), ControlError> {
+        match self.goes_back || self.until <= Instant::now() {
+            true => Err(ControlError::Conflict(format!(
+                "revision {} is going back: apply it again",
+                self.revision
+            ))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -129,6 +142,7 @@ impl Router {
         let (store, revision) = {
             let inner = self.lock();
             let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
+            waiting.check_stays()?;
             (inner.store.clone(), waiting.revision)
         };
         if let Some(other) = meant.filter(|meant| *meant != revision) {
@@ -151,11 +165,7 @@ impl Router {
     fn why_not_now(&self, busy: ControlError) -> ControlError {
         match &self.lock().waiting {
             None => nothing_waits(),
-            Some(waiting) if waiting.until <= Instant::now() => ControlError::Conflict(format!(
-                "revision {} was not confirmed in time, and is going back",
-                waiting.revision
-            )),
-            Some(_) => busy,
+            Some(waiting) => waiting.check_stays().err().unwrap_or(busy),
         }
     }
 
@@ -165,8 +175,9 @@ impl Router {
     /// When nothing waits; what could not be changed back, while all else is: it goes on waiting.
     pub(super) async fn withdraw(&self, _turn: &Turn) -> Result<(u64, Vec<String>), ControlError> {
         let (revision, before) = {
-            let inner = self.lock();
-            let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
+            let mut inner = self.lock();
+            let waiting = inner.waiting.as_mut().ok_or_else(nothing_waits)?;
+            waiting.goes_back = true;
             (waiting.revision, Arc::clone(&waiting.before))
         };
         let changes = self.running().difference(&before).changes;
@@ -190,7 +201,7 @@ impl Router {
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
         let text = format!("revision {revision} is withdrawn: what ran before runs again");
-        let commands = super::apply::commands(&changes);
+        let commands = commands(&changes);
         let details = json!({"revision": revision, "changes": commands.len()});
         self.events().note(
             EventKind::ConfigurationRolledBack,
@@ -243,6 +254,12 @@ action = "drop"
         tokio::time::sleep(Duration::from_millis(4500)).await;
         let running = router.configuration().unwrap();
         assert!(running.text.contains("dport 25") && running.pending.is_some(), "{}", running.text);
+        // What ran before runs again, so what waited is not confirmed any more, also between two attempts.
+        let refused = router.confirm(None).await.unwrap_err();
+        assert!(
+            matches!(&refused, ControlError::Conflict(text) if text.contains("is going back")),
+            "{refused}"
+        );
         let told = router.audit().last(100).unwrap();
         let told: Vec<_> = told.iter().filter(|entry| entry.operation.contains("not confirmed")).collect();
         assert!(told.len() == 1 && told[0].why.as_ref().unwrap().contains("gone"), "{told:?}");

@@ -16,7 +16,7 @@ use crate::overrides::Overrides;
 use crate::router::Router;
 use crate::view::AppliedView;
 
-/// A file that what runs is written into.
+/// A request to write the running configuration into a file.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
@@ -201,7 +201,7 @@ impl Kept {
             None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
         };
         let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes;
-        let changes = super::apply::commands(&changes).len();
+        let changes = super::commands(&changes).len();
         let draft = Draft { who, comment: order.comment, origin, state: State::Good, changes, text };
         let newest = store.last_good().map_err(system)?;
         if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
-use super::carry_out::Failed;
+use super::Failed;
 use crate::death::Need;
 use crate::filter_conflicts::FilterConflicts;
 use crate::filters::new_filter;

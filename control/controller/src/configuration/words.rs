@@ -29,11 +29,11 @@ fn line<'de, D: Deserializer<'de>>(from: D, what: &str, most: usize) -> Result<O
     let Some(said) = &text else { return Ok(None) };
     if said.len() > most {
         let length = said.len();
-        return Err(D::Error::custom(format!("the {what} is {length} bytes long: {most} are right at most")));
+        return Err(D::Error::custom(format!("the {what} has {length} bytes: the maximum is {most}")));
     }
     if let Some(letter) = said.chars().find(|letter| letter.is_control()) {
         return Err(D::Error::custom(format!(
-            "the {what} has the control character {letter:?}: one line of letters is right"
+            "the {what} has the control character {letter:?}: write one line without control characters"
         )));
     }
     Ok(text)
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(comment(json!(null)).unwrap(), None);
         assert_eq!(origin(json!("x".repeat(4096))).unwrap().map(|said| said.len()), Some(4096));
         let why = |said: String| comment(json!(said)).unwrap_err().to_string();
-        assert_eq!(why("x".repeat(1025)), "the comment is 1025 bytes long: 1024 are right at most");
+        assert_eq!(why("x".repeat(1025)), "the comment has 1025 bytes: the maximum is 1024");
         for said in ["a\nb", "\u{1b}[31m", "a\tb", "\u{9b}0m"] {
             assert!(why(said.into()).contains("control character"), "{said:?}");
         }

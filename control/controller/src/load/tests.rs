@@ -308,10 +308,10 @@ fn a_shared_object_is_signed_and_checked_like_a_module() {
 }
 
 #[test]
-fn the_version_of_a_slow_half_does_not_go_back_either() {
+fn the_version_of_a_host_companion_does_not_go_back_either() {
     let mut bench = Bench::new("slow-version", "");
-    let fast =
-        bench.write_signed("fast.wasm", &module_with(r#""slow-half": "slow.wasm""#, "fast", "1.0.0", ""));
+    let fast = bench
+        .write_signed("fast.wasm", &module_with(r#""host-companion": "slow.wasm""#, "fast", "1.0.0", ""));
     let mut load = |version: &str, allowed| {
         bench.write_signed("slow.wasm", &module_with(r#""capabilities": ["log"]"#, "slow", version, ""));
         let loaded = bench.load_as(&fast, allowed);
@@ -322,7 +322,7 @@ fn the_version_of_a_slow_half_does_not_go_back_either() {
     };
     load("1.1.0", false).unwrap();
     let refused = load("1.0.9", false).unwrap_err();
-    assert!(refused.contains("its slow half: ") && refused.contains("1.1.0"), "{refused}");
+    assert!(refused.contains("its host companion: ") && refused.contains("1.1.0"), "{refused}");
     load("1.0.9", true).unwrap();
     load("1.2.0", false).unwrap();
     load("1.1.0", false).unwrap_err();
@@ -357,9 +357,9 @@ fn no_constructor_runs_before_name_version_and_signer_are_checked() {
 }
 
 #[test]
-fn no_constructor_runs_before_the_slow_half_is_checked() {
+fn no_constructor_runs_before_the_host_companion_is_checked() {
     let mut bench = Bench::new("objects-slow", "shared-objects = \"allow\"");
-    let keys = r#",\"slow-half\":\"slow.wasm\""#;
+    let keys = r#",\"host-companion\":\"slow.wasm\""#;
     let Some(bytes) = object_with(keys, &bench.folder, "fast", "1.0.0") else { return };
     let path = bench.write_signed("fast.so", &bytes);
     let marker = bench.folder.join("constructor-ran");
@@ -367,7 +367,7 @@ fn no_constructor_runs_before_the_slow_half_is_checked() {
     let log = r#""capabilities": ["log"]"#;
     let refused = |bench: &mut Bench, word: &str| {
         let refused = bench.load(&path).unwrap_err();
-        assert!(refused.contains("slow half") && refused.contains(word), "{refused}");
+        assert!(refused.contains("host companion") && refused.contains(word), "{refused}");
         assert!(!marker.exists(), "{word}: the constructor ran");
     };
     refused(&mut bench, "No such file");
@@ -375,8 +375,8 @@ fn no_constructor_runs_before_the_slow_half_is_checked() {
     refused(&mut bench, "unsigned");
     bench.write_signed("slow.wasm", &bytes);
     refused(&mut bench, "it is a shared object");
-    bench.write_signed("slow.wasm", &slow(r#""capabilities": ["log"], "slow-half": "x.wasm""#, "1.1.0"));
-    refused(&mut bench, "it has a slow half itself");
+    bench.write_signed("slow.wasm", &slow(r#""capabilities": ["log"], "host-companion": "x.wasm""#, "1.1.0"));
+    refused(&mut bench, "it has a host companion itself");
     // Code of another type than its function, behind a manifest that is right.
     let mut broken = slow(log, "1.1.0");
     let code = broken.windows(4).position(|code| code == [0x41, 0x80, 0x08, 0x0b]).unwrap();

@@ -1,13 +1,13 @@
-//! Slow halves of plugins as people see them.
+//! Host companions of plugins as people see them.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The slow half of an instance.
+/// The host companion of an instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SlowHalfView {
+pub struct HostCompanionView {
     /// Its plugin.
     pub plugin: &'static str,
     /// The version of that.
@@ -20,7 +20,7 @@ pub struct SlowHalfView {
     pub last_fault: Option<String>,
     /// How often it was stopped in the middle, for others to have their turn.
     pub suspensions: u64,
-    /// Messages that the fast half sent.
+    /// Messages that the half at the workers sent.
     pub up: MessagesView,
     /// Messages that it sent itself.
     pub down: MessagesView,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{BindingView, SlowHalfView};
+use super::{BindingView, HostCompanionView};
 
 /// A plugin instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -31,8 +31,8 @@ pub struct InstanceView {
     pub drops: BTreeMap<u8, u64>,
     /// Its plugin's own counters, by name.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Its slow half; nothing where its plugin has none.
-    pub slow_half: Option<SlowHalfView>,
+    /// Its host companion; nothing where its plugin has none.
+    pub host_companion: Option<HostCompanionView>,
     /// The lowest level at which its packets are treated: `xdp` where its form for the driver is loaded there, `worker` otherwise.
     pub level: &'static str,
     /// Why it is not in the driver, where it isn't.

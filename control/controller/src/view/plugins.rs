@@ -38,9 +38,9 @@ pub struct PluginDetailView {
     pub maps: Vec<MapShapeView>,
     /// The version of what its instances save.
     pub state_version: u32,
-    /// Its slow half.
+    /// Its host companion.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slow_half: Option<Box<Self>>,
+    pub host_companion: Option<Box<Self>>,
     /// Its form for the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_form: Option<DriverFormView>,
@@ -89,7 +89,8 @@ impl PluginDetailView {
         statement: PluginStatement,
         view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
     ) -> Self {
-        let PluginStatement { description, manual, settings, maps, state_version, slow_half } = statement;
+        let PluginStatement { description, manual, settings, maps, state_version, host_companion } =
+            statement;
         Self {
             driver_form: None,
             plugin: view(description),
@@ -97,7 +98,7 @@ impl PluginDetailView {
             manual,
             maps: maps.iter().map(MapShapeView::from).collect(),
             state_version,
-            slow_half: slow_half.map(|slow| Box::new(Self::of(*slow, view))),
+            host_companion: host_companion.map(|slow| Box::new(Self::of(*slow, view))),
             instances: Vec::new(),
             previous: None,
         }

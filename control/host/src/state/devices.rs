@@ -99,7 +99,7 @@ impl HostState {
         });
     }
 
-    /// Drops every route and next-hop object of a device that is gone; of a multipath route one next hop suffices.
+    /// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the whole multipath route.
     fn drop_routes_of(&mut self, ifindex: u32) {
         for id in self.next_hops.on_device(ifindex) {
             self.drop_next_hop(id);

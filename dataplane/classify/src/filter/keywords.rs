@@ -4,7 +4,8 @@ use millrace_units::nearest;
 
 use super::error::{FilterError, Refusal, Token};
 use super::parse::Draft;
-use super::{Field, Filter, expression, protocol};
+use super::words::words;
+use super::{Field, Filter, protocol};
 
 pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     let mut tokens = tokens(text);
@@ -56,7 +57,7 @@ pub(super) fn unknown(word: &str) -> Refusal {
         "from" | "source" | "saddr" => "did you mean src?".to_owned(),
         "to" | "destination" | "daddr" => "did you mean dst?".to_owned(),
         "iif" | "iifname" | "interface" => "did you mean in?".to_owned(),
-        _ => match nearest(word, Field::ALL.map(Field::keyword).into_iter().chain(expression::words())) {
+        _ => match nearest(word, Field::ALL.map(Field::keyword).into_iter().chain(words())) {
             Some(keyword) => format!("did you mean {keyword}?"),
             None => format!("write one of {}", Field::ALL.map(Field::keyword).join(", ")),
         },

@@ -46,6 +46,7 @@ mod port_range;
 mod protocol;
 mod specificity;
 mod tuple;
+mod words;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -159,7 +160,7 @@ impl Filter {
         self.exceptions
     }
 
-    /// Differentiated services code point; `None` for any.
+    /// Returns the DSCP condition; `None` for any DSCP.
     pub fn dscp(&self) -> Option<Dscp> {
         self.dscp
     }

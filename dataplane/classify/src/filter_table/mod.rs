@@ -27,6 +27,7 @@ mod groups;
 #[expect(clippy::indexing_slicing, reason = "words of a key by constants below their count")]
 mod key;
 mod linear_oracle;
+mod memory_bound;
 mod rank;
 #[expect(clippy::indexing_slicing, reason = "the two ends of a range by constants")]
 mod shape;
@@ -44,10 +45,11 @@ use std::fmt;
 use crate::{Candidate, CompiledFilter, Field};
 
 pub use analysis::{Ambiguous, Analysis, Shadowed, analyse, shadowed_by};
-pub use bounded::{BoundedTable, MemoryBound, Moved, OverMemory};
+pub use bounded::{BoundedTable, Moved};
 pub use cutting_tree::CuttingTree;
 pub use dag::{DagConfig, DagTable, Links};
 pub use linear_oracle::LinearOracle;
+pub use memory_bound::{MemoryBound, OverMemory};
 pub use rank::Rank;
 pub use tuple_space::TupleSpace;
 pub use varying::VaryingBits;

@@ -311,7 +311,7 @@ impl FlowTable {
         }
     }
 
-    /// Takes a live record off the list of those on probation, if it is there.
+    /// Removes a live record from the probation list, if it is on probation.
     #[inline]
     fn end_probation(&mut self, slot: u32) {
         let record = &mut self.records[slot];

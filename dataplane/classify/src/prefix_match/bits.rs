@@ -7,10 +7,10 @@ use std::hash::Hash;
 pub trait AddressBits: Copy + Eq + Ord + Hash + Default + Debug {
     /// Bits of an address.
     const WIDTH: u8;
-    /// The first `length` bits; zeros behind them.
+    /// Returns the first `length` bits; the other bits are 0.
     #[must_use]
     fn masked(self, length: u8) -> Self;
-    /// How many bits both have in common from the first on.
+    /// Returns the length of the common prefix.
     fn common(self, other: Self) -> u8;
     /// The bit behind the first `position`, 0 or 1; `position` is below [`WIDTH`](Self::WIDTH).
     fn bit(self, position: u8) -> usize;

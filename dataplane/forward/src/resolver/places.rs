@@ -10,28 +10,8 @@ use foldhash::fast::FixedState;
 use millrace_units::{Instant, PortId};
 
 use super::requests::{Origin, Requests};
-use super::state::Entry;
+use super::state::{Entry, Rank};
 use crate::{NeighbourKey, RateLimit};
-
-/// Claim of a neighbour to its place, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
-    /// Spoke to the router; no packet was ever sent there and confirmed.
-    Unconfirmed,
-    /// Was confirmed once, is not in use.
-    Stale,
-    /// Was asked for and has not answered.
-    Unresolved,
-    /// Confirmed, or asked whether it still is there.
-    InUse,
-    /// Not learned.
-    Configured,
-}
-
-impl Rank {
-    /// Number of ranks of learned neighbours.
-    const LEARNED: usize = Rank::Configured as usize;
-}
 
 /// Learned neighbours of a port.
 #[derive(Debug)]

@@ -5,7 +5,6 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use super::Heard;
-use super::places::Rank;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -29,6 +28,26 @@ pub(super) struct Entry {
     pub deadline: Instant,
     /// A packet asked for the neighbour, or the neighbour answered a probe of the router.
     pub wanted: bool,
+}
+
+/// Claim of a neighbour to its place, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// Spoke to the router; no packet was ever sent there and confirmed.
+    Unconfirmed,
+    /// Was confirmed once, is not in use.
+    Stale,
+    /// Was asked for and has not answered.
+    Unresolved,
+    /// Confirmed, or asked whether it still is there.
+    InUse,
+    /// Not learned.
+    Configured,
+}
+
+impl Rank {
+    /// Number of ranks of learned neighbours.
+    pub const LEARNED: usize = Rank::Configured as usize;
 }
 
 impl Entry {

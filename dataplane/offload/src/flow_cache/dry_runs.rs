@@ -4,10 +4,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::maps::{Array, XskMap};
+use millrace_packet::{DriverAction, DriverFlow, DriverWay};
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
 
-use super::{CachedAction, CachedFlow, CachedWay, FlowCache, FlowCacheWriter, FlowSlot, Place};
+use super::{FlowCache, FlowCacheWriter, FlowSlot, Place};
 use crate::bpf_syscall::xdp_socket;
-use crate::port_programs::{read_counters, write_config};
+use crate::counters::read_counters;
+use crate::object::write_config;
 use crate::{Level0Counters, bpf_syscall, object};
 
 /// MAC address of the port.
@@ -21,10 +25,14 @@ pub(crate) const LOOPBACK: u32 = 1;
 /// Verdict that sends a frame to a device (`XDP_REDIRECT`).
 pub(crate) const REDIRECT: u32 = 4;
 /// Way of the frames that leave.
-pub(crate) const WAY: CachedWay =
-    CachedWay { out: OUT, mtu: 1500, destination: [2, 9, 9, 9, 9, 9], source: [2, 8, 8, 8, 8, 8] };
+pub(crate) const WAY: DriverWay = DriverWay {
+    out: PortId(OUT),
+    mtu: 1500,
+    destination: MacAddr([2, 9, 9, 9, 9, 9]),
+    source: MacAddr([2, 8, 8, 8, 8, 8]),
+};
 /// Entry of a flow that goes that way.
-pub(crate) const FLOW: CachedFlow = CachedFlow { action: CachedAction::Send(WAY), policer: None, form: None };
+pub(crate) const FLOW: DriverFlow = DriverFlow { action: DriverAction::Send(WAY), policer: None, form: None };
 
 /// A port's program with sockets, so that it forwards, and a cache.
 pub(crate) struct Bench {
@@ -47,7 +55,7 @@ impl Bench {
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
         let mut writer = cache.writer(0).unwrap();
         writer.publish(1);
-        let mut object = object::level0_in(cache.directory(), cache.sizes()).unwrap();
+        let mut object = object::level0_in(&cache.directory().path(), cache.sizes()).unwrap();
         let programs =
             ["millrace_xdp", "millrace_xdp_sg"].map(|name| object::load(&mut object, name).unwrap());
         write_config(&mut object, |config| *config = [2, 0, 0, 0, 0, 1, 1, 0]).unwrap();

@@ -11,7 +11,7 @@ use super::FlowCache;
 use super::layout::FORMS;
 use crate::longest_way::longest_way;
 use crate::mapped_map::MappedMap;
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 use crate::{OffloadError, object};
 
 /// The programs of a form: for frames of one buffer, and of several. Each has its map of those that ports ask.

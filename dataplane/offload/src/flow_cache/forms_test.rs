@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use millrace_packet::DriverFlow;
+
 use super::dry_runs::{Bench, FLOW, OUT, PORT};
 use super::tests::{V4, V6, v4_frame, v6_frame};
-use super::{CachedFlow, FormObject, LoadedForm};
+use super::{FormObject, LoadedForm};
 use crate::OffloadError;
 use crate::test_support::can_load;
 
@@ -129,7 +131,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     let mut bench = Bench::new(16);
     let form = load(&mut bench, &compiled(FORM)).unwrap();
     assert!(form.instructions() > 20);
-    let flow = CachedFlow { form: Some(form.place()), ..FLOW };
+    let flow = DriverFlow { form: Some(form.place()), ..FLOW };
     let slots = [bench.begin(V4.0, V4.1), bench.begin(V6.0, V6.1)];
     slots.iter().for_each(|slot| bench.writer.renew(*slot, &flow, 1));
     let (v4, v6) = (v4_frame(), v6_frame());
@@ -142,7 +144,10 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
     assert_eq!(bench.counters().formed, 2);
     let totals = bench.writer.totals(slots[0]);
-    assert_eq!((totals.packets, totals.dropped, totals.dropped_bytes), (2, 2, 2 * v4.len() as u64));
+    assert_eq!(
+        (totals.sent.packets, totals.dropped.packets, totals.dropped.bytes),
+        (2, 2, 2 * v4.len() as u64)
+    );
     let up = bench.writer.up(PORT);
     form.memory().configure(&[9, 9]);
     assert!(!bench.forwards(&v4));
@@ -169,12 +174,12 @@ fn padding_is_no_part_of_what_a_form_sees() {
     let mut bench = Bench::new(16);
     let form = load(&mut bench, &compiled(FORM)).unwrap();
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &CachedFlow { form: Some(form.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &DriverFlow { form: Some(form.place()), ..FLOW }, 1);
     let whole = super::tests::short_v4_frame();
     let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
     assert!(bench.forwards(&padded));
     assert_eq!(counted(&form)[1], whole.len() as u64);
-    assert_eq!(bench.writer.totals(slot).bytes, whole.len() as u64);
+    assert_eq!(bench.writer.totals(slot).sent.bytes, whole.len() as u64);
 }
 
 #[test]
@@ -187,7 +192,7 @@ fn forms_have_maps_of_their_own_and_their_places_are_given_anew() {
     let (one, two) = (load(&mut bench, &object).unwrap(), load(&mut bench, &object).unwrap());
     assert_ne!((one.place(), one.memory().id()), (two.place(), two.memory().id()));
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &CachedFlow { form: Some(two.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &DriverFlow { form: Some(two.place()), ..FLOW }, 1);
     assert!(bench.forwards(&v4_frame()));
     assert_eq!((counted(&one)[0], counted(&two)[0]), (0, 1));
     let place = one.place();

@@ -3,7 +3,9 @@
 #[cfg(test)]
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{CachedWay, KEY_BYTES};
+use millrace_packet::DriverWay;
+
+use super::KEY_BYTES;
 use crate::dry_runs::ones_complement;
 
 const TCP: u8 = 6;
@@ -88,7 +90,7 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
 }
 
 /// The frame as it leaves.
-pub(crate) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
+pub(crate) fn forwarded(frame: &[u8], flow: &DriverWay) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };
@@ -97,8 +99,8 @@ pub(crate) fn forwarded(frame: &[u8], flow: &CachedWay) -> Vec<u8> {
         let sum = if sum == 0 && read.key[36] == UDP { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
-    frame[..6].copy_from_slice(&flow.destination);
-    frame[6..12].copy_from_slice(&flow.source);
+    frame[..6].copy_from_slice(&flow.destination.0);
+    frame[6..12].copy_from_slice(&flow.source.0);
     if frame[12..14] == [0x86, 0xdd] {
         frame[14 + 7] -= 1;
     } else {

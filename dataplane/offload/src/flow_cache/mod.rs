@@ -37,10 +37,10 @@ pub use layout::{KEY_BYTES, RX_QUEUES};
 pub(crate) use layout::{Place, Table as FlowPlaces};
 pub use policers::PolicerPlace;
 use policers::Policers;
-pub use writer::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals};
+pub use writer::{FlowCacheWriter, FlowSlot};
 
 use crate::bpf_syscall::delete_key;
-use crate::port_programs::{map_mut, missing};
+use crate::object::{map_mut, missing};
 use crate::{OffloadError, object};
 
 /// Frames that left by a port, forwarded in the driver.
@@ -76,7 +76,7 @@ impl FlowCache {
         let capacity = capacity.max(u32::from(workers));
         let directory = Directory::new()?;
         let table = Table::new(capacity);
-        let mut object = object::level0_in(&directory, (capacity, table.buckets()))?;
+        let mut object = object::level0_in(&directory.path(), (capacity, table.buckets()))?;
         let policers = Policers::new(&mut object)?;
         Ok(Self { directory, object, capacity, table, workers, policers, forms: [false; FORMS] })
     }

@@ -2,12 +2,15 @@
 
 use std::os::fd::AsFd;
 
+use millrace_packet::{DriverAction, DriverFlow, DriverTotals, DriverWay};
+use millrace_units::Amount;
+use millrace_wire::MacAddr;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::dry_runs::{Bench, FLOW, LOOPBACK, OUT, OWN, PORT, REDIRECT, WAY};
 use super::forward_twin::{forwarded, read, udp_key};
-use super::{CachedAction, CachedFlow, CachedWay, FlowCacheWriter, FlowSlot, FlowTotals, KEY_BYTES};
+use super::{FlowCacheWriter, FlowSlot, KEY_BYTES};
 use crate::bpf_syscall;
 use crate::dry_runs::ones_complement;
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now};
@@ -58,7 +61,8 @@ fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
         for program in 0..2 {
             assert_eq!(bench.run(program, &frame), Some(forwarded(&frame, &WAY)));
         }
-        let totals = FlowTotals { packets: 2, bytes: 2 * frame.len() as u64, ..FlowTotals::default() };
+        let sent = Amount { packets: 2, bytes: 2 * frame.len() as u64 };
+        let totals = DriverTotals { sent, ..DriverTotals::default() };
         assert_eq!(bench.writer.totals(slot), totals);
         assert!(!bench.forwards(&[&frame[..35], &[frame[35] ^ 1], &frame[36..]].concat()), "another flow");
     }
@@ -77,12 +81,8 @@ fn an_entry_is_used_in_its_generation_only() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()), "after a change");
-    let elsewhere = CachedWay { destination: [2, 7, 7, 7, 7, 7], ..WAY };
-    bench.writer.renew(
-        slot,
-        &CachedFlow { action: CachedAction::Send(elsewhere), policer: None, form: None },
-        2,
-    );
+    let elsewhere = DriverWay { destination: MacAddr([2, 7, 7, 7, 7, 7]), ..WAY };
+    bench.writer.renew(slot, &DriverFlow { action: DriverAction::Send(elsewhere), ..FLOW }, 2);
     assert!(!bench.forwards(&v4_frame()), "a packet is still up");
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert_eq!(bench.run(0, &v4_frame()), Some(forwarded(&v4_frame(), &elsewhere)));
@@ -199,7 +199,7 @@ fn where_there_is_no_device_to_leave_by_packets_go_up() {
     assert!(bench.run(0, &v4_frame()).is_some() && bench.run(1, &v4_frame()).is_none());
     bench.cache.set_device(OUT, None, false).unwrap();
     assert!(!bench.forwards(&v4_frame()));
-    assert_eq!((bench.writer.totals(slot).packets, bench.cache.sent(OUT).unwrap().packets), (1, 1));
+    assert_eq!((bench.writer.totals(slot).sent.packets, bench.cache.sent(OUT).unwrap().packets), (1, 1));
     let key = udp_key(V4.0, V4.1, PORT);
     assert_eq!(bench.writer.insert(&key, &FLOW), None, "the flow has an entry");
 }
@@ -217,18 +217,18 @@ fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     bench.writer.remove(&udp_key(V4.0, V4.1, PORT), first);
     assert!(!bench.forwards(&v4_frame()) && bench.forwards(&v6_frame()));
     let again = bench.writer.insert(&other, &FLOW).unwrap();
-    assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), FlowTotals::default()));
+    assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), DriverTotals::default()));
     bench.writer.publish(u64::MAX);
     assert!(!bench.forwards(&v6_frame()));
 }
 
 /// A flow by its number, and the station that its packets are for.
-fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, CachedFlow) {
+fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, DriverFlow) {
     let from = format!("192.0.{}.{}", number >> 8, number & 0xff);
     let [high, low] = number.to_be_bytes();
-    let way = CachedWay { destination: [2, 9, 9, 9, high, low], ..WAY };
+    let way = DriverWay { destination: MacAddr([2, 9, 9, 9, high, low]), ..WAY };
     let frame = frame_to(OWN, 0x0800, &ipv4_packet(&from, V4.1, 30));
-    (udp_key(&from, V4.1, PORT), frame, CachedFlow { action: CachedAction::Send(way), ..FLOW })
+    (udp_key(&from, V4.1, PORT), frame, DriverFlow { action: DriverAction::Send(way), ..FLOW })
 }
 
 #[test]
@@ -248,12 +248,12 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
         bench.writer.set_done(PORT, bench.writer.up(PORT));
         slots.iter().flatten().for_each(|slot| bench.writer.begin(*slot, PORT, 1));
         for ((_, frame, flow), slot) in numbers().zip(&slots) {
-            let CachedAction::Send(way) = flow.action else { unreachable!() };
+            let DriverAction::Send(way) = flow.action else { unreachable!() };
             assert_eq!(bench.run(0, &frame), slot.map(|_| forwarded(&frame, &way)));
         }
         for ((key, frame, _), slot) in numbers().zip(slots) {
             let Some(slot) = slot else { continue };
-            assert_eq!(bench.writer.remove(&key, slot).packets, 1);
+            assert_eq!(bench.writer.remove(&key, slot).sent.packets, 1);
             assert!(!bench.forwards(&frame));
         }
         assert_eq!(bench.writer.room(), usize::from(FLOWS));
@@ -299,7 +299,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
     });
     assert_eq!(filled.iter().map(|(_, lost, _)| lost).sum::<usize>(), 0);
     for (_, frame, flow) in filled.iter().flat_map(|(_, _, flows)| flows) {
-        let CachedAction::Send(way) = flow.action else { unreachable!() };
+        let DriverAction::Send(way) = flow.action else { unreachable!() };
         assert_eq!(bench.run(0, frame), Some(forwarded(frame, &way)));
     }
     // One worker's generation is none of another's.
@@ -390,18 +390,14 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()));
-    bench.writer.renew(
-        slot,
-        &CachedFlow { action: CachedAction::Drop { mtu: 1500 }, policer: None, form: None },
-        2,
-    );
+    bench.writer.renew(slot, &DriverFlow { action: DriverAction::Drop { mtu: 1500 }, ..FLOW }, 2);
     let up = bench.writer.up(PORT);
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
     assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up), "none of them went up");
     let totals = bench.writer.totals(slot);
-    assert_eq!((totals.packets, totals.dropped), (1, 2));
-    assert_eq!(totals.dropped_bytes, 2 * v4_frame().len() as u64);
+    assert_eq!((totals.sent.packets, totals.dropped.packets), (1, 2));
+    assert_eq!(totals.dropped.bytes, 2 * v4_frame().len() as u64);
     assert!(!bench.forwards(&long));
     let counts = (bench.counters().filtered, bench.writer.up(PORT));
     assert_eq!(counts, (2, up + 1), "a worker refuses it before it looks at filters");
@@ -421,7 +417,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
     bench.writer.publish(2);
-    let policed = CachedFlow { policer: Some(bucket.number()), ..FLOW };
+    let policed = DriverFlow { policer: Some(bucket.number()), ..FLOW };
     bench.writer.renew(slot, &policed, 2);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!(forwarded, 6);
@@ -430,7 +426,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!((forwarded, bench.counters().policed), (3, 3));
     let totals = bench.writer.totals(slot);
-    assert_eq!((totals.packets, totals.dropped, totals.dropped_bytes), (9, 3, 3 * length));
+    assert_eq!((totals.sent.packets, totals.dropped.packets, totals.dropped.bytes), (9, 3, 3 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
     // Its place is the last that is given anew, and who gets it has a full bucket.
     let place = bucket.number();
@@ -454,11 +450,11 @@ fn padding_is_neither_charged_nor_counted() {
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
     bench.writer.publish(2);
-    bench.writer.renew(slot, &CachedFlow { policer: Some(bucket.number()), ..FLOW }, 2);
+    bench.writer.renew(slot, &DriverFlow { policer: Some(bucket.number()), ..FLOW }, 2);
     let forwarded = (0..12).filter(|_| bench.forwards(&padded)).count();
     assert_eq!((forwarded, bench.counters().policed), (10, 2));
     let totals = bench.writer.totals(slot);
-    assert_eq!((totals.bytes, totals.dropped_bytes), (10 * length, 2 * length));
+    assert_eq!((totals.sent.bytes, totals.dropped.bytes), (10 * length, 2 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 10 * length, "as a worker would count it");
 }
 

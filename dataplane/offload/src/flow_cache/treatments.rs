@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use aya::Ebpf;
+use millrace_packet::{DriverAction, DriverFlow};
 
 use super::layout::{TREATMENTS, Treatment};
-use super::{CachedAction, CachedFlow};
 use crate::OffloadError;
 use crate::mapped_map::MappedMap;
 
@@ -25,9 +25,9 @@ const RESTING: usize = 1024;
 pub(super) struct Treatments {
     map: MappedMap,
     worker: u16,
-    numbers: HashMap<CachedFlow, u16>,
+    numbers: HashMap<DriverFlow, u16>,
     /// By its number, what each is, and how many flows have it.
-    known: Vec<Option<(CachedFlow, u32)>>,
+    known: Vec<Option<(DriverFlow, u32)>>,
     /// The first number of this worker's part.
     first: usize,
     most: usize,
@@ -44,7 +44,7 @@ impl Treatments {
     }
 
     /// The number of what becomes of a flow's packets, which one flow more has; `None` when there are too many.
-    pub fn take(&mut self, flow: &CachedFlow) -> Option<u16> {
+    pub fn take(&mut self, flow: &DriverFlow) -> Option<u16> {
         if let Some(number) = self.numbers.get(flow).copied() {
             if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
                 *flows += 1;
@@ -77,7 +77,7 @@ impl Treatments {
         }
     }
 
-    fn write(&mut self, number: u16, flow: &CachedFlow) {
+    fn write(&mut self, number: u16, flow: &DriverFlow) {
         let at = usize::from(number) * TREATMENT;
         self.map.write(at, &[0; TREATMENT]);
         self.map.write(at + WORKER, &self.worker.to_ne_bytes());
@@ -86,15 +86,15 @@ impl Treatments {
         let form = flow.form.map_or(0, |place| place + 1);
         self.map.write(at + FORM, &form.to_ne_bytes());
         let (drops, mtu) = match flow.action {
-            CachedAction::Send(way) => (0_u16, way.mtu),
-            CachedAction::Drop { mtu } => (1, mtu),
+            DriverAction::Send(way) => (0_u16, way.mtu),
+            DriverAction::Drop { mtu } => (1, mtu),
         };
         self.map.write(at + DROPS, &drops.to_ne_bytes());
         self.map.write(at + MTU, &mtu.to_ne_bytes());
-        if let CachedAction::Send(way) = flow.action {
-            self.map.write(at + OUT, &way.out.to_ne_bytes());
-            self.map.write(at + LINK, &way.destination);
-            self.map.write(at + LINK + way.destination.len(), &way.source);
+        if let DriverAction::Send(way) = flow.action {
+            self.map.write(at + OUT, &way.out.0.to_ne_bytes());
+            self.map.write(at + LINK, &way.destination.0);
+            self.map.write(at + LINK + way.destination.0.len(), &way.source.0);
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
+use millrace_packet::{DriverFlow, DriverTotals};
+use millrace_units::Amount;
 
 use super::layout::{Aside, Entry, KEY_BYTES, PORTS, QueueWay, RX_QUEUES, Table, WORKERS, Way};
 use super::policers::{PolicerPlace, Policers};
@@ -21,55 +23,6 @@ impl FlowSlot {
     pub fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// What the driver is to do with the packets of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CachedFlow {
-    /// What becomes of them.
-    pub action: CachedAction,
-    /// The number of a token bucket that those find room in that go on.
-    pub policer: Option<u16>,
-    /// The number of the form of a plugin that is asked which packets go on.
-    pub form: Option<u16>,
-}
-
-/// What becomes of packets.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CachedAction {
-    /// They are forwarded.
-    Send(CachedWay),
-    /// They are dropped.
-    Drop {
-        /// The longest network packet that is; longer ones go up.
-        mtu: u16,
-    },
-}
-
-/// Where packets leave, and as what.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CachedWay {
-    /// The port to leave by.
-    pub out: u16,
-    /// The longest network packet that may come and leave so; longer ones go up.
-    pub mtu: u16,
-    /// The station to send to.
-    pub destination: [u8; 6],
-    /// The port's own address.
-    pub source: [u8; 6],
-}
-
-/// What the driver has done with a flow. Bytes are those of frames, without what they are padded by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FlowTotals {
-    /// Packets that it forwarded, modulo 2^32.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packets that it dropped, by a filter, a token bucket or the form of a plugin.
-    pub dropped: u64,
-    /// Their bytes.
-    pub dropped_bytes: u64,
 }
 
 /// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
@@ -183,7 +136,7 @@ impl FlowCacheWriter {
 
     /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, also where too many flows
     /// meet in the table, or the flow has one already. `key` is a `FlowKey`, byte by byte.
-    pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &CachedFlow) -> Option<FlowSlot> {
+    pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &DriverFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
             None if self.fresh < self.end => self.fresh,
@@ -227,7 +180,7 @@ impl FlowCacheWriter {
 
     /// Changes the entry of a flow, whose generation is not the published one: from now on it is of this generation; but not used where more
     /// different things become of flows than can be told, some 64,000.
-    pub fn renew(&mut self, slot: FlowSlot, flow: &CachedFlow, generation: u64) {
+    pub fn renew(&mut self, slot: FlowSlot, flow: &DriverFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
         let Some(treatment) = self.treatments.take(flow) else { return };
@@ -241,8 +194,8 @@ impl FlowCacheWriter {
         self.change(slot);
     }
 
-    /// Removes a flow. Returns what was forwarded of it.
-    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> FlowTotals {
+    /// Removes a flow. Returns the totals of its packets.
+    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> DriverTotals {
         self.change(slot);
         self.words.remove(key, slot.0);
         self.entries.write(slot.index() * ENTRY, &[0; KEY_BYTES]);
@@ -251,15 +204,18 @@ impl FlowCacheWriter {
         self.totals(slot)
     }
 
-    /// What was forwarded of a flow since it was inserted.
-    pub fn totals(&self, slot: FlowSlot) -> FlowTotals {
+    /// The totals of a flow's packets since it was inserted.
+    pub fn totals(&self, slot: FlowSlot) -> DriverTotals {
         let (entry, aside) = (slot.index() * ENTRY, slot.index() * ASIDE);
-        FlowTotals {
+        let sent = Amount {
             packets: self.entries.word32(entry + PACKETS).load(Ordering::Relaxed).into(),
             bytes: self.entries.word64(entry + BYTES).load(Ordering::Relaxed),
-            dropped: self.asides.word64(aside + DROPPED).load(Ordering::Relaxed),
-            dropped_bytes: self.asides.word64(aside + DROPPED_BYTES).load(Ordering::Relaxed),
-        }
+        };
+        let dropped = Amount {
+            packets: self.asides.word64(aside + DROPPED).load(Ordering::Relaxed),
+            bytes: self.asides.word64(aside + DROPPED_BYTES).load(Ordering::Relaxed),
+        };
+        DriverTotals { sent, dropped }
     }
 
     /// Packets that went up from a port so far.

@@ -8,7 +8,7 @@ use aya::maps::{Map, MapData, PerCpuArray, PerCpuValues};
 use super::anchor::Anchor;
 use super::frame_tape::FrameTape;
 use super::live_run::check_lengths;
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 use crate::{Attachment, InjectError, OffloadError, PortPrograms, object};
 
 /// Hands frames to the kernel as received from a port.

@@ -9,7 +9,7 @@ use aya::maps::xdp::XdpMapError;
 use super::anchor::Anchor;
 use super::frame_tape::FrameTape;
 use super::live_run::MAX_FRAME;
-use crate::port_programs::map_mut;
+use crate::object::map_mut;
 use crate::{InjectError, OffloadError, object};
 
 /// Sends frames out of a device that takes redirected ones, a batch with one system call, which lasts until the kernel has done with

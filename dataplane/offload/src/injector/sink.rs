@@ -9,7 +9,7 @@ use aya::maps::{DevMap, MapError, PerCpuArray};
 use crate::attach::NATIVE;
 use crate::bpf_syscall::{Hook, create_link};
 use crate::flow_cache::DriverSent;
-use crate::port_programs::{map_mut, missing};
+use crate::object::{map_mut, missing};
 use crate::{OffloadError, object};
 
 /// A program at a device that takes all that arrives. It is gone when this is dropped.

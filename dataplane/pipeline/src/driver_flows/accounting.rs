@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use millrace_packet::DriverTotals;
 use millrace_units::{Amount, Instant};
 
-use super::cache::DriverTotals;
 use super::entry::Entry;
 use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL, SUSPENDED};
 use crate::router::Router;

@@ -1,45 +1,8 @@
 //! The interface of the flow cache to a worker. The builder of a router implements it.
 
-use millrace_packet::FlowKey;
+use millrace_packet::{DriverFlow, DriverTotals, FlowKey};
 use millrace_plugin::Policer;
-use millrace_units::{Amount, PortId};
-use millrace_wire::MacAddr;
-
-/// Contents of a flow's entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DriverFlow {
-    /// Action on the packets.
-    pub action: DriverAction,
-    /// Place of the token bucket that polices the packets: see [`DriverCache::police`].
-    pub policer: Option<u16>,
-    /// Place of the eBPF variant of the plugin that filters the packets.
-    pub form: Option<u16>,
-}
-
-/// Action of the XDP program on the packets of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DriverAction {
-    /// Forward the packets.
-    Send(DriverWay),
-    /// Drop the packets, as a filter demands.
-    Drop {
-        /// MTU of the ingress port, in bytes. Longer network packets are upcalls.
-        mtu: u16,
-    },
-}
-
-/// Egress port and link header of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DriverWay {
-    /// Egress port.
-    pub out: PortId,
-    /// Least of the MTUs of ingress and egress port, in bytes. Longer network packets are upcalls.
-    pub mtu: u16,
-    /// Destination address.
-    pub destination: MacAddr,
-    /// Source address: that of the egress port.
-    pub source: MacAddr,
-}
+use millrace_units::PortId;
 
 /// Offload capabilities of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,15 +15,6 @@ pub struct DriverPort {
     pub receive_queues: u64,
     /// Whether packets that leave by the port wait in a scheduler, of this worker or another one.
     pub queues: bool,
-}
-
-/// Totals of a flow's offloaded packets. Bytes are those of frames without padding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DriverTotals {
-    /// Forwarded packets, whose number is at least modulo 2^32.
-    pub sent: Amount,
-    /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
-    pub dropped: Amount,
 }
 
 /// A worker's part of the flow cache that the XDP programs of its ports read.

@@ -1,10 +1,9 @@
 //! Entries of the flow cache, as the worker knows them.
 
 use millrace_classify::FlowIndex;
-use millrace_packet::FlowKey;
+use millrace_packet::{DriverTotals, FlowKey};
 use millrace_units::Instant;
 
-use super::cache::DriverTotals;
 use super::plan::Plan;
 use super::rate::Rate;
 use super::upcalls::Upcalls;

@@ -4,15 +4,14 @@
 //! rate of an entry is measured whenever its packets are accounted. A flow evicts an entry of half its rate or less, so flows of similar
 //! rates don't evict each other.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use millrace_classify::FlowIndex;
 use millrace_units::Instant;
 
 use super::entry::Entry;
 use super::rate::{SHORTEST, rate};
+use super::recent_flows::RecentFlows;
 use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL};
 
 /// Packets of flows without an entry, of which one asks for a place while the cache is full.
@@ -23,25 +22,16 @@ const LOOKED_AT: usize = 32;
 const TIMES: u64 = 2;
 /// Longest time over which a rate is measured.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Most flows whose last question is remembered.
-const MOST: usize = 4096;
 
 /// Flows that ask for a place in the full flow cache.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Packets of each flow when it asked last, and the time, by the number of its record.
-    asked: HashMap<u32, (u32, Instant), FixedState>,
+    /// Packets of each flow when it asked last, and the time.
+    asked: RecentFlows<(u32, Instant)>,
     /// Packets of flows without an entry so far.
     packets: u32,
     /// Place of the first entry that the next flow is compared with.
     next: usize,
-}
-
-impl Default for Asking {
-    /// Returns a list with memory for [`MOST`] flows, so that no packet allocates.
-    fn default() -> Self {
-        Self { asked: HashMap::with_capacity_and_hasher(MOST, FixedState::default()), packets: 0, next: 0 }
-    }
 }
 
 impl Asking {
@@ -53,24 +43,14 @@ impl Asking {
 
     /// Returns the packets per second of a flow that asks, by its packets so far; `None` if it did not ask before.
     fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
-        if self.asked.len() >= MOST && !self.asked.contains_key(&flow) {
-            self.asked.retain(|_, (_, at)| now < *at + LONGEST);
-            if self.asked.len() >= MOST {
-                return None;
-            }
-        }
-        let (before, at) = *self.asked.entry(flow).or_insert((packets, now));
-        let more = packets.checked_sub(before);
-        if more.is_none() || now >= at + LONGEST {
-            // The record is another flow's now, or the last question was long ago.
-            self.asked.insert(flow, (packets, now));
+        let before = self.asked.get(flow).copied();
+        if before.is_some_and(|(_, at)| now < at + SHORTEST) {
             return None;
         }
-        if now < at + SHORTEST {
-            return None;
-        }
-        self.asked.insert(flow, (packets, now));
-        more.map(|more| rate(more.into(), now.since(at)))
+        self.asked.insert(flow, (packets, now), now, |(_, at)| now < *at + LONGEST);
+        // Fewer packets than before: the record is another flow's now.
+        let (before, at) = before.filter(|(_, at)| now < *at + LONGEST)?;
+        Some(rate(packets.checked_sub(before)?.into(), now.since(at)))
     }
 }
 

@@ -32,19 +32,20 @@ mod offer;
 mod plan;
 mod quiesce;
 mod rate;
+mod recent_flows;
 mod upcalls;
 mod uses;
 
 use std::time::Duration;
 
 pub use budget::{ASK, BUDGET, FORWARD, MOST_OF_FORM, POLICE};
-pub use cache::{DriverAction, DriverCache, DriverFlow, DriverPort, DriverTotals, DriverWay};
+pub use cache::{DriverCache, DriverPort};
 pub(crate) use invalidation::Invalidation;
 pub(crate) use level::Placements;
 pub use level::{Level, Placement, StaysUp};
 use millrace_classify::FlowIndex;
 use millrace_forward::NeighbourKey;
-use millrace_packet::FlowKey;
+use millrace_packet::{DriverFlow, DriverTotals, FlowKey};
 use millrace_plugin::Policer;
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};

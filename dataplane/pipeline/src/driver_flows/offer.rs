@@ -1,10 +1,9 @@
 //! Offers of flows to the flow cache, by the packets that the worker treats.
 
 use millrace_classify::FlowIndex;
-use millrace_packet::{DropReason, Exceptions, FlowKey};
+use millrace_packet::{DriverTotals, DropReason, Exceptions, FlowKey};
 use millrace_units::Instant;
 
-use super::cache::DriverTotals;
 use super::entry::{Entry, EntryPhase};
 use super::flow_state::FlowState;
 use super::level::Level;

@@ -4,14 +4,13 @@ use std::net::IpAddr;
 
 use millrace_classify::FlowAnswer;
 use millrace_forward::{NeighbourKey, NeighbourState, Route};
-use millrace_packet::FlowKey;
+use millrace_packet::{DriverAction, DriverWay, FlowKey};
 use millrace_plugin::DriverForm;
 use millrace_units::{NextHopIndex, PortId};
 use millrace_wire::Protocol;
 
 use super::DriverFlows;
 use super::budget::{BUDGET, cost};
-use super::cache::{DriverAction, DriverWay};
 use super::level::{Level, StaysUp};
 use crate::filter_route::{FilterRoute, is_filter};
 use crate::forward::alive;

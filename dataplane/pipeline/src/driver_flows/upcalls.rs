@@ -1,12 +1,12 @@
 //! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with checksums left to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use millrace_classify::FlowIndex;
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
+
+use super::recent_flows::RecentFlows;
 
 /// Least number of upcalls, and least time, before a flow is judged.
 const ENOUGH: u32 = 32;
@@ -15,8 +15,6 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 const TIMES: u64 = 4;
 /// Time for which it is not offloaded again.
 const STAYS_UP: Duration = Duration::from_secs(60);
-/// Most flows that are remembered; further ones are offloaded again at once.
-const MOST: usize = 4096;
 
 /// Upcalls and offloaded packets of a flow with an entry since it was last judged.
 #[derive(Clone, Copy, Debug)]
@@ -57,26 +55,19 @@ impl Upcalls {
     }
 }
 
-/// Flows that left the offload, by the numbers of their records, each with the time until which it stays at the worker.
+/// Flows that left the offload, each with the time until which it stays at the worker. Those that find no room are offloaded again at once.
 #[derive(Debug, Default)]
-pub(super) struct KeptUp(HashMap<u32, (FlowKey, Instant), FixedState>);
+pub(super) struct KeptUp(RecentFlows<(FlowKey, Instant)>);
 
 impl KeptUp {
     /// Keeps a flow at the worker from now on. Returns whether there was room.
     pub fn add(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) -> bool {
-        if self.0.len() == MOST {
-            self.0.retain(|_, (_, until)| *until > now);
-        }
-        let room = self.0.len() < MOST;
-        if room {
-            self.0.insert(flow.slot(), (key, now + STAYS_UP));
-        }
-        room
+        self.0.insert(flow.slot(), (key, now + STAYS_UP), now, |(_, until)| *until > now)
     }
 
     /// Returns whether a flow stays at the worker.
     pub fn has(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
-        self.0.get(&flow.slot()).is_some_and(|(own, until)| own == key && now < *until)
+        self.0.get(flow.slot()).is_some_and(|(own, until)| own == key && now < *until)
     }
 }
 

@@ -16,13 +16,13 @@ use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
 use crate::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
 use crate::router::Router;
 
-/// What became of a packet that was given to the stack.
+/// Result of a packet delivered to the own stack.
 pub(crate) enum Outcome {
-    /// It was understood.
+    /// Packet consumed by the stack.
     Delivered,
-    /// It is dropped.
+    /// Packet dropped, with the reason.
     Dropped(DropReason),
-    /// It is dropped, and its source is told that nobody is there.
+    /// Packet dropped and answered with an ICMP error.
     Refused(millrace_forward::IcmpError),
 }
 

@@ -307,7 +307,7 @@ impl Router {
         }
     }
 
-    /// The kernel took so many of the first of these packets, and refused the others.
+    /// Ends the traces of packets punted to the kernel, which took the first `taken` packets and refused the others.
     #[cold]
     pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
         let now = self.drop_log.now();

@@ -9,6 +9,7 @@
 mod event;
 mod journey;
 mod pieces;
+mod room;
 mod tracer;
 
 pub use event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};

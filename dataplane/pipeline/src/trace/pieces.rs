@@ -10,7 +10,7 @@ use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, Instant};
 
 use super::event::TraceStep;
-use super::tracer::Room;
+use super::room::{Room, Traced, Turn};
 use crate::router::Router;
 use crate::work::{Alike, Bits, Fate, Work};
 
@@ -21,25 +21,6 @@ pub(crate) enum Pick {
     Chosen,
     /// Those that are marked already: another worker has handed them over.
     Marked,
-}
-
-/// A packet of a batch that is traced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Traced {
-    place: usize,
-    turn: Turn,
-    /// Its fate and its near key while it stands aside.
-    fate: Fate,
-    near: NearKey,
-}
-
-/// When a packet that is traced goes through the stages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turn {
-    /// Before the others of its batch.
-    First,
-    /// Behind them.
-    Last,
 }
 
 impl Router {

@@ -12,10 +12,9 @@ use millrace_units::{Instant, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
-use super::pieces::Traced;
+use super::room::Room;
 use crate::ports::QUEUE_LIMIT;
 use crate::tsc::cycles;
-use crate::work::Work;
 
 /// Events that may wait for the reader of a trace, of each worker.
 const RING: usize = 8192;
@@ -130,17 +129,6 @@ pub(crate) struct Tracer {
     last: Option<u64>,
     /// Kept for its memory.
     room: Option<Box<Room>>,
-}
-
-/// Memory for a batch with packets that are traced.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// What is left of a batch that is cut.
-    pub rest: Work,
-    /// One packet alone.
-    pub alone: Work,
-    /// Those that are traced.
-    pub traced: Vec<Traced>,
 }
 
 impl std::fmt::Debug for Tracer {

@@ -7,9 +7,13 @@ use object::Endianness;
 use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 
-use super::object::{ATTACH, MANIFEST};
 use crate::wasm::MOST_MODULE;
 use crate::{Manifest, ManifestError};
+
+/// `() -> text`: the manifest, with a zero at its end.
+pub(super) const MANIFEST: &str = "millrace_manifest";
+/// `(table)`: takes the functions of the router.
+pub(super) const ATTACH: &str = "millrace_attach";
 
 /// What every ELF file begins with.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
@@ -40,7 +44,7 @@ pub enum ObjectError {
     #[error("the shared object can't be loaded: {0}")]
     Load(String),
     /// Its code is of another version of the interface.
-    #[error("its code is of version {0} of the interface, and not of {ABI_VERSION}")]
+    #[error("its code has plugin ABI version {0}, this router has {ABI_VERSION}: rebuild the plugin")]
     WrongAbi(u32),
     /// Its manifest can't be read without running it.
     #[error(

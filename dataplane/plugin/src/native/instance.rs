@@ -3,14 +3,15 @@
 use std::fmt;
 
 use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
+    Features, FlowEnd, Home, Instance, Instant, MapHandle, MapShape, Message, Output, Packets, Plugin,
+    PluginError, Position, Progress, Reply,
 };
 use serde_json::{Map, Value};
 
 use super::object::Object;
 use super::plugin::NativePlugin;
 use super::staging::Area;
-use super::table::{Granted, during, handle};
+use super::table::{Granted, during};
 use crate::MOST_FLOW_STATE;
 use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply};
 use crate::exchange::{Call, Exchange, Shared};
@@ -100,7 +101,7 @@ impl NativeInstance {
     }
 
     fn refusal(&self, what: &str, problem: String) -> PluginError {
-        PluginError::setting(self.plugin.kept_name(), what, problem)
+        PluginError::setting(self.plugin.declared().name, what, problem)
     }
 }
 
@@ -109,7 +110,7 @@ impl Instance for NativeInstance {
         let Self { object, shared, area, granted, .. } = self;
         shared.with(|exchange| exchange.call = Call::begin(now));
         match object {
-            Some(object) => handle(object, shared, area, *granted, packets),
+            Some(object) => object.handle(shared, area, *granted, packets),
             None => settle(packets, 0),
         }
         shared.with(|exchange| exchange.call.active = false);
@@ -129,7 +130,7 @@ impl Instance for NativeInstance {
     }
 
     fn control(&mut self, message: &Message) -> Reply {
-        let arguments = arguments(self.plugin.kept_name(), self.plugin.manifest(), message)?;
+        let arguments = arguments(self.plugin.declared().name, self.plugin.manifest(), message)?;
         let missing = || "it takes no messages: it doesn't export millrace_control".to_owned();
         let reply = self.ask(|object| object.control(&message.name, &arguments), missing);
         let reply = reply.and_then(|reply| parse_reply(&reply));
@@ -203,7 +204,7 @@ impl Instance for NativeInstance {
         let own = self.plugin.manifest().state_version;
         let missing = || {
             format!(
-                "it takes no state over (its own is of version {own}): it doesn't export millrace_restore"
+                "can't restore state (own state version {own}): the plugin doesn't export millrace_restore"
             )
         };
         let restored = self.ask(|object| object.restore(state, version), missing);
@@ -230,5 +231,60 @@ impl Instance for NativeInstance {
 
     fn hears_flow_ends(&self) -> bool {
         self.object.as_ref().is_some_and(Object::hears_flow_ends)
+    }
+}
+
+impl Plugin for NativePlugin {
+    fn name(&self) -> &'static str {
+        self.declared().name
+    }
+
+    fn home(&self) -> Home {
+        Home::Trusted
+    }
+
+    fn version(&self) -> &'static str {
+        self.declared().version
+    }
+
+    fn summary(&self) -> &'static str {
+        self.declared().summary
+    }
+
+    fn positions(&self) -> &[Position] {
+        &self.manifest().positions
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &self.declared().messages
+    }
+
+    fn settings_schema(&self) -> Option<&Map<String, Value>> {
+        self.manifest().settings.as_ref()
+    }
+
+    fn state_version(&self) -> u32 {
+        self.manifest().state_version
+    }
+
+    fn features(&self) -> Features {
+        self.manifest().features
+    }
+
+    fn capabilities(&self) -> &[&'static str] {
+        &self.manifest().capabilities
+    }
+
+    fn counters(&self) -> &[&'static str] {
+        &self.declared().counters
+    }
+
+    fn maps(&self) -> &[MapShape] {
+        &self.manifest().maps
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        let refused = |fault: Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
+        Ok(Box::new(NativeInstance::new(self, settings).map_err(refused)?))
     }
 }

@@ -12,17 +12,15 @@ use std::os::fd::AsRawFd as _;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millrace_plugin_abi::Packets;
 use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, export};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::elf::ObjectError;
-use super::table::{HOST, Host};
-
-/// `() -> text`: the manifest, with a zero at its end.
-pub(super) const MANIFEST: &str = "millrace_manifest";
-/// `(table)`: takes the functions of the router.
-pub(super) const ATTACH: &str = "millrace_attach";
+use super::elf::{ATTACH, MANIFEST, ObjectError};
+use super::staging::Area;
+use super::table::{Granted, HOST, Host, during};
+use crate::exchange::Shared;
 
 /// Copies that nobody uses any longer.
 static LEFTOVERS: AtomicU64 = AtomicU64::new(0);
@@ -98,12 +96,26 @@ impl Object {
         unsafe { (self.init)(settings.as_ptr(), settings.len()) }
     }
 
+    /// Runs it on all packets of a started call.
+    pub fn handle(&self, shared: &Shared, area: &mut Area, granted: Granted, packets: &mut Packets<'_>) {
+        while shared.with(|exchange| area.stage(exchange, packets)) {
+            let call = area.call();
+            shared.lend(packets, || {
+                // SAFETY: `area` has just been staged: windows and states are parts of packets and blocks of flows that `packets`
+                // lends exclusively, and nobody takes them away during the call: functions of the router change a packet
+                // without moving its bytes. Descriptions are the area's, which `during` holds exclusively.
+                during(shared, area, granted, || unsafe { self.packets(call) });
+            });
+            shared.with(|exchange| area.collect(exchange, packets));
+        }
+    }
+
     /// Has it handle packets.
     ///
     /// # Safety
     /// The call, and the descriptions, windows and states that it leads to, stand where they say until this returns, may be
     /// written, and nobody else uses them meanwhile.
-    pub unsafe fn packets(&self, call: *mut RawCall) {
+    unsafe fn packets(&self, call: *mut RawCall) {
         // SAFETY: the type of the interface; the rest is the caller's promise.
         unsafe { (self.packets)(call) };
     }

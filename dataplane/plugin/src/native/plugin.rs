@@ -4,11 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_plugin_abi::binary::ABI_VERSION;
-use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
-use serde_json::{Map, Value};
 
 use super::elf::{MAGIC, ObjectError, manifest_bytes};
-use super::instance::NativeInstance;
 use super::object::Object;
 use crate::Manifest;
 use crate::declared::Declared;
@@ -62,9 +59,9 @@ impl NativePlugin {
         &self.0.manifest
     }
 
-    /// Its name, as long as errors need it.
-    pub(super) fn kept_name(&self) -> &'static str {
-        self.0.declared.name
+    /// What its manifest declares.
+    pub(super) fn declared(&self) -> &Declared {
+        &self.0.declared
     }
 
     /// A copy of the object that nobody has used.
@@ -74,61 +71,5 @@ impl NativePlugin {
     pub(super) fn copy(&self) -> Result<Object, ObjectError> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         spare.map_or_else(|| Object::load(&self.0.bytes), Ok)
-    }
-}
-
-impl Plugin for NativePlugin {
-    fn name(&self) -> &'static str {
-        self.0.declared.name
-    }
-
-    fn home(&self) -> Home {
-        Home::Trusted
-    }
-
-    fn version(&self) -> &'static str {
-        self.0.declared.version
-    }
-
-    fn summary(&self) -> &'static str {
-        self.0.declared.summary
-    }
-
-    fn positions(&self) -> &[Position] {
-        &self.0.manifest.positions
-    }
-
-    fn messages(&self) -> &[(&'static str, &'static str)] {
-        &self.0.declared.messages
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        self.0.manifest.settings.as_ref()
-    }
-
-    fn state_version(&self) -> u32 {
-        self.0.manifest.state_version
-    }
-
-    fn features(&self) -> Features {
-        self.0.manifest.features
-    }
-
-    fn capabilities(&self) -> &[&'static str] {
-        &self.0.manifest.capabilities
-    }
-
-    fn counters(&self) -> &[&'static str] {
-        &self.0.declared.counters
-    }
-
-    fn maps(&self) -> &[MapShape] {
-        &self.0.manifest.maps
-    }
-
-    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        let refused =
-            |fault: crate::fault::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
-        Ok(Box::new(NativeInstance::new(self, settings).map_err(refused)?))
     }
 }

@@ -8,10 +8,9 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use millrace_packet::Packet;
+use millrace_plugin_abi::MOST_MAP_VALUE;
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, RawBacklog, map_answer};
-use millrace_plugin_abi::{MOST_MAP_VALUE, Packets};
 
-use super::object::Object;
 use super::staging::Area;
 use crate::exchange::{Exchange, Shared};
 use crate::maps::Key;
@@ -107,26 +106,6 @@ pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call
     let current = Current { shared: NonNull::from(shared), area: NonNull::from(area), granted };
     let _earlier = Earlier(CURRENT.replace(Some(current)));
     call()
-}
-
-/// Has an object handle all packets of a call that has begun.
-pub(super) fn handle(
-    object: &Object,
-    shared: &Shared,
-    area: &mut Area,
-    granted: Granted,
-    packets: &mut Packets<'_>,
-) {
-    while shared.with(|exchange| area.stage(exchange, packets)) {
-        let call = area.call();
-        shared.lend(packets, || {
-            // SAFETY: `area` has just been staged: windows and states are parts of packets and blocks of flows that `packets`
-            // lends exclusively, and nobody takes them away during the call: functions of the router change a packet
-            // without moving its bytes. Descriptions are the area's, which `during` holds exclusively.
-            during(shared, area, granted, || unsafe { object.packets(call) });
-        });
-        shared.with(|exchange| area.collect(exchange, packets));
-    }
 }
 
 impl Current {

@@ -71,8 +71,8 @@ pub struct PluginStatement {
     pub maps: Vec<MapShape>,
     /// The version of what its instances save.
     pub state_version: u32,
-    /// Its slow half.
-    pub slow_half: Option<Box<Self>>,
+    /// Its host companion.
+    pub host_companion: Option<Box<Self>>,
 }
 
 /// An instance.
@@ -214,6 +214,6 @@ fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
         settings: plugin.settings_schema().cloned(),
         maps: plugin.maps().to_vec(),
         state_version: plugin.state_version(),
-        slow_half: plugin.slow_half().map(|slow| Box::new(state(slow, number))),
+        host_companion: plugin.host_companion().map(|slow| Box::new(state(slow, number))),
     }
 }

@@ -8,7 +8,6 @@
 
 mod bindings;
 mod description;
-mod error;
 mod maps;
 mod quarantine;
 mod replacement;
@@ -31,10 +30,9 @@ pub use bindings::Bound;
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription, PluginStatement,
 };
-pub use error::PluginControlError;
-pub use replacement::{HeldMaps, SlowHalf, Successors};
+pub use replacement::{HeldMaps, HostCompanion, Successors};
 
-use PluginControlError as Error;
+use crate::PluginControlError as Error;
 use bindings::{Identity, bind, unbind};
 use maps::Made;
 
@@ -478,11 +476,11 @@ fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
     Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
 }
 
-/// Refuses a plugin, or a slow half, that needs what it is not offered where it would run.
+/// Refuses a plugin, or a host companion, that needs what it is not offered where it would run.
 fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
     let refused = |problem| Error::Features { name: plugin.name(), problem };
     plugin.features().check_at_workers().map_err(refused)?;
-    let slow = plugin.slow_half().map(Plugin::features).unwrap_or_default();
+    let slow = plugin.host_companion().map(Plugin::features).unwrap_or_default();
     slow.check_on_host_level().map_err(refused)
 }
 

@@ -25,8 +25,8 @@ pub struct Successors {
     pub maps: HeldMaps,
 }
 
-/// An instance, and the one of its slow half, if its plugin has one.
-pub type SlowHalf = (InstanceId, Option<Box<dyn Instance>>);
+/// An instance, and the one of its host companion, if its plugin has one.
+pub type HostCompanion = (InstanceId, Option<Box<dyn Instance>>);
 
 /// The maps that an instance writes, and those of others that it reads.
 #[derive(Clone, Debug, Default)]
@@ -78,16 +78,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(Successors { id, name: name.to_owned(), instances, maps: HeldMaps { own, reads } })
     }
 
-    /// An instance of the slow half of a plugin, with settings as they were written; `None` where it has none.
+    /// An instance of the host companion of a plugin, with settings as they were written; `None` where it has none.
     ///
     /// # Errors
     /// What it says against the settings.
-    pub fn slow_half(
+    pub fn host_companion(
         &self,
         plugin: &dyn Plugin,
         settings: &Map<String, Value>,
     ) -> Result<Option<Box<dyn Instance>>, Error> {
-        let Some(slow) = plugin.slow_half() else { return Ok(None) };
+        let Some(slow) = plugin.host_companion() else { return Ok(None) };
         Ok(Some(self.make(slow, settings, &[], 0)?.instance))
     }
 
@@ -95,30 +95,30 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     ///
     /// # Errors
     /// What it says against their settings.
-    pub fn slow_halves(&self, plugin: &dyn Plugin) -> Result<Vec<SlowHalf>, Error> {
+    pub fn host_companions(&self, plugin: &dyn Plugin) -> Result<Vec<HostCompanion>, Error> {
         let concerned = |named: &NamedInstance| named.plugin.name() == plugin.name() && named.held.is_none();
         let named = self.instances.iter().filter(|(_, named)| concerned(named));
-        named.map(|(id, named)| Ok((*id, self.slow_half(plugin, &named.settings)?))).collect()
+        named.map(|(id, named)| Ok((*id, self.host_companion(plugin, &named.settings)?))).collect()
     }
 
     /// The same for an instance there is, quarantine or not.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), and what it says against the settings.
-    pub fn slow_half_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
+    pub fn host_companion_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
         let named = self.named(self.instance(instance)?, instance)?;
-        self.slow_half(&*named.plugin, &named.settings)
+        self.host_companion(&*named.plugin, &named.settings)
     }
 
-    /// The instance to whose slow half a control message goes, once that is known to have such a message.
+    /// The instance to whose host companion a control message goes, once that is known to have such a message.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), [`NoSlowHalf`](Error::NoSlowHalf), or [`Plugin`](Error::Plugin) with
+    /// [`Unknown`](Error::Unknown), [`NoHostCompanion`](Error::NoHostCompanion), or [`Plugin`](Error::Plugin) with
     /// [`UnknownMessage`](millrace_plugin_abi::PluginError::UnknownMessage).
-    pub fn address_slow_half(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
+    pub fn address_host_companion(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
         let id = self.instance(instance)?;
-        let slow = self.named(id, instance)?.plugin.slow_half();
-        understood(slow.ok_or_else(|| Error::NoSlowHalf { name: instance.to_owned() })?, message)?;
+        let slow = self.named(id, instance)?.plugin.host_companion();
+        understood(slow.ok_or_else(|| Error::NoHostCompanion { name: instance.to_owned() })?, message)?;
         Ok(id)
     }
 

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wasmtime::{Engine, InstancePre};
+use wasmtime::{Engine, InstancePre, Linker, Module};
 
 use super::compile::{Tier, not_compiled};
-use super::host::Data;
-use super::inspect::{Inspected, ModuleError};
+use super::host::{Data, link};
+use super::inspect::{Inspected, ModuleError, inspect};
 use super::sandbox::Sandbox;
 use crate::Manifest;
 
@@ -126,6 +126,75 @@ impl WasmPlugin {
     }
 }
 
+impl Sandbox {
+    /// Checks and compiles a module, to optimised code, in this process: for modules that are trusted not to take long.
+    ///
+    /// # Errors
+    /// [`ModuleError`] when it is no plugin for this router.
+    pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
+        let inspected = inspect(wasm)?;
+        let module = Module::from_binary(self.engine(Tier::Optimised).map_err(not_compiled)?, wasm)
+            .map_err(not_compiled)?;
+        let code = linked(&inspected.manifest, &module, Tier::Optimised)?;
+        Ok(self.plugin(inspected, code))
+    }
+
+    /// Checks a module, and takes what [`compile`](super::compile()) made of it.
+    ///
+    /// # Errors
+    /// [`ModuleError`] when it is no plugin for this router, [`ModuleError::Compile`] when the artifact is of another tier, of
+    /// another version of the engine or of another processor: compile it again then.
+    ///
+    /// # Safety
+    /// `artifact` must be, unchanged, what [`compile`](super::compile()) or [`WasmPlugin::artifact`] returned for these bytes of
+    /// `wasm` and this tier: it is run as machine code.
+    pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
+        // SAFETY: what the caller promises.
+        unsafe { self.load_inspected(inspect(wasm)?, artifact, tier) }
+    }
+
+    /// The same, for a module that was [inspected](super::inspect()) already.
+    ///
+    /// # Errors
+    /// As of [`load`](Self::load).
+    ///
+    /// # Safety
+    /// As of [`load`](Self::load), for the bytes that were inspected.
+    pub unsafe fn load_inspected(
+        &self,
+        inspected: Inspected,
+        artifact: &[u8],
+        tier: Tier,
+    ) -> Result<WasmPlugin, ModuleError> {
+        // SAFETY: what the caller promises.
+        let code = unsafe { self.link(&inspected.manifest, artifact, tier) }?;
+        Ok(self.plugin(inspected, code))
+    }
+
+    /// Code from an artifact.
+    ///
+    /// # Safety
+    /// As of [`load`](Self::load).
+    unsafe fn link(&self, manifest: &Manifest, artifact: &[u8], tier: Tier) -> Result<Code, ModuleError> {
+        let engine = self.engine(tier).map_err(not_compiled)?;
+        // SAFETY: what the caller promises.
+        let module = unsafe { Module::deserialize(engine, artifact) }.map_err(not_compiled)?;
+        linked(manifest, &module, tier)
+    }
+
+    fn plugin(&self, inspected: Inspected, code: Code) -> WasmPlugin {
+        let name = crate::declared::interned(&inspected.manifest.name);
+        WasmPlugin::new(self.clone(), name, inspected, code)
+    }
+}
+
+fn linked(manifest: &Manifest, module: &Module, tier: Tier) -> Result<Code, ModuleError> {
+    let mut linker = Linker::new(module.engine());
+    link(&mut linker, manifest).map_err(not_compiled)?;
+    let linked = linker.instantiate_pre(module).map_err(not_compiled)?;
+    Ok(Code { tier, linked })
+}
+
 /// Code of a tier, for tests.
 #[cfg(test)]
 pub(super) mod test_code {
@@ -144,5 +213,46 @@ pub(super) mod test_code {
         let artifact = compile(wasm, tier).unwrap();
         // SAFETY: the caller has the bytes that the plugin was made of.
         unsafe { plugin.upgrade(&artifact, tier) }.unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compile::compile;
+    use super::super::sandbox::SandboxSettings;
+    use super::super::test_modules::module;
+    use super::*;
+
+    #[test]
+    fn an_artifact_stands_for_its_module() {
+        let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
+        let wasm = module("");
+        let artifact = sandbox.compile(&wasm).unwrap().artifact().unwrap();
+        // SAFETY: it was made of the same bytes just now.
+        let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) }.unwrap();
+        assert_eq!((loaded.name(), loaded.manifest().window), ("test", 128));
+        // SAFETY: what is no artifact at all is told by its header.
+        let foreign = unsafe { sandbox.load(&wasm, b"no artifact", Tier::Optimised) };
+        assert!(matches!(foreign, Err(ModuleError::Compile(_))));
+    }
+
+    #[test]
+    fn code_that_is_not_valid_is_refused() {
+        let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
+        let wrong = module("(func (result i32) i64.const 1)");
+        assert!(matches!(sandbox.compile(&wrong), Err(ModuleError::Compile(_))));
+    }
+
+    #[test]
+    fn an_artifact_is_of_one_tier() {
+        let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
+        let wasm = module("");
+        let artifact = compile(&wasm, Tier::Baseline).unwrap();
+        // SAFETY: it was made of the same bytes just now.
+        let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Baseline) }.unwrap();
+        assert_eq!(loaded.tier(), Tier::Baseline);
+        // SAFETY: what is of the other compiler is told by its header.
+        let other = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) };
+        assert!(matches!(other, Err(ModuleError::Compile(_))));
     }
 }

@@ -14,14 +14,13 @@ use serde_json::{Map, Value};
 
 use super::code::WasmPlugin;
 use super::life;
+use super::sandbox::DEFAULT_MEMORY;
 use super::ticker::Calls;
 use crate::declared::{arguments, check, due, has_output, has_timers, parse_reply, writes_packets};
 use crate::exchange::{Call, Exchange, Job, Shared};
 use crate::fault::{Fault, FaultCounts, FaultKind};
 use crate::raw_packet::{WrongVerdict, raw_flow_end, settle};
 
-/// Bytes of memory of an instance, unless it is said otherwise.
-pub const DEFAULT_MEMORY: usize = 4 << 20;
 /// Slices that a message, or a beginning, may take.
 const MOST_SLICES: usize = 100;
 

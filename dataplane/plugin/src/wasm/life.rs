@@ -208,7 +208,9 @@ impl Life {
         store.data_mut().memory = Some(exports.memory);
         let abi = exports.abi.call_async(&mut store, ()).await.map_err(at(export::ABI))?;
         if abi != ABI_VERSION {
-            let text = format!("its code is of version {abi} of the interface, and not of {ABI_VERSION}");
+            let text = format!(
+                "its code has plugin ABI version {abi}, this router has {ABI_VERSION}: rebuild the plugin"
+            );
             return Err(Fault::new(FaultKind::Init, text));
         }
         let mut life = Self { plugin: plugin.clone(), store, exports };
@@ -417,7 +419,7 @@ impl Life {
     async fn restore(&mut self, state: &[u8], version: u32) -> Result<Result<Vec<u8>, String>, Fault> {
         let Some(restore) = self.exports.restore.clone() else {
             return Ok(Err(format!(
-                "it takes no state over (its own is of version {}): it doesn't export millrace_restore",
+                "can't restore state (own state version {}): the plugin doesn't export millrace_restore",
                 self.plugin.manifest().state_version
             )));
         };

@@ -36,6 +36,6 @@ pub use crate::raw_packet::WrongVerdict;
 pub use code::WasmPlugin;
 pub use compile::{Tier, compile};
 pub use inspect::{Inspected, MOST_MODULE, ModuleError, inspect};
-pub use instance::{DEFAULT_MEMORY, InstanceCounts, InstanceSettings, WasmInstance};
+pub use instance::{InstanceCounts, InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
-pub use sandbox::{Sandbox, SandboxError, SandboxSettings};
+pub use sandbox::{DEFAULT_MEMORY, Sandbox, SandboxError, SandboxSettings};

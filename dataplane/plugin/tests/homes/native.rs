@@ -141,7 +141,10 @@ fn what_is_wrong_with_an_object_is_named() {
     assert!(unresolved.contains("can't be loaded: undefined symbol: nobody_has_this"), "{unresolved}");
     let version = "#include \"millrace.h\"\n#undef MILLRACE_ABI_VERSION\n#define MILLRACE_ABI_VERSION 9";
     let newer = text("", "").replace("#include \"millrace.h\"", version);
-    assert_eq!(refusal(&newer).unwrap(), "its code is of version 9 of the interface, and not of 1");
+    assert_eq!(
+        refusal(&newer).unwrap(),
+        "its code has plugin ABI version 9, this router has 1: rebuild the plugin"
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) struct Opened<'a, T> {
 }
 
 impl<T> Arena<T> {
-    /// Opens it for a batch.
+    /// Borrows the arena for a batch; [`close`](Opened::close) writes the changes back.
     #[inline(always)]
     pub fn open(&mut self) -> Opened<'_, T> {
         let (free, load) = (self.free, self.load);

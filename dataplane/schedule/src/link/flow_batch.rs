@@ -4,8 +4,8 @@ use millrace_units::Instant;
 
 use super::flow_queues::{Counting, FlowQueues, Turn};
 use super::round::{Entries, Place, Server, Visit};
+use crate::Arrival;
 use crate::arena::{Load, NONE};
-use crate::link::Arrival;
 use crate::queue_manager::QueueManager;
 use crate::{DropCounts, DropSink, Item};
 

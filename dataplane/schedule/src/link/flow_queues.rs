@@ -11,16 +11,16 @@
 
 use millrace_units::Instant;
 
-use super::aqm::Aqm;
 use super::discipline::PacketScheduler;
-use super::rate::Rate;
-use super::reservation::Weights;
 use super::round::{Entries, Place, Round};
 use super::sharing::Sharing;
+use super::weights::Weights;
+use crate::aqm::Aqm;
 use crate::arena::{Held, Load};
 use crate::flow_table::FlowTable;
 use crate::queue::{Queue, QueueSettings};
 use crate::queue_manager::{Offer, QueueManager};
+use crate::rate::Rate;
 use crate::{DropCause, DropCounts, DropSink, FlowNumber, Item};
 
 /// How queues per flow are kept.
@@ -45,8 +45,6 @@ impl Default for FlowQueuesSettings {
     }
 }
 
-/// The largest quantum: a deficit of two of them is a signed word.
-pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
 /// Queues looked at for an empty one, per flow that wants one.
 const SWEEP: usize = 64;
 /// Queues looked at when there are to be fewer.

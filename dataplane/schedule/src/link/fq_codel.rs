@@ -3,8 +3,8 @@
 
 use millrace_units::Instant;
 
-use super::codel::{Codel, CodelQueue, CodelSettings};
 use super::discipline::PacketScheduler;
+use crate::aqm::{Codel, CodelQueue, CodelSettings};
 use crate::arena::{Held, List, Load, NONE};
 use crate::queue_manager::QueueManager;
 use crate::{DropCause, DropCounts, DropSink, FlowNumber, Item};

@@ -1,7 +1,5 @@
 //! Link schedulers: which packet a port sends next, and when.
 
-mod aqm;
-mod codel;
 mod deficit_round_robin;
 mod discipline;
 mod fifo;
@@ -16,31 +14,20 @@ mod fq_codel;
 mod heap;
 mod hfsc;
 mod hierarchy;
-mod overhead;
 #[expect(clippy::indexing_slicing, reason = "words of a bitmap by a level that was inserted")]
 mod priority;
-mod rate;
-mod red;
 mod reservation;
 mod round;
 #[expect(clippy::indexing_slicing, reason = "words of marks by a hash below their count")]
 mod sharing;
 mod token_bucket;
+mod weights;
 
-pub use aqm::Aqm;
-pub use codel::CodelSettings;
 pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
-    Arrival, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind,
-    NodeView, ScheduleError, Share, in_tree,
+    LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView,
+    ScheduleError, Share, in_tree,
 };
-pub use overhead::LinkOverhead;
 pub use priority::PRIORITY_LEVELS;
-pub use rate::Rate;
-pub use red::{RedSettings, RedUnit};
-
-pub(crate) use aqm::AqmState;
-pub(crate) use codel::CodelQueue;
-pub(crate) use red::RedVerdict;

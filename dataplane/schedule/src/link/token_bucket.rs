@@ -7,8 +7,8 @@
 use millrace_units::Instant;
 
 use super::discipline::Discipline;
-use super::rate::{Credit, Rate};
 use crate::arena::NONE;
+use crate::rate::{Credit, Rate};
 
 /// A bucket with its one child.
 #[derive(Debug)]

@@ -31,11 +31,11 @@ fn ids_and_places_must_make_sense() {
         (9, 77, Share::Quantum(1), "node 9: its parent 77 is unknown; add 77 first"),
         (9, 2, Share::Quantum(1), "its parent 2 is a fifo, which has no children"),
         (9, 1, Share::Level(1), "a deficit-round-robin, needs a quantum"),
-        (9, 1, Share::Quantum(0), "the quantum is 0; it goes from 1 to 1073741824"),
+        (9, 1, Share::Quantum(0), "the quantum 0 is out of range: 1 to 1073741824"),
         (9, 0, Share::Level(1), "level 1 of node 0 is taken by node 3"),
-        (9, 0, Share::Level(65_536), "the level is 65536; it goes from 0 to 65535"),
+        (9, 0, Share::Level(65_536), "the level 65536 is out of range: 0 to 65535"),
         (9, 3, Share::Only, "node 3, a token-bucket, has the child 4"),
-        (MOST_NODES, 0, Share::Level(5), "ids go from 0 to 131071"),
+        (MOST_NODES, 0, Share::Level(5), "id out of range: 0 to 131071"),
     ] {
         let error = refused(&mut port, node, parent, share, fifo());
         assert!(error.contains(part), "{error}");
@@ -76,11 +76,11 @@ fn settings_are_checked_by_themselves() {
             NodeKind::Fifo(QueueSettings { threshold: 1, aqm: Aqm::Codel(codel) }),
             "target 5 ns, interval 5 ns",
         ),
-        (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "the quantum is 255"),
-        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "queues is 0"),
-        (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "the quantum is 0"),
-        (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate is 0"),
-        (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst is 0"),
+        (NodeKind::FqCodel(FqCodelSettings { quantum: 255, ..Default::default() }), "the quantum 255 is"),
+        (NodeKind::FqCodel(FqCodelSettings { flows: 0, ..Default::default() }), "queues 0 is"),
+        (NodeKind::FlowQueues(FlowQueuesSettings { quantum: 0, ..Default::default() }), "the quantum 0 is"),
+        (NodeKind::TokenBucket { rate: Rate(0), burst: 1 }, "the rate 0 is"),
+        (NodeKind::TokenBucket { rate: Rate(1), burst: 0 }, "the burst 0 is"),
     ] {
         let error = refused(&mut port, 9, 0, Share::Level(7), kind);
         assert!(error.contains(part), "{error}");

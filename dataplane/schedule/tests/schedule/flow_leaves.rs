@@ -36,7 +36,8 @@ fn empty_queues_of_a_leaf_come_back_for_a_leaf_that_is_added() {
     assert_eq!(port.queue_counts(), (6, 6));
     let refused = add_leaf(&mut port, 2, flow_queues(2), 0).unwrap_err();
     assert!(
-        refused.contains("all 6 of the port are those of other nodes, hold packets or are kept for one flow"),
+        refused
+            .contains("all 6 queues of the port belong to other nodes, hold packets or are kept for a flow"),
         "{refused}"
     );
     assert_eq!(drain(&mut port, 0).len(), 5);
@@ -74,7 +75,7 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     assert_eq!(port.queue_counts(), (21, 65_536));
     let refused = |port: &mut Port, most| port.set_most_queues(most).unwrap_err().to_string();
-    assert!(refused(&mut port, 65_537).contains("65537; it goes from 1 to 65536"));
+    assert!(refused(&mut port, 65_537).contains("65537 is out of range: 1 to 65536"));
     assert!(refused(&mut port, 100).contains("60000 queues for flows"));
     port.remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
     add_leaf(&mut port, 1, flow_queues(15), 0).unwrap();
@@ -218,7 +219,7 @@ fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_someth
     }
     port.set_flow(NodeId(0), FlowNumber(1000), Some(3000), None).unwrap();
     let refused = port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap_err().to_string();
-    assert!(refused.contains("all 100 for flows hold packets or are kept for one flow"), "{refused}");
+    assert!(refused.contains("all 100 for flows hold packets or are kept for a flow"), "{refused}");
     // Who has checked that there are enough gets one.
     port.trust(true);
     port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap();

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millrace_packet::FlowKey;
-use millrace_pipeline::{DriverAction, DriverCache, DriverFlow, DriverTotals, DriverWay};
+use millrace_packet::{DriverAction, DriverFlow, DriverTotals, DriverWay, FlowKey};
+use millrace_pipeline::DriverCache;
 use millrace_plugin::{Policer, SharedBucket};
 use millrace_tests::checksum;
 use millrace_units::{Amount, PortId};
@@ -21,7 +21,7 @@ struct State {
     /// The same by receive queue.
     up_by: HashMap<(u16, usize), u64>,
     done: HashMap<u16, u64>,
-    noted: HashMap<(u16, usize, u32), u64>,
+    noted: HashMap<(u16, usize, u64), u64>,
     room: u32,
     forwarded: u64,
     dropped: u64,
@@ -282,11 +282,11 @@ impl DriverCache for Driver {
         self.state(|state| state.up_by.get(&(port.0, queue)).copied().unwrap_or_default())
     }
 
-    fn note_read(&self, (port, queue): (PortId, usize), epoch: u32, read: u64) {
+    fn note_read(&self, (port, queue): (PortId, usize), epoch: u64, read: u64) {
         self.state(|state| state.noted.insert((port.0, queue, epoch % 2), read));
     }
 
-    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u32) -> u64 {
+    fn noted_read(&self, (port, queue): (PortId, usize), epoch: u64) -> u64 {
         self.state(|state| state.noted.get(&(port.0, queue, epoch % 2)).copied().unwrap_or_default())
     }
 

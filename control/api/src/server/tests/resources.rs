@@ -50,9 +50,12 @@ async fn an_instance_lives_from_post_to_delete() {
     let message = json!({"message": "read"}).to_string();
     let (status, reply) = server.ask("POST", "/instances/s1/control", message).await;
     assert_eq!((status, &reply["what"]), (StatusCode::OK, &json!("all")));
-    let message = json!({"message": "read", "slow": true}).to_string();
+    let message = json!({"message": "read", "companion": true}).to_string();
     let (status, reply) = server.ask("POST", "/instances/s1/control", message).await;
-    assert!(status.is_client_error() && reply["detail"].as_str().unwrap().contains("slow half"), "{reply}");
+    assert!(
+        status.is_client_error() && reply["detail"].as_str().unwrap().contains("host companion"),
+        "{reply}"
+    );
     let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
     let (status, bound) = server.ask("POST", "/bindings", binding.clone()).await;
     assert_eq!((status, &bound["priority"]), (StatusCode::CREATED, &json!(0)));
@@ -155,7 +158,7 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     ("POST", "/filters", r#"{"match": "*", "action": "dorp"}"#, 400, "no action"),
     ("POST", "/filters", r#"{"match": "*", "acton": "drop"}"#, 400, "did you mean \"action\""),
     ("POST", "/filters", r#"{"match": "*"}"#, 400, "lacks the key \"action\""),
-    ("DELETE", "/filters/one", "", 400, "no id"),
+    ("DELETE", "/filters/one", "", 400, "id \"one\" is not a number"),
     ("GET", "/filters/5", "", 404, "no filter has the id 5"),
     ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
     ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),

@@ -24,7 +24,7 @@ struct Query {
     revision: u64,
 }
 
-/// The tcx programs on a port that are not ours; none where the kernel knows no tcx.
+/// Returns a finding for each tcx hook with foreign programs; none if the kernel lacks tcx.
 pub(super) fn inspect(port: &HostLink, ours: &Ours) -> Vec<PolicyFinding> {
     let others = |(hook, attach_type): (&'static str, u32)| {
         let mut programs = programs(port.ifindex, attach_type);

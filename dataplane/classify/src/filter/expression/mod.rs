@@ -40,8 +40,6 @@ use millrace_units::PortId;
 pub use compiled::CompiledExpression;
 pub use selection::{CompiledSelection, Selection};
 
-pub(super) use parse::words;
-
 use super::error::Refusal;
 use term::Term;
 

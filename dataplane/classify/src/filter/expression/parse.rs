@@ -3,6 +3,7 @@
 use super::super::error::{FilterError, Refusal, Token};
 use super::super::keywords::{missing, unknown};
 use super::super::parse::Draft;
+use super::super::words::{EITHER, WORDS};
 use super::super::{Field, Filter};
 
 /// Expression as parsed.
@@ -20,36 +21,6 @@ pub(super) enum Expression<'a> {
 
 /// Nested parentheses and `not`, at most.
 const MOST_DEPTH: usize = 32;
-
-/// Words that stand for a condition by themselves.
-const WORDS: [(&str, Field, &str); 9] = [
-    ("tcp", Field::Protocol, "tcp"),
-    ("udp", Field::Protocol, "udp"),
-    ("sctp", Field::Protocol, "sctp"),
-    ("icmp", Field::Protocol, "icmp"),
-    ("icmp6", Field::Protocol, "icmpv6"),
-    ("icmpv6", Field::Protocol, "icmpv6"),
-    ("igmp", Field::Protocol, "igmp"),
-    ("esp", Field::Protocol, "esp"),
-    ("gre", Field::Protocol, "gre"),
-];
-
-/// Words for both directions.
-const EITHER: [(&str, [Field; 2]); 4] = [
-    ("host", [Field::Source, Field::Destination]),
-    ("net", [Field::Source, Field::Destination]),
-    ("port", [Field::SourcePort, Field::DestinationPort]),
-    ("portrange", [Field::SourcePort, Field::DestinationPort]),
-];
-
-/// Operators, and words for a family.
-const OTHERS: [&str; 5] = ["not", "or", "and", "ip", "ip6"];
-
-/// Returns the words of expressions that filters of keywords lack.
-pub(in super::super) fn words() -> impl Iterator<Item = &'static str> {
-    let alone = WORDS.iter().map(|(word, ..)| *word);
-    alone.chain(EITHER.iter().map(|(word, _)| *word)).chain(OTHERS)
-}
 
 struct Parser<'a> {
     text: &'a str,

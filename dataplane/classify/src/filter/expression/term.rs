@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::Filter;
 
-/// Weight of a term, at most.
+/// Maximum weight of a term, in comparisons per packet.
 pub(super) const MOST_WEIGHT: usize = 1024;
 
 /// Conditions that all have to hold.

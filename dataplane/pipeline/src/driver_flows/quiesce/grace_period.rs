@@ -159,7 +159,8 @@ mod tests {
         /// Makes workers that have taken this number of steps.
         fn new(count: usize, step: u64) -> Self {
             let simulated = |handover| {
-                let (grace_period, waiting) = (GracePeriod { step, ..GracePeriod::default() }, VecDeque::new());
+                let (grace_period, waiting) =
+                    (GracePeriod { step, ..GracePeriod::default() }, VecDeque::new());
                 Simulated {
                     grace_period,
                     handover,

@@ -57,11 +57,11 @@ impl Curve {
 /// What a class is told. One of `real_time` and `link_sharing` must be there; an inner class has no `real_time`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Curves {
-    /// What the class is guaranteed, whatever its siblings do: leaf classes only.
+    /// Real-time service curve; leaf classes only.
     pub real_time: Option<Curve>,
-    /// How it shares what is left with its siblings.
+    /// Link-sharing service curve.
     pub link_sharing: Option<Curve>,
-    /// What it must not exceed by link sharing.
+    /// Upper-limit service curve; limits link sharing only.
     pub upper_limit: Option<Curve>,
 }
 

@@ -3,24 +3,13 @@
 
 use millrace_units::Instant;
 
+use super::LinkScheduler;
 use super::node::Kind;
 use super::plain::{Pause, Tally, send_levels};
-use super::{LinkScheduler, NodeId};
 use crate::arena::{Load, NONE};
 use crate::link::discipline::PacketScheduler;
 use crate::link::fifo::Fifo;
-use crate::{DropSink, FlowNumber, Item};
-
-/// A packet that comes to a leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival<T> {
-    /// The leaf.
-    pub leaf: NodeId,
-    /// Its flow.
-    pub flow: FlowNumber,
-    /// The packet.
-    pub item: T,
-}
+use crate::{Arrival, DropSink, Item, NodeId};
 
 impl<T: Item> LinkScheduler<T> {
     /// Packets arrive in the order of `batch`, which is empty afterwards: [`enqueue`](Self::enqueue) for each.

@@ -6,7 +6,6 @@ use millrace_units::Instant;
 use super::node::{Kind, Node};
 use super::parameters::check_kind;
 use super::{LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeId, NodeKind, ScheduleError, Share};
-use crate::Item;
 use crate::arena::NONE;
 use crate::link::deficit_round_robin::DeficitRoundRobin;
 use crate::link::fifo::Fifo;
@@ -14,10 +13,10 @@ use crate::link::flow_queues::FlowQueues;
 use crate::link::fq_codel::FqCodel;
 use crate::link::hfsc::{Child, HIERARCHY_ROOT, Hfsc};
 use crate::link::priority::Priority;
-use crate::link::rate::{Credit, MOST_BYTES};
 use crate::link::token_bucket::TokenBucket;
-use crate::link::{LinkOverhead, Rate};
 use crate::queue::QueueSettings;
+use crate::rate::{Credit, MOST_BYTES};
+use crate::{Item, LinkOverhead, Rate};
 
 impl<T: Item> LinkScheduler<T> {
     /// Another rate of the port, from now on.

@@ -10,7 +10,7 @@ pub enum ScheduleError {
     #[error("node {0}: there is one already; remove it first, or take another id")]
     Duplicate(NodeId),
     /// The id can't be a node's.
-    #[error("node {0}: ids go from 0 to {most}", most = super::MOST_NODES - 1)]
+    #[error("node {0}: id out of range: 0 to {most}", most = super::MOST_NODES - 1)]
     Id(NodeId),
     /// No node has that id.
     #[error("node {0}: there is none; nodes are shown by `scheduler show`")]
@@ -88,7 +88,7 @@ pub enum ScheduleError {
         other: NodeId,
     },
     /// A number out of its range.
-    #[error("node {node}: {what} is {value}; it goes from {least} to {most}")]
+    #[error("node {node}: {what} {value} is out of range: {least} to {most}")]
     Range {
         /// The node.
         node: NodeId,
@@ -165,8 +165,8 @@ pub enum ScheduleError {
     },
     /// All queues of the port are in use.
     #[error(
-        "node {node}: no queue is left: all {most} of the port are those of other nodes, hold packets or are kept for one flow; \
-         its scheduler's `queues` goes up to {most_of_all}", most_of_all = crate::MOST_QUEUES
+        "node {node}: no free queue: all {most} queues of the port belong to other nodes, hold packets or are kept for a flow; \
+         raise the scheduler's `queues` (at most {most_of_all})", most_of_all = crate::MOST_QUEUES
     )]
     NoQueue {
         /// The node.
@@ -175,7 +175,7 @@ pub enum ScheduleError {
         most: u32,
     },
     /// All queues of a leaf are in use.
-    #[error("node {node}: no queue is left: all {most} for flows hold packets or are kept for one flow")]
+    #[error("node {node}: no free queue: all {most} for flows hold packets or are kept for a flow")]
     LeafFull {
         /// The leaf.
         node: NodeId,
@@ -218,7 +218,7 @@ pub enum ScheduleError {
         other: &'static str,
     },
     /// A limit of the port out of range.
-    #[error("port: {what} is {value}; it goes from {least} to {most}")]
+    #[error("port: {what} {value} is out of range: {least} to {most}")]
     Port {
         /// What is out of range.
         what: &'static str,

@@ -2,7 +2,8 @@
 
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError, in_range};
-use crate::link::flow_queues::{FlowQueuesSettings, MOST_QUANTUM};
+use crate::link::flow_queues::FlowQueuesSettings;
+use crate::link::weights::MOST_QUANTUM;
 use crate::queue_manager::MOST_QUEUES;
 use crate::{FlowNumber, Item, QueueView, Rate};
 

@@ -30,9 +30,8 @@ mod share;
 mod view;
 
 pub use backlog::LeafBacklog;
-pub use batch::Arrival;
 pub use error::ScheduleError;
-pub use node::{NodeId, NodeKind, Share};
+pub use node::{NodeKind, Share};
 pub use remove::Leftover;
 pub use view::{NodeView, in_tree};
 
@@ -46,13 +45,12 @@ use super::fq_codel::FqCodel;
 use super::heap::Heap;
 use super::hfsc::Hfsc;
 use super::priority::Priority;
-use super::rate::Credit;
 use super::token_bucket::TokenBucket;
-use super::{LinkOverhead, Rate};
 use crate::arena::NONE;
 use crate::queue_manager::{BufferLimits, MOST_QUEUES, QueueManager};
+use crate::rate::Credit;
 use crate::slots::Slots;
-use crate::{DropCounts, Item};
+use crate::{DropCounts, Item, LinkOverhead, NodeId, Rate};
 use node::{Kind, Node, Table};
 
 /// Ids of nodes are below this.

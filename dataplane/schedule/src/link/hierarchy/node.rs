@@ -1,7 +1,5 @@
 //! A node of the tree: what it is, where it stands, and what went through it.
 
-use std::fmt;
-
 use crate::arena::{Load, NONE};
 use crate::link::fifo::Fifo;
 use crate::link::flow_queues::FlowQueuesSettings;
@@ -9,17 +7,6 @@ use crate::link::fq_codel::FqCodelSettings;
 use crate::link::hfsc::Curves;
 use crate::slots::Slots;
 use crate::{QueueSettings, Rate};
-
-/// A node, numbered by who builds the tree: from 0 to [`MOST_NODES`](super::MOST_NODES) - 1, best without large gaps,
-/// because a port has 64 bytes for each number up to the largest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct NodeId(pub u32);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
 
 /// What a node does.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,13 +3,13 @@
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, NodeKind, ScheduleError, Share};
 use crate::Item;
+use crate::aqm::codel_objection;
 use crate::arena::NONE;
-use crate::link::aqm::codel_objection;
-use crate::link::flow_queues::MOST_QUANTUM;
 use crate::link::priority::PRIORITY_LEVELS;
-use crate::link::rate::MOST_BYTES;
+use crate::link::weights::MOST_QUANTUM;
 use crate::queue::QueueSettings;
 use crate::queue_manager::MOST_QUEUES;
+use crate::rate::MOST_BYTES;
 
 /// Checks the settings of a node by themselves.
 pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleError> {

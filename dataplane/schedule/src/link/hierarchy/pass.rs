@@ -2,8 +2,8 @@
 
 use super::LinkScheduler;
 use super::node::Kind;
+use crate::Aqm;
 use crate::Item;
-use crate::link::Aqm;
 
 impl<T: Item> LinkScheduler<T> {
     /// Whether packets that are sent at once need not come in: the tree is one leaf, a FIFO or a queue for each flow, without

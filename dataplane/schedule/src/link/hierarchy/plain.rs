@@ -4,14 +4,14 @@
 
 use millrace_units::Instant;
 
+use super::LinkScheduler;
 use super::node::{Kind, Node, Table};
-use super::{Arrival, LinkScheduler};
-use crate::Item;
 use crate::arena::{Load, NONE, Opened};
 use crate::link::discipline::Discipline;
 use crate::link::priority::Priority;
 use crate::queue::Queue;
 use crate::queue_manager::QueueManager;
+use crate::{Arrival, Item};
 
 /// What comes in below one parent is counted there, and above, at once.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_classify::{CompiledExpression, Filter};
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
-use millrace_packet::{FlowKey, Pool};
+use millrace_packet::{DriverFlow, DriverTotals, FlowKey, Pool};
 use millrace_plugin::{Action, BindingId, CallLimits, GateOrder, PluginChange, Policer};
 use millrace_plugin_abi::{Instance, Message, Packets, Position, Progress, Reply};
 use millrace_port::{Memory, MemoryHandle};
@@ -19,7 +19,7 @@ use crate::commands::{
     PortCommand, ReplyTo, RouteChange, RouteCommand,
 };
 use crate::driver_flows::invalidation::Invalidation;
-use crate::driver_flows::{DriverCache, DriverFlow, DriverPort, DriverTotals};
+use crate::driver_flows::{DriverCache, DriverPort};
 use crate::gate_tables::GateTables;
 use crate::host_path::NoHost;
 use crate::ports::tests::settings;

@@ -74,9 +74,9 @@ fn state_goes_over_to_another_instance() {
     Batch::equal(5, 60).processed(&mut new);
     assert_eq!(new.save().unwrap().unwrap(), 75_u32.to_le_bytes());
     let refused = new.restore(&state, 2).unwrap_err().to_string();
-    assert_eq!(refused, "plugin test: restore: it returned 1, and gave no reason");
+    assert_eq!(refused, "plugin test: restore: it returned 1 without an error message");
     assert_eq!(begin("").save(), Ok(None));
-    assert!(begin("").restore(&[], 0).unwrap_err().to_string().contains("takes no state over"));
+    assert!(begin("").restore(&[], 0).unwrap_err().to_string().contains("can't restore state"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::notebook::NotebookError;
 
 /// The directory below the state directory.
 const DIRECTORY: &str = "crash-captures";
-/// Names the newest capture that a start has reported.
+/// Names the captures that starts have reported, a line each.
 const REPORTED: &str = "reported";
 /// Captures that are kept. The oldest goes first.
 pub const MOST_CAPTURES: usize = 8;
@@ -32,8 +32,8 @@ impl CrashCaptures {
         Self(state.join(DIRECTORY))
     }
 
-    /// Writes a capture, removes the oldest ones beyond [`MOST_CAPTURES`], and returns the path of the frames. Names sort by age,
-    /// as they begin with a UTC time.
+    /// Writes a capture, removes the oldest ones beyond [`MOST_CAPTURES`] and frames without a report, and returns the path of the
+    /// frames.
     ///
     /// # Errors
     /// When the system refuses, or a part is larger than its limit.
@@ -50,34 +50,46 @@ impl CrashCaptures {
         let path = self.path(name, FRAMES);
         write_new(&path, frames)?;
         // The report comes last: a capture counts once it is there.
-        write_new(&self.path(name, REPORT), report)?;
-        self.remove_oldest();
+        if let Err(error) = write_new(&self.path(name, REPORT), report) {
+            // Half a capture takes room, and tells nothing.
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(self.path(name, REPORT));
+            return Err(error);
+        }
+        self.remove_oldest(name);
         Ok(path)
     }
 
     /// Returns the names of all captures, the oldest first.
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let report = |entry: fs::DirEntry| {
-            let path = entry.path();
-            let is_report = path.extension().is_some_and(|extension| extension == REPORT);
-            is_report.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
-        };
-        let mut names: Vec<String> = entries.filter_map(report).collect();
+        let mut names = self.names_of(REPORT);
         names.sort_unstable();
         names
+    }
+
+    /// Returns the names of the files with an extension.
+    fn names_of(&self, extension: &str) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let name = |entry: fs::DirEntry| {
+            let path = entry.path();
+            let has_it = path.extension().is_some_and(|found| found == extension);
+            has_it.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+        };
+        entries.filter_map(name).collect()
     }
 
     /// Returns the captures since the last call, also of another process, and marks them as reported.
     pub fn take_unreported(&self) -> Vec<String> {
         let mark = self.0.join(REPORTED);
-        let last = fs::read_to_string(&mark).unwrap_or_default();
-        let new: Vec<String> = self.names().into_iter().filter(|name| *name > last).collect();
-        if let Some(newest) = new.last() {
+        let reported = fs::read_to_string(&mark).unwrap_or_default();
+        let names = self.names();
+        let is_new = |name: &&String| !reported.lines().any(|known| known == name.as_str());
+        let new: Vec<String> = names.iter().filter(is_new).cloned().collect();
+        if !new.is_empty() {
             let mut options = OpenOptions::new();
             let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&mark);
             // What can't be marked is reported again.
-            let _ = opened.and_then(|mut file| file.write_all(newest.as_bytes()));
+            let _ = opened.and_then(|mut file| file.write_all(names.join("\n").as_bytes()));
         }
         new
     }
@@ -99,12 +111,16 @@ impl CrashCaptures {
         self.0.join(format!("{name}.{extension}"))
     }
 
-    fn remove_oldest(&self) {
+    /// Removes the oldest captures, but never the newest, `added`: a clock that went back makes it look old.
+    fn remove_oldest(&self, added: &str) {
         let names = self.names();
-        for name in names.iter().take(names.len().saturating_sub(MOST_CAPTURES)) {
+        let without_report = self.names_of(FRAMES).into_iter().filter(|name| !names.contains(name));
+        let oldest = names.iter().filter(|name| *name != added).cloned();
+        let oldest = oldest.take(names.len().saturating_sub(MOST_CAPTURES));
+        for name in without_report.chain(oldest) {
             for extension in [REPORT, FRAMES] {
                 // What can't be removed is tried again at the next crash.
-                let _ = fs::remove_file(self.path(name, extension));
+                let _ = fs::remove_file(self.path(&name, extension));
             }
         }
     }
@@ -158,6 +174,35 @@ mod tests {
         assert!(captures.take_unreported().is_empty());
         captures.add("20261123T230000Z-1", b"", b"{}").unwrap();
         assert_eq!(captures.take_unreported(), ["20261123T230000Z-1"]);
+    }
+
+    #[test]
+    fn a_capture_after_a_clock_step_back_is_kept_and_reported() {
+        let folder = Folder::new("crash-captures-clock");
+        let captures = CrashCaptures::of(&folder.0);
+        for number in 0..MOST_CAPTURES {
+            captures.add(&format!("20261123T2200{number:02}Z-1"), b"frames", b"{}").unwrap();
+        }
+        captures.take_unreported();
+        captures.add("19700101T000003Z-1", b"frames", b"{}").unwrap();
+        assert_eq!(captures.take_unreported(), ["19700101T000003Z-1"]);
+        assert!(captures.take_unreported().is_empty());
+        assert_eq!(captures.names().len(), MOST_CAPTURES);
+        assert!(!captures.frames("20261123T220000Z-1").exists());
+    }
+
+    #[test]
+    fn frames_without_a_report_are_removed() {
+        let folder = Folder::new("crash-captures-half");
+        let captures = CrashCaptures::of(&folder.0);
+        captures.add("20261123T220000Z-1", b"frames", b"{}").unwrap();
+        // The process died between the two, or the report could not be written.
+        fs::remove_file(captures.path("20261123T220000Z-1", REPORT)).unwrap();
+        fs::create_dir(captures.path("20261123T220001Z-1", REPORT)).unwrap();
+        assert!(captures.add("20261123T220001Z-1", b"frames", b"{}").is_err());
+        assert!(!captures.frames("20261123T220001Z-1").exists());
+        captures.add("20261123T220002Z-1", b"frames", b"{}").unwrap();
+        assert!(!captures.frames("20261123T220000Z-1").exists());
     }
 
     #[test]

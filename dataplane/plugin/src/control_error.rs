@@ -17,9 +17,9 @@ pub enum PluginControlError {
         /// What might have been meant.
         hint: String,
     },
-    /// The plugin of the instance has no slow half.
-    #[error("instance {name:?} has no slow half: leave out that the message is for it")]
-    NoSlowHalf {
+    /// The plugin of the instance has no host companion.
+    #[error("instance {name:?} has no host companion: leave out that the message is for it")]
+    NoHostCompanion {
         /// The instance.
         name: String,
     },
@@ -116,7 +116,7 @@ pub enum PluginControlError {
         bound: String,
     },
     /// It can't be removed while something depends on it.
-    #[error("{kind} {name:?} is in use by {users}: remove that first")]
+    #[error("{kind} {name:?} is in use by {users}: remove these users first")]
     InUse {
         /// `plugin` or `gate`.
         kind: &'static str,

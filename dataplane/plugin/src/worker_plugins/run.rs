@@ -4,8 +4,9 @@ use std::fmt;
 
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Fault, Known, Packets, Position, Progress, Verdict};
-use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, PathId, QueueId};
 
+use super::{Binding, WorkerPlugins};
 use crate::fault::FaultKind;
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, Instances, News};
@@ -13,20 +14,10 @@ use crate::path::{Part, Refusal, Step};
 use crate::recheck::{Malformed, recheck};
 use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
-use crate::worker_plugins::{Binding, WorkerPlugins};
-use crate::{Action, BindingId, BindingTable, OnFault, Policer};
+use crate::{Action, BindingId, BindingTable, Direction, OnFault, Policer};
 
 /// How often in a row a packet may be sent from instance to instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
-
-/// Where an instance sends a packet that goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// By this port.
-    Port(PortId),
-    /// By each port below 64 whose bit is set; there is one at least.
-    Ports(u64),
-}
 
 /// A stage of a path, for who looks on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

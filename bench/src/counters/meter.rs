@@ -1,7 +1,7 @@
 //! Counts the instructions of pieces of work: valgrind's, from outside, or the processor's.
 
+use super::{Counter, Event};
 use crate::callgrind::{callgrind_measured, callgrind_part_ends};
-use crate::counters::{Counter, Event};
 
 /// What counts.
 #[derive(Debug)]

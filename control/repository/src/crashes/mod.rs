@@ -3,6 +3,8 @@
 //! Who writes is a handler of signals: it can neither allocate nor wait. So a line is made beforehand for each instance, but for two
 //! numbers, and the file is open. Nothing brings it to the disk: what is written outlives the process, and need not outlive the machine.
 
+pub(crate) mod captures;
+
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;

@@ -2,6 +2,10 @@
 //!
 //! Virtual machines often have no such counters, and the kernel may forbid them (`kernel.perf_event_paranoid`): then there are none.
 
+mod meter;
+
+pub(crate) use meter::Meter;
+
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 

@@ -3,9 +3,10 @@
 
 use millrace_units::Instant;
 
+use crate::DropCause;
 use crate::arena::Load;
 use crate::random::Random;
-use crate::{DropCause, Rate};
+use crate::rate::Rate;
 
 /// What RED counts a queue in. Bytes are what a link's time is made of; packets are, where what is behind a queue has a cost for
 /// each.

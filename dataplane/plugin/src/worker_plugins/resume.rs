@@ -2,15 +2,15 @@
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
-use millrace_units::{InstanceId, Instant, count};
+use millrace_units::{InstanceId, Instant};
 
-use crate::fault::FaultKind;
+use super::WorkerPlugins;
+use super::run::{Decision, Desk, Outcome, recheck_behind};
+use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
 use crate::instances::{Hosted, News};
 use crate::path::{Part, Step};
-use crate::run::{Decision, Desk, Outcome, recheck_behind};
 use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
-use crate::worker_plugins::WorkerPlugins;
 use crate::{BindingCounts, BindingTable, CallLimits};
 
 /// Calls of an instance, with packets that waited for it, in one iteration.
@@ -284,19 +284,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.timed.is_empty() && self.news.paused.is_empty()
     }
-}
-
-/// Describes a call that used up its budget, in microseconds, with the likely cause.
-pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
-    let spent = slice.as_micros().saturating_mul(slices.into());
-    let cause =
-        if packets > 8 { "too much work for each packet, or a loop" } else { "a loop, or a long search" };
-    format!(
-        "a call for {} took more than its budget of {spent} us ({} of {} us): {cause}",
-        count(packets, "packet"),
-        count(slices, "slice"),
-        slice.as_micros()
-    )
 }
 
 /// Begins a call with packets that waited, or resumes it, for a slice.

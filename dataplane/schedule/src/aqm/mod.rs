@@ -1,7 +1,15 @@
 //! Active queue management of one queue (RFC 7567): none but the discard threshold, RED, or CoDel.
 
-use super::codel::{Codel, CodelSettings};
-use super::red::{Red, RedSettings};
+mod codel;
+mod red;
+
+pub use codel::CodelSettings;
+pub use red::{RedSettings, RedUnit};
+
+pub(crate) use codel::{Codel, CodelQueue};
+pub(crate) use red::RedVerdict;
+
+use red::Red;
 
 /// How a queue keeps short, beside its discard threshold.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -1,0 +1,17 @@
+//! Places of ports.
+
+use millrace_pipeline::DeviceId;
+use millrace_units::PortId;
+
+/// A device and the port at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub device: DeviceId,
+    pub port: PortId,
+}
+
+impl Place {
+    pub const fn numbered(number: u16) -> Self {
+        Self { device: DeviceId(number), port: PortId(number) }
+    }
+}

@@ -1,0 +1,52 @@
+//! Arguments of the form `KEY=VALUE`.
+
+use serde_json::{Map, Value};
+
+use crate::output::Failure;
+
+/// `KEY=VALUE` arguments as an object; values that are JSON are taken as such, all others as text.
+pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut object = Map::new();
+    for argument in arguments {
+        let Some((key, text)) = argument.split_once('=') else {
+            return Err(Failure::usage(format!("{argument:?} is not of the form KEY=VALUE")));
+        };
+        if key.trim().is_empty() {
+            return Err(Failure::usage(format!(
+                "{argument:?} has no key: write KEY=VALUE, without blanks around the ="
+            )));
+        }
+        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
+        if object.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("{key} is given twice")));
+        }
+    }
+    Ok(object)
+}
+
+/// Settings that change: one without a value is taken away.
+pub fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut settings = pairs(arguments)?;
+    for value in settings.values_mut().filter(|value| value.as_str() == Some("")) {
+        *value = Value::Null;
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_become_json_where_they_are_json() {
+        let object = pairs(&["n=5".into(), "ports=80,443".into(), "on=true".into()]).unwrap();
+        assert_eq!(Value::Object(object), json!({"n": 5, "ports": "80,443", "on": true}));
+        assert_eq!(pairs(&["n".into()]).unwrap_err().code, 2);
+        assert!(pairs(&["n=1".into(), "n=2".into()]).is_err());
+        let nameless = pairs(&["=5".into()]).unwrap_err();
+        assert_eq!(nameless.code, 2);
+        assert!(nameless.message.starts_with("\"=5\" has no key"), "{}", nameless.message);
+    }
+}

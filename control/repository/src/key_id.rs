@@ -1,0 +1,38 @@
+//! Ids of keys.
+
+use std::fmt;
+
+/// Which key it is: 64 random bits that stand in the key and in its signatures. It names a key, and proves nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct KeyId(u64);
+
+impl KeyId {
+    /// The id out of a key or a signature.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut id = [0; 8];
+        id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Self(u64::from_le_bytes(id))
+    }
+}
+
+impl From<KeyId> for String {
+    fn from(id: KeyId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let id = u64::from_str_radix(&text, 16).ok().filter(|_| text.len() == 16);
+        id.map(Self).ok_or_else(|| format!("{text:?} is no key's id"))
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016X}", self.0)
+    }
+}

@@ -1,0 +1,49 @@
+//! A flow in the driver: what a worker offloads, and what the flow cache of the XDP programs holds.
+
+use millrace_units::{Amount, PortId};
+use millrace_wire::MacAddr;
+
+/// Contents of a flow's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DriverFlow {
+    /// Action on the packets.
+    pub action: DriverAction,
+    /// Place of the token bucket that polices the packets.
+    pub policer: Option<u16>,
+    /// Place of the eBPF variant of the plugin that filters the packets.
+    pub form: Option<u16>,
+}
+
+/// Action of the XDP program on the packets of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DriverAction {
+    /// Forward the packets.
+    Send(DriverWay),
+    /// Drop the packets, as a filter demands.
+    Drop {
+        /// MTU of the ingress port, in bytes. Longer network packets are upcalls.
+        mtu: u16,
+    },
+}
+
+/// Egress port and link header of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DriverWay {
+    /// Egress port.
+    pub out: PortId,
+    /// Least of the MTUs of ingress and egress port, in bytes. Longer network packets are upcalls.
+    pub mtu: u16,
+    /// Destination address.
+    pub destination: MacAddr,
+    /// Source address: that of the egress port.
+    pub source: MacAddr,
+}
+
+/// Totals of a flow's offloaded packets. Bytes are those of frames without padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverTotals {
+    /// Forwarded packets; their number is modulo 2^32.
+    pub sent: Amount,
+    /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
+    pub dropped: Amount,
+}

@@ -1,0 +1,79 @@
+//! Frames: the memory of packets, and its metadata.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::{self, NonNull};
+
+use crate::Annotations;
+use crate::places::Places;
+
+/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; at 2,048 an Ethernet frame fits in one.
+pub const FRAME_SIZE: usize = 2048;
+
+/// The metadata of a frame: one cache line. On the first frame of a packet it is the packet's.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) buffer: NonNull<u8>,
+    pub(crate) pool: NonNull<PoolInner>,
+    pub(crate) next: *mut Frame,
+    pub(crate) index: u32,
+    pub(crate) references: Cell<u32>,
+    pub(crate) places: Places,
+    pub(crate) annotations: Annotations,
+}
+
+impl Frame {
+    /// The frame of an index, in no packet.
+    pub(crate) fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
+        // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
+        let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
+        Self {
+            buffer,
+            pool,
+            next: ptr::null_mut(),
+            index,
+            references: Cell::new(0),
+            places: Places::NONE,
+            annotations: Annotations::EMPTY,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: offset and length are kept within the frame's buffer, which lives as long as its pool's region.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.buffer.as_ptr().add(self.places.offset.into()),
+                self.places.length.into(),
+            )
+        }
+    }
+}
+
+/// The frames of a pool.
+#[derive(Debug)]
+pub(crate) struct PoolInner {
+    pub(crate) region: NonNull<u8>,
+    pub(crate) frames: Box<[UnsafeCell<Frame>]>,
+    pub(crate) free: UnsafeCell<Vec<u32>>,
+    pub(crate) exhausted: Cell<u64>,
+}
+
+impl PoolInner {
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<u32> {
+        // SAFETY: only this thread uses the pool, and the reference ends here.
+        unsafe { &mut *self.free.get() }.pop()
+    }
+
+    #[inline]
+    pub(crate) fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
+        self.frames.get(index as usize).map(|frame| NonNull::from(frame).cast())
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, index: u32) {
+        // SAFETY: only this thread uses the pool, and the reference ends here. The list has room for every frame.
+        unsafe { &mut *self.free.get() }.push(index);
+    }
+}

@@ -1,0 +1,32 @@
+//! Places of a packet's bytes and headers.
+
+/// Where in a frame's buffer a packet's bytes are, and its headers: two bytes each of one word.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub offset: u16,
+    pub length: u16,
+    pub network: u16,
+    pub transport: u16,
+}
+
+impl Places {
+    pub const NONE: Self = Self { offset: 0, length: 0, network: 0, transport: 0 };
+
+    /// Those in a word, the offset lowest.
+    #[inline(always)]
+    pub fn of_word(word: u64) -> Self {
+        // SAFETY: any two bytes are a number, and there is nothing between them.
+        unsafe { std::mem::transmute::<[u8; 8], Self>(word.to_ne_bytes()) }.in_order()
+    }
+
+    /// In the order of the fields, whichever end of a word comes first.
+    #[inline(always)]
+    const fn in_order(self) -> Self {
+        let Self { offset, length, network, transport } = self;
+        match cfg!(target_endian = "big") {
+            true => Self { offset: transport, length: network, network: length, transport: offset },
+            false => self,
+        }
+    }
+}
