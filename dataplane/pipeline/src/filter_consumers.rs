@@ -56,7 +56,7 @@ impl Wanted {
 
     /// Evaluates the expression, one condition after the other.
     fn holds(&self, sent: &Sent) -> bool {
-        let has_ports = sent.protocol != 1 && !sent.is_later_fragment;
+        let has_ports = sent.protocol != 1 && sent.header == Header::Whole;
         match self {
             Self::Protocol(protocol) => sent.protocol == *protocol,
             Self::SourceHost(host) => sent.hosts.0 == *host,
@@ -65,12 +65,22 @@ impl Wanted {
             Self::SourcePorts(first, last) => has_ports && (*first..=*last).contains(&sent.ports.0),
             Self::DestinationPorts(first, last) => has_ports && (*first..=*last).contains(&sent.ports.1),
             Self::Port(port) => has_ports && (sent.ports.0 == *port || sent.ports.1 == *port),
-            Self::LaterFragment => sent.is_later_fragment,
+            Self::LaterFragment => sent.header == Header::OfLaterFragment,
             Self::Not(inner) => !inner.holds(sent),
             Self::All(parts) => parts.iter().all(|part| part.holds(sent)),
             Self::Either(parts) => parts.iter().any(|part| part.holds(sent)),
         }
     }
+}
+
+/// What a packet has of its transport header.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Header {
+    Whole,
+    /// None: the first fragment has it.
+    OfLaterFragment,
+    /// Four octets of it.
+    Cut,
 }
 
 /// Packet that a host sent.
@@ -80,15 +90,16 @@ struct Sent {
     hosts: (u8, u8),
     protocol: u8,
     ports: (u16, u16),
-    is_later_fragment: bool,
+    header: Header,
 }
 
 impl Sent {
     /// Returns the packet with its headers, read as the worker reads it.
     fn packet(&self, pool: &Pool) -> (Packet, Candidate) {
-        let offset = u8::from(self.is_later_fragment) * 5;
+        let offset = u8::from(self.header == Header::OfLaterFragment) * 5;
+        let total_len = if self.header == Header::Cut { 24 } else { 40 };
         let hosts = [self.hosts.0, self.hosts.1].map(|host| [10, 0, 0, host]);
-        let mut header = vec![0x45, 0, 0, 40, 0, 7, 0, offset, 64, self.protocol, 0, 0];
+        let mut header = vec![0x45, 0, 0, total_len, 0, 7, 0, offset, 64, self.protocol, 0, 0];
         header.extend(hosts.concat());
         let sum = millrace_wire::checksum::sum(&header).checksum();
         header[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -103,13 +114,14 @@ impl Sent {
 
     /// Returns the packets that a flow of this packet can have, as far as expressions tell them apart.
     fn of_same_flow(&self) -> Vec<Self> {
-        // A later fragment has the key of a packet with ports of zero.
-        let is_unread = self.is_later_fragment || self.protocol == 1 || self.ports == (0, 0);
-        let ports = if is_unread { (0, 0) } else { self.ports };
-        let fragments: &[bool] = if is_unread { &[false, true] } else { &[false] };
-        let one =
-            |is_later_fragment: &bool| Self { ports, is_later_fragment: *is_later_fragment, ..self.clone() };
-        fragments.iter().map(one).collect()
+        // Packets whose ports can't be read have the key of a packet with ports of zero.
+        let has_ports = self.protocol != 1;
+        if has_ports && self.header == Header::Whole && self.ports != (0, 0) {
+            return vec![self.clone()];
+        }
+        let mut headers = vec![Header::Whole, Header::OfLaterFragment];
+        headers.extend(has_ports.then_some(Header::Cut));
+        headers.into_iter().map(|header| Self { ports: (0, 0), header, ..self.clone() }).collect()
     }
 }
 
@@ -136,12 +148,14 @@ fn any_wanted() -> impl Strategy<Value = Wanted> {
 
 fn any_sent() -> impl Strategy<Value = Sent> {
     let protocol = prop_oneof![Just(1u8), Just(6), Just(17)];
-    let fields = ((1u8..3, 1u8..3), protocol, (0u16..3, 0u16..3), prop::bool::weighted(0.2));
-    fields.prop_map(|(hosts, protocol, ports, is_later_fragment)| Sent {
-        hosts,
-        protocol,
-        ports,
-        is_later_fragment,
+    let header = prop_oneof![
+        6 => Just(Header::Whole), 1 => Just(Header::OfLaterFragment), 1 => Just(Header::Cut),
+    ];
+    let fields = ((1u8..3, 1u8..3), protocol, (0u16..3, 0u16..3), header);
+    fields.prop_map(|(hosts, protocol, ports, header)| {
+        // A message of ICMP has no ports that a cut header could lack.
+        let is_cut = header == Header::Cut && protocol == 1;
+        Sent { hosts, protocol, ports, header: if is_cut { Header::Whole } else { header } }
     })
 }
 
