@@ -1,32 +1,32 @@
-//! Notes on the packets of a batch, one for each.
+//! Arrays with one item for each packet of a batch.
 
 use std::ops::{Index, IndexMut};
 use std::slice::SliceIndex;
 
 use millrace_packet::BATCH_SIZE;
 
-/// A note on each packet of a batch, by the place of a packet in it. Its length is known when the stages are built, so an
-/// index below that is not checked again.
+/// Array with one item for each packet of a batch, by the packet's index. The constant length lets the
+/// compiler omit bounds checks.
 ///
-/// Indices are places in a batch: they come from loops over a batch and from lists of its packets, never from a packet.
+/// Indices come from loops over a batch and from lists of its packets, never from the contents of a packet.
 #[derive(Debug)]
 pub struct Each<T>(Box<[T; BATCH_SIZE]>);
 
 impl<T: Copy> Each<T> {
-    /// The same note on each.
+    /// Returns an array of equal items.
     pub(crate) fn new(note: T) -> Self {
         Self(Box::new([note; BATCH_SIZE]))
     }
 }
 
 impl<T> Each<T> {
-    /// All notes, for a loop over a batch.
+    /// Returns all items.
     #[inline(always)]
     pub(crate) fn all(&self) -> &[T; BATCH_SIZE] {
         &self.0
     }
 
-    /// All notes to write, for a loop over a batch.
+    /// Returns all items for changes.
     #[inline(always)]
     pub(crate) fn all_mut(&mut self) -> &mut [T; BATCH_SIZE] {
         &mut self.0

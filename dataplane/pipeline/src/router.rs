@@ -1,11 +1,13 @@
-//! The router of a worker: its tables, and the journey of a batch through the stages.
+//! Router of a worker: its tables, and the pipeline that takes a batch through the stages.
+
+mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::{
-    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, IcmpError, NO_ADJACENCY, NeighbourTable,
+    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, NO_ADJACENCY, NeighbourTable,
 };
 use millrace_packet::{Arrivals, BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_plugin::{Pulse, Released};
@@ -13,54 +15,55 @@ use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
-use crate::accounts::RouteAccounts;
-use crate::bare::{Bare, OwnAddresses};
-use crate::capture::{CaptureSink, Direction, GateTap};
 use crate::classify::Classifier;
-use crate::control_plane::ControlPlane;
 use crate::driver_flows::DriverFlows;
-use crate::drop_log::DropLog;
-use crate::event::Event;
-use crate::express::leave_known;
-use crate::fib::Fib;
-use crate::filter_route::is_filter;
+use crate::egress::accounts::RouteAccounts;
+use crate::egress::port_scheduler::QueueDrops;
+use crate::egress::ports::{DeviceId, PortTable};
+use crate::fast_path::bare::{Bare, OwnAddresses};
+use crate::fast_path::express::leave_known;
+use crate::fast_path::plain::read_plain;
 use crate::forward::Forwarder;
-use crate::from_plugins::FromPlugins;
+use crate::forward::fib::Fib;
+use crate::forward::filter_route::is_filter;
+use crate::forward::route::{admit, look_up};
+use crate::gates::from_plugins::FromPlugins;
 use crate::gates::{Copies, Gates, Outlet};
-use crate::handover::Handover;
+use crate::ingress::parse::{Parsed, ROUTER, parse, parse_copy};
+use crate::ingress::receive::receive;
+use crate::observe::capture::{CaptureSink, Direction, GateTap};
+use crate::observe::drop_log::DropLog;
+use crate::observe::event::Event;
+use crate::observe::snapshot::Totals;
+use crate::observe::trace::{Pick, Tracer};
 use crate::options::Options;
-use crate::own_stack::{Outgoing, OwnStack};
-use crate::parse::{Parsed, ROUTER, parse, parse_copy};
-use crate::plain::read_plain;
-use crate::port_scheduler::QueueDrops;
-use crate::ports::{DeviceId, PortTable};
-use crate::receive::receive;
-use crate::route::{admit, look_up};
-use crate::snapshot::Totals;
-use crate::trace::{Pick, Tracer};
+use crate::punt::control_plane::ControlPlane;
+use crate::punt::own_stack::{Outgoing, OwnStack};
 use crate::work::{Fate, Work};
+use crate::worker::handover::Handover;
 
-/// Neighbours of all ports together.
+/// Maximum number of neighbours, all ports together.
 const NEIGHBOURS: usize = 65_536;
-/// EtherTypes that are counted one by one.
+/// Maximum number of EtherTypes with a counter of their own.
 const ETHER_TYPES: usize = 64;
-/// Rounds in which packets that the router made are followed at once; what they lead to then waits for the next turn.
+/// Maximum number of passes over router-made packets in one call of [`Router::follow_up`]; further packets
+/// wait for the next iteration.
 const ROUNDS: usize = 4;
-/// Packets that have waited too long which are refused in a turn.
+/// Maximum number of held packets that an iteration refuses because their wait has timed out.
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// Everything between the devices.
+/// Forwarding state of a worker: all stages and tables between the devices.
 pub struct Router {
     pub(crate) pool: Pool,
     pub(crate) seed: u64,
     pub(crate) ports: PortTable,
     pub(crate) fib: Fib,
-    /// Addresses that no packet may come from: the router's own, and broadcasts of its subnets.
+    /// Invalid source addresses: the router's own, and broadcasts of its subnets.
     pub(crate) own_addresses: OwnAddresses,
     pub(crate) neighbours: NeighbourTable,
-    /// How packets of plain flows leave.
+    /// Egress port, MTU and link header of plain flows, by adjacency number.
     pub(crate) adjacencies: AdjacencyTable,
-    /// Those of routes, for when there is no flow table.
+    /// Adjacencies of routes, for the fast path without a flow table.
     pub(crate) bare: Bare,
     pub(crate) hold: HoldQueue,
     pub(crate) own: OwnStack,
@@ -71,50 +74,51 @@ pub struct Router {
     pub(crate) classifier: Classifier,
     pub(crate) errors: ErrorLimiter,
     pub(crate) captures: Vec<CaptureSink>,
-    /// The trace that goes on.
+    /// Running trace.
     pub(crate) trace: Option<Box<Tracer>>,
-    /// The number of the first packet of the next trace.
+    /// Number of the first packet of the next trace.
     pub(crate) next_mark: u16,
-    /// The last packets that were dropped.
+    /// Last dropped packets, by reason.
     pub(crate) drop_log: DropLog,
     pub(crate) totals: Totals,
-    /// What routes gave to queues, and what became of it.
+    /// Packets and bytes of each route that were queued, wait, or were dropped.
     pub(crate) route_accounts: RouteAccounts,
     pub(crate) ether_types: BTreeMap<u16, u64>,
     pub(crate) events: VecDeque<Event>,
-    /// Packets of the router's own, at the start of their journey.
+    /// Packets made by the router, before their first stage.
     pub(crate) made: Vec<Packet>,
-    /// Packets that waited for a neighbour, to be forwarded now.
+    /// Copies of packets, to be parsed and routed next.
     pub(crate) resumed: Vec<Packet>,
-    /// Packets that waited for a neighbour, which is known now. They have met all gates.
+    /// Packets held for a neighbour that is resolved now. They have passed all gates.
     pub(crate) waited: Vec<Packet>,
     /// Packets that plugins have made.
     pub(crate) from_plugins: FromPlugins,
-    /// Packets that plugins want classified anew.
+    /// Packets that plugins want classified again.
     pub(crate) again: Vec<Packet>,
     /// Frames of the own stack.
     pub(crate) frames: Vec<Outgoing>,
-    /// Packets for the kernel.
+    /// Packets to be punted to the kernel.
     pub(crate) for_kernel: Vec<Packet>,
     pub(crate) fragments: Vec<Packet>,
-    /// What queues dropped, until it is counted.
+    /// Packets dropped by queues and not yet counted.
     pub(crate) queue_drops: QueueDrops,
     pub(crate) identification: u16,
-    /// The flows that the driver forwards, where it can.
+    /// Offloaded flows; `None` without offload.
     pub(crate) driver: Option<Box<DriverFlows>>,
-    /// The ways to and from other workers, if there are any.
+    /// Rings to and from other workers; `None` with a single worker.
     pub(crate) handover: Option<Box<Handover>>,
-    /// The words of the filters that a packet counts for which is handed over. Kept for its memory.
+    /// Filter accounts of a packet in hand-over, one word each. Reused allocation.
     pub(crate) handed_filters: Vec<u64>,
-    /// The batch that the worker took up last, and the device that it came by; none for a batch of another worker.
+    /// Last batch that the worker received, and its ingress device; `None` for a batch from another worker.
     pub(crate) arrivals: (Arrivals, Option<DeviceId>),
     pub(crate) spare: Work,
-    /// Packets that plugins kept, and keep no longer.
+    /// Packets released by plugins.
     pub(crate) released: Vec<Released>,
 }
 
 impl Router {
-    /// A router without ports, that finds routes by `prefixes`. `seed` keys its hashes; it should be random.
+    /// Returns a router without ports that looks up routes in `prefixes`. `seed` keys its hashes, and should
+    /// be random.
     ///
     /// # Errors
     /// When the kernel maps no memory for the flow table.
@@ -164,14 +168,14 @@ impl Router {
         })
     }
 
-    /// Takes a batch that `device` received through all stages. Every packet has left `work` when this returns.
+    /// Takes a batch received by `device` through all stages. Afterwards `work` holds no packets.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
-        // Less than none at first, where the worker had taken over what others received when counters were cleared.
+        // The counter may be below zero: cleared counters leave out packets that other workers have received.
         self.totals.received = self.totals.received.wrapping_add(work.packets.len() as u64);
         self.arrivals.0.note(&work.packets);
         self.arrivals.1 = Some(device);
         work.begin();
-        // Who captures sees every packet on the general way.
+        // Captures see packets on the general path only.
         let tapped = self.is_tapped();
         let mut others = std::mem::take(&mut work.left);
         others.clear();
@@ -205,14 +209,14 @@ impl Router {
         self.journey(work, now);
     }
 
-    /// The stages from classify on, and all that they lead to.
+    /// Runs the stages from classify on, then all packets that they create or release.
     pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
         self.stages(work, now);
         self.follow_up(now);
         self.keep_flows(now, false);
     }
 
-    /// The stages from classify on.
+    /// Runs the stages from classify on.
     #[inline(always)]
     pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
         match self.settle(work, now) {
@@ -221,8 +225,9 @@ impl Router {
         }
     }
 
-    /// The stages from classify on up to where packets leave: their fates are settled. Whether all (but those [aside](Work::aside))
-    /// are finished frames that [`Leaving`](crate::work::Leaving) has counted.
+    /// Runs the stages from classify up to dispose, which settle the fates of the packets. Returns whether
+    /// all packets (except those [aside](Work::aside)) are finished frames that
+    /// [`Leaving`](crate::work::Leaving) has counted.
     #[inline(always)]
     pub(crate) fn settle(&mut self, work: &mut Work, now: Instant) -> bool {
         self.gates.groups.begin();
@@ -239,7 +244,8 @@ impl Router {
         self.settle_bound(work, now)
     }
 
-    /// Takes packets through the instances at gates of `early` and `late`, of whose flows the rest is known; the same answer.
+    /// Takes packets of known flows through the instances at gates of `early` and `late`. Returns whether all
+    /// packets are finished frames.
     fn settle_bound(&mut self, work: &mut Work, now: Instant) -> bool {
         if self.gates.looks_at_packets() {
             work.note_keys();
@@ -258,7 +264,7 @@ impl Router {
         all
     }
 
-    /// Stage parse, of one packet.
+    /// Runs the parse stage for one packet.
     #[inline]
     pub(crate) fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
         let packet = work.packets.at_mut(index);
@@ -269,7 +275,7 @@ impl Router {
                     && has_link
                     && packet.data().first().is_some_and(|first| first & 1 == 1)
                 {
-                    // Sent to many, which no record of a flow says.
+                    // A group link address forbids forwarding, and flow records don't contain link addresses.
                     work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
                 }
                 work.hashes[index] = self.classifier.flows.hash(&parsed.key);
@@ -281,7 +287,7 @@ impl Router {
         }
     }
 
-    /// Parses a packet; a fragment gets the flow of the first.
+    /// Parses a packet. A later fragment gets the ports of the first one, and so its flow.
     #[inline]
     fn parse(
         &mut self,
@@ -300,12 +306,12 @@ impl Router {
         Ok(parsed)
     }
 
-    /// The stages from the first gate to the queue.
+    /// Runs the stages from the first gate to the queue.
     pub(crate) fn travel(&mut self, work: &mut Work, now: Instant) {
         self.travel_from(work, Position::Early, 0, now);
     }
 
-    /// The same for packets that go on at a position, from the stage of that number on.
+    /// Continues packets at stage number `stage` of a position, up to the queue.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         if self.is_traced(work) {
             return self.travel_traced(work, position, stage, now);
@@ -314,7 +320,7 @@ impl Router {
         self.dispose(work, now);
     }
 
-    /// The same up to where they leave: their fates are settled.
+    /// Settles the fates of packets from a position and stage number on, without disposing of them.
     fn settle_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
         self.gates.group(work);
         let from = |here: Position| if here == position { stage } else { 0 };
@@ -327,7 +333,7 @@ impl Router {
             self.make_copies(work, now);
             self.forward(work);
             if (position, stage) == (Position::Early, 0) {
-                // Not for packets that waited: what is noted of flows is not theirs.
+                // Not for packets that waited: `work` holds no flow records for them.
                 self.note_adjacencies(work);
                 self.offer_to_driver(work, now);
             }
@@ -338,7 +344,7 @@ impl Router {
         }
     }
 
-    /// Makes the copies that filters want, and hands those at gates for copies to the instances there.
+    /// Makes the copies that filters request, and gives copies at `copy` gates to the instances there.
     #[inline]
     pub(crate) fn make_copies(&mut self, work: &Work, now: Instant) {
         let Self { gates, copies, fib, ports, pool, resumed, captures, .. } = self;
@@ -355,7 +361,7 @@ impl Router {
         self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
     }
 
-    /// Runs the instances at a position over the batch that was grouped last, from the stage of that number on.
+    /// Runs the instances at a position over the batch that was grouped last, from stage number `stage` on.
     pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
         let Self { gates, fib, ports, pool, resumed, captures, .. } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
@@ -370,7 +376,7 @@ impl Router {
 
     pub(crate) fn forward(&mut self, work: &mut Work) {
         if self.is_tapped() {
-            // Who captures sees every packet on the general way.
+            // Captures see packets on the general path only.
             work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
         work.leaving.begin();
@@ -379,7 +385,7 @@ impl Router {
         }
     }
 
-    /// Decides what becomes of open packets.
+    /// Decides the fates of open packets: their routes, egress ports and link addresses.
     fn decide(&mut self, work: &mut Work) {
         let mut forwarder = Forwarder {
             fib: &self.fib,
@@ -396,7 +402,8 @@ impl Router {
         }
     }
 
-    /// Decides what becomes of packets that an instance kept at a gate of `queue` while their neighbour was not known.
+    /// Decides the fates of packets that an instance kept at a gate of `queue` while their neighbour was
+    /// unknown.
     pub(crate) fn decide_late(&mut self, work: &mut Work) {
         let Self { fib, gates, neighbours, ports, .. } = self;
         let mut forwarder = Forwarder { fib, filter_routes: gates.routes(), neighbours, ports };
@@ -411,7 +418,8 @@ impl Router {
         }
     }
 
-    /// Sends what the packets so far have led to: packets of the router's own, and those that waited for a neighbour.
+    /// Forwards the packets that earlier packets caused: packets made by the router, and packets released
+    /// from a wait.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
             self.act(now);
@@ -454,7 +462,7 @@ impl Router {
         }
     }
 
-    /// Packets that the router made: they have no link header yet, and no port they came by.
+    /// Parses packets made by the router, which have neither a link header nor an ingress port.
     fn start_own(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -469,7 +477,7 @@ impl Router {
         }
     }
 
-    /// Finds the paths of copies: at gates of `queue` they meet what the packets met from which they were made.
+    /// Finds the paths of copies: at gates of `queue`, a copy passes the same instances as its original.
     fn find_paths(&mut self, work: &mut Work) {
         if !self.gates.is_bound() {
             return;
@@ -481,7 +489,7 @@ impl Router {
         }
     }
 
-    /// Packets that waited for a neighbour, and copies: parsed and treated before, to be routed again.
+    /// Parses copies and formerly held packets again, and looks up their routes.
     fn resume(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -502,60 +510,17 @@ impl Router {
         }
     }
 
-    /// Lets what plugins have kept go on, where it is due.
-    pub fn run_plugins(&mut self, now: Instant) {
-        if !self.gates.plugins().is_idle() {
-            self.resume_kept(now);
-        }
-    }
-
-    /// Does what has fallen due: neighbours are asked again, packets have waited too long.
-    pub fn run_timers(&mut self, now: Instant) {
-        self.from_plugins.begin(self.options.plugin_weight);
-        self.run_plugins(now);
-        self.own.resolver.poll(now, &mut self.own.actions);
-        // What is left of these has a turn right behind this one: see `next_timer`.
-        for _ in 0..EXPIRED_AT_ONCE {
-            let Some(held) = self.hold.expire(now) else { break };
-            self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
-        }
-        self.keep_flows(now, true);
-        self.keep_offloaded(now);
-        self.follow_up(now);
-    }
-
-    /// The device and the MTU of every port.
+    /// Returns the device and the MTU of every port.
     pub fn mtus(&self) -> impl Iterator<Item = (DeviceId, u16)> {
         self.ports.iter().map(|(_, entry)| (entry.settings.device, entry.settings.mtu))
     }
 
-    /// When [`run_timers`](Self::run_timers) next has something to do.
-    pub fn next_timer(&self, now: Instant) -> Option<Instant> {
-        let flows = self.classifier.next_upkeep();
-        let plugins = self.gates.plugins().next_event(now);
-        let again = (!self.again.is_empty() || self.from_plugins.len() > 0).then_some(now);
-        // A port whose device is full sends nothing, whatever its scheduler says.
-        let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
-        let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
-        let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
-        let others = self
-            .hold
-            .next_event()
-            .into_iter()
-            .chain(flows)
-            .chain(plugins)
-            .chain(again)
-            .chain(queues)
-            .chain(driver);
-        self.own.resolver.next_event().into_iter().chain(others).min()
-    }
-
-    /// Whose code the worker runs.
+    /// Returns the record of the plugin code that the worker currently runs.
     pub(crate) fn pulse(&self) -> Arc<Pulse> {
         self.gates.plugins().pulse()
     }
 
-    /// Has flows classified anew where instances that took others' places want that.
+    /// Invalidates the flow records if a replaced instance requires reclassification.
     pub(crate) fn after_succession(&mut self) {
         if self.gates.plugins_mut().take_reclassify() {
             self.classifier.changes.everything_changed();
@@ -574,7 +539,7 @@ impl Router {
         }
     }
 
-    /// Gives captures a frame.
+    /// Offers a frame to all captures.
     #[cold]
     pub(crate) fn tap(&mut self, packet: &Packet, port: PortId, direction: Direction, now: Instant) {
         let parsed = parse_copy(packet, &self.pool);
@@ -585,27 +550,28 @@ impl Router {
         }
     }
 
-    /// Whether anybody captures.
+    /// Returns whether any capture is running.
     #[inline]
     pub(crate) fn is_tapped(&self) -> bool {
         !self.captures.is_empty()
     }
 
-    /// What control is to be told.
+    /// Returns the next event for control.
     pub(crate) fn take_event(&mut self) -> Option<Event> {
         let failure = || self.gates.plugins_mut().take_failure().map(Event::InstanceFailed);
         self.events.pop_front().or_else(failure)
     }
 }
 
-/// Moves packets into an empty batch; whether there were any. Those that are marked are to be `alone`.
+/// Moves packets into an empty batch. Returns whether there were any. With `alone`, each traced packet gets a
+/// batch of its own.
 fn fill(batch: &mut Batch, packets: &mut Vec<Packet>, alone: bool) -> bool {
     let mut count = packets.len().min(batch.room());
     if alone && let Some(marked) = packets.iter().take(count).position(|packet| packet.trace != 0) {
         count = marked.max(1);
     }
     for packet in packets.drain(..count) {
-        // There is room for as many as were counted.
+        // Never fails: `count` is at most the batch's room.
         let _ = batch.push(packet);
     }
     count > 0

@@ -1,4 +1,4 @@
-//! A batch on its journey: the packets, and what the stages have found out about each.
+//! Batch in the pipeline: the packets, and the results of the stages for each packet.
 
 use millrace_classify::{Candidate, FlowIndex, NearKey};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
@@ -11,54 +11,55 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::each::Each;
 
-/// What is to become of a packet. Stages decide; [`dispose`](crate::router::Router) carries it out at the end.
+/// Result of the stages for a packet. The stages decide it; [`dispose`](crate::router::Router) carries it out
+/// at the end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
-    /// It goes on, and in the end leaves by its `out_port`.
+    /// The packet passes the remaining stages, and finally leaves by its `out_port`.
     Forward,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(DropReason),
-    /// It is dropped, and its source is told why.
+    /// The packet is dropped, and its source gets an ICMP error.
     Refuse(IcmpError, DropReason),
-    /// The kernel gets it, as received on its port.
+    /// The packet is punted to the kernel, as received on its port.
     Host,
-    /// The router's own stack gets it: it arrived on a port that has no kernel behind it.
+    /// The packet is delivered to the router's own stack, as its ingress port has no kernel stack.
     Own,
-    /// It waits until the link address of this next hop at its `out_port` is known.
+    /// The packet is held until the link address of this next hop at its `out_port` is known.
     Hold(IpAddr),
-    /// A plugin has used it up.
+    /// A plugin has consumed the packet.
     Consumed,
-    /// It waits for a plugin.
+    /// A plugin keeps the packet.
     Kept(Ticket),
-    /// It is classified anew.
+    /// The packet is classified again.
     Again,
-    /// It leaves by the route that is noted on it: a copy that a plugin sends.
+    /// The packet, a copy sent by a plugin, leaves by the route in its annotations.
     Resume,
-    /// It goes to the queue of its `out_port` as the frame that it is.
+    /// The packet is a finished frame, and is put into the queue of its `out_port` unchanged.
     Queue,
-    /// Another worker has it.
+    /// The packet was handed over to another worker.
     HandedOver,
 }
 
 impl Fate {
-    /// Whether later stages still have to look at the packet.
+    /// Returns whether later stages still have to treat the packet.
     #[inline]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Forward)
     }
 }
 
-/// What the parse stage reads beside the flow key: the fields that filters match and that vary inside a flow.
+/// Fields that filters match and that vary inside a flow. The parse stage reads them beside the flow key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Varying {
-    /// TCP flags, where there are any.
+    /// TCP flags; `None` for other protocols, or if unknown.
     pub tcp_flags: Option<u8>,
     /// Differentiated services code point.
     pub dscp: u8,
 }
 
 impl Varying {
-    /// Those of a packet that was read as a plain one.
+    /// Returns the varying fields of a packet that was read as a plain frame.
     fn of_plain(packet: &Packet, key: &FlowKey) -> Self {
         let bytes = |at: usize| packet.network().get(at).copied().unwrap_or_default();
         let dscp = match key.family() {
@@ -70,12 +71,12 @@ impl Varying {
     }
 }
 
-/// A bit for each packet of a batch.
+/// Bit for each packet of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bits([u64; BATCH_SIZE / 64]);
 
 impl Bits {
-    /// Those of so many packets.
+    /// Returns bits of which the first `count` are set.
     pub fn of(count: usize) -> Self {
         let word = |at: usize| match count.saturating_sub(at * 64) {
             64.. => u64::MAX,
@@ -84,7 +85,7 @@ impl Bits {
         Self(std::array::from_fn(word))
     }
 
-    /// Those of so many packets from one on, as those of a batch that begins with it.
+    /// Returns the bits of `count` packets from index `first` on, moved to index 0.
     pub fn from(self, first: usize, count: usize) -> Self {
         let (words, bits) = (first / 64, first % 64);
         let word = |at: usize| self.0.get(at + words).copied().unwrap_or_default();
@@ -97,12 +98,12 @@ impl Bits {
         }))
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     pub fn is_empty(self) -> bool {
         self.0 == [0; BATCH_SIZE / 64]
     }
 
-    /// Whether the bit is set, which it is not any more.
+    /// Clears a bit. Returns whether the bit was set.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "a word by a remainder of the number of words")]
     pub fn take(&mut self, index: usize) -> bool {
@@ -113,24 +114,25 @@ impl Bits {
     }
 }
 
-/// What is known of all packets of a batch together.
+/// Common property of all packets of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Alike {
-    /// Nothing.
+    /// None.
     #[default]
     No,
-    /// They were read as plain frames without a tag, and none was changed since. Those whose fate was settled since have no flow's key
-    /// among [the near ones](Work::nears).
+    /// All packets were read as untagged plain frames, and none was changed since. A packet whose fate was
+    /// settled since has no flow key in [`nears`](Work::nears).
     Plain,
-    /// The same, and all are of IPv4.
+    /// As [`Plain`](Self::Plain), and all packets are IPv4.
     Plain4,
 }
 
-/// The route that packets count with, and the path whose filters they [count for](millrace_packet::Annotations::counts_for).
+/// Route that accounts for a packet, and path whose filters [account for
+/// it](millrace_packet::Annotations::counts_for).
 pub(crate) type Accounts = (NextHopIndex, PathId);
 
-/// The finished frames of a batch, as they are settled on the express way: those in a row that leave by one port and count alike
-/// together.
+/// Finished frames of a batch, settled on the fast path. Successive frames with the same egress port and
+/// accounts share an item.
 #[derive(Debug)]
 pub(crate) struct Leaving(Vec<(PortId, Accounts, Amount)>);
 
@@ -141,12 +143,12 @@ impl Default for Leaving {
 }
 
 impl Leaving {
-    /// Forgets the batch before.
+    /// Discards the items of the previous batch.
     pub fn begin(&mut self) {
         self.0.clear();
     }
 
-    /// So much leaves.
+    /// Adds an amount that leaves by a port.
     #[inline]
     pub fn add(&mut self, port: PortId, accounts: Accounts, amount: Amount) {
         if amount.packets > 0 {
@@ -154,62 +156,64 @@ impl Leaving {
         }
     }
 
-    /// The port that all leave by, if there is one.
+    /// Returns the common egress port of all frames, if they have one.
     pub fn port(&self) -> Option<PortId> {
         let (first, ..) = self.0.first()?;
         self.0.iter().all(|(port, ..)| port == first).then_some(*first)
     }
 
-    /// What counts with each route, and for the filters of each path.
+    /// Returns the amounts, each with its route and path.
     pub fn amounts(&self) -> impl Iterator<Item = (Accounts, Amount)> {
         self.0.iter().map(|(_, accounts, amount)| (*accounts, *amount))
     }
 
-    /// How many packets leave.
+    /// Returns the number of packets that leave.
     pub fn packets(&self) -> u64 {
         self.0.iter().map(|(.., amount)| amount.packets).sum()
     }
 }
 
-/// A batch and the stages' notes, index by index.
+/// Batch with the results of the stages, by the index of the packet.
 #[derive(Debug)]
 pub struct Work {
-    /// The packets.
+    /// Packets of the batch.
     pub packets: Batch,
-    /// What most of their flows are told apart by; meaningless where the fate was settled before the parse stage.
+    /// Compact flow keys, which distinguish most flows; meaningless where the fate was settled before the
+    /// parse stage.
     pub(crate) nears: Each<NearKey>,
-    /// Which of them were read in brief: for those the key of an IPv4 packet, and what varies inside a flow, is left to
-    /// [`complete`](Self::complete), as few need it, or the key to [`note_keys`](Self::note_keys).
+    /// Packets read in brief: their IPv4 flow key and varying fields are missing.
+    /// [`complete`](Self::complete) adds both for the few packets that need them;
+    /// [`note_keys`](Self::note_keys) adds the keys.
     pub(crate) brief: Bits,
-    /// How many packets the stages leave alone because each goes by itself: their fates are not open meanwhile.
+    /// Number of packets that the stages skip, as each passes them alone. Their fates are not open meanwhile.
     pub(crate) aside: usize,
-    /// What is known of all of them.
+    /// Common property of all packets.
     pub(crate) alike: Alike,
-    /// Whether keys of packets that are on a path are still to be [noted](Self::note_keys).
+    /// Whether [`note_keys`](Self::note_keys) still has to add keys of packets with a path.
     pub(crate) keys_due: bool,
-    /// Their flow keys; meaningless where the fate was settled before the parse stage.
+    /// Flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
-    /// Their hashes in the flow table.
+    /// Hashes of the flow keys in the flow table.
     pub hashes: Each<u64>,
-    /// Their flows, as far as they are known.
+    /// Flow records; `None` where unknown.
     pub flows: Each<Option<FlowIndex>>,
     /// Fields that vary inside a flow.
     pub varying: Each<Varying>,
-    /// The instances bound to each.
+    /// Paths: the instances bound to each packet.
     pub paths: Each<PathId>,
-    /// Numbers of the adjacencies that are noted with their flows, [`NO_ADJACENCY`] where none is.
+    /// Adjacency numbers in the flow records; [`NO_ADJACENCY`] for none.
     pub adjacencies: Each<u32>,
-    /// Numbers of the blocks of state of their flows, 0 for none.
+    /// Numbers of the state blocks of the flows; 0 for none.
     pub states: Each<u32>,
     /// Scratch for plugin calls, [`Verdict::Pass`] between them.
     pub verdicts: Each<Verdict>,
-    /// What becomes of each.
+    /// Fates of the packets.
     pub fates: Each<Fate>,
-    /// The link address that each is sent to, if it is forwarded.
+    /// Destination link addresses of forwarded packets.
     pub destinations: Each<MacAddr>,
-    /// The packets that the express way has left to the general one.
+    /// Indices of the packets that the fast path leaves to the general path.
     pub(crate) left: Vec<u16>,
-    /// What was settled as finished frames on the express way.
+    /// Finished frames settled on the fast path.
     pub(crate) leaving: Leaving,
 }
 
@@ -240,7 +244,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Opens the fate of every packet.
+    /// Opens the fate of every packet, and resets all other results.
     pub fn begin(&mut self) {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
@@ -252,15 +256,15 @@ impl Work {
         self.begin_classified(count);
     }
 
-    /// Notes the key of a packet.
+    /// Sets the flow key of a packet.
     #[inline]
     pub(crate) fn set_key(&mut self, index: usize, key: FlowKey) {
         self.nears[index] = NearKey::of(&key);
         self.keys[index] = key;
     }
 
-    /// Notes the keys of packets that are on a path, if that is still to be done: instances may ask for them, and who decides what
-    /// becomes of packets that don't leave as most do.
+    /// Sets the flow keys of packets with a path, if that is due. Instances may ask for the keys, and the
+    /// forward stage needs them on the general path.
     #[inline]
     pub(crate) fn note_keys(&mut self) {
         if std::mem::take(&mut self.keys_due) {
@@ -280,7 +284,7 @@ impl Work {
         }
     }
 
-    /// Notes what was left out when the packet was read.
+    /// Sets the fields that brief reading left out.
     #[inline]
     pub(crate) fn complete(&mut self, index: usize) {
         if !self.brief.take(index) {
@@ -292,7 +296,7 @@ impl Work {
         self.varying[index] = Varying::of_plain(self.packets.at(index), &self.keys[index]);
     }
 
-    /// The same for all packets.
+    /// Sets the fields that brief reading left out, for all packets.
     pub(crate) fn complete_all(&mut self) {
         if self.brief.is_empty() {
             return;
@@ -300,7 +304,7 @@ impl Work {
         (0..self.packets.len().min(BATCH_SIZE)).for_each(|index| self.complete(index));
     }
 
-    /// Forgets what the stages from classify on have noted of so many packets.
+    /// Resets the results of the stages from classify on for the first `count` packets.
     #[inline]
     pub fn begin_classified(&mut self, count: usize) {
         self.paths[..count].fill(PathId(0));
@@ -308,7 +312,7 @@ impl Work {
         self.states[..count].fill(0);
     }
 
-    /// A packet that was parsed, as filters see it.
+    /// Returns a parsed packet as filters match it.
     #[inline]
     pub fn candidate(&self, index: usize) -> Candidate {
         let (packet, varying) = (self.packets.at(index), self.varying[index]);

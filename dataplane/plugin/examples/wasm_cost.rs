@@ -1,8 +1,9 @@
-//! What a call of a WebAssembly plugin costs here: cycles for a call, and nanoseconds for a packet in batches of 32.
+//! Cost of a call of a WebAssembly plugin on this machine: cycles per call, and nanoseconds per packet in
+//! batches of 32.
 //!
-//! `cargo run --release -p millrace-plugin --example wasm_cost`. Each figure is the median of many runs. Cycles are those of
-//! the time-stamp counter; a packet has 128 bytes, all of them in its window. The first two lines call the engine directly: they are what
-//! a call costs below everything that this room does.
+//! Run `cargo run --release -p millrace-plugin --example wasm_cost`. Each figure is the median of many runs.
+//! Cycles are those of the time-stamp counter. A packet has 128 bytes, all of them in its window. The first
+//! two lines call the engine directly: they show the cost of a call without this crate.
 
 #[cfg(target_arch = "x86_64")]
 fn main() {
@@ -40,7 +41,7 @@ mod measurement {
         (func (export "millrace_release") (param i32 i32))
         (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#;
 
-    /// For each packet: `what`, with its description at `$at`.
+    /// Returns a handler that runs `what` for each packet, with its description at `$at`.
     fn for_each(what: &str) -> String {
         format!(
             r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
@@ -68,7 +69,7 @@ mod measurement {
         unsafe { std::arch::x86_64::_rdtsc() }
     }
 
-    /// The median of the cycles that `call` takes.
+    /// Returns the median number of cycles that `call` takes.
     fn median(mut call: impl FnMut()) -> u64 {
         let mut taken: Vec<u64> = (0..ROUNDS)
             .map(|_| {
@@ -81,7 +82,7 @@ mod measurement {
         taken[ROUNDS / 2]
     }
 
-    /// Cycles of the counter in a nanosecond.
+    /// Returns the counter's cycles per nanosecond.
     fn cycles_per_nanosecond() -> f64 {
         #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
         let now = std::time::Instant::now;
@@ -107,7 +108,7 @@ mod measurement {
         (store, function)
     }
 
-    /// What a future that doesn't wait results in.
+    /// Returns the result of a future that doesn't wait.
     fn finished<T>(future: impl Future<Output = T>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -133,7 +134,7 @@ mod measurement {
             }
         }
 
-        /// The median cycles of handing the batch to a plugin.
+        /// Returns the median number of cycles of passing the batch to a plugin.
         fn cost(&mut self, wasm: &[u8]) -> u64 {
             let sandbox = Sandbox::new(SandboxSettings::default()).expect("a sandbox");
             let plugin = sandbox.compile(wasm).expect("a plugin");

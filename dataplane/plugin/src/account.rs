@@ -1,11 +1,12 @@
-//! Which bindings a packet counts with in the queues behind their gates.
+//! Queue accounting of bindings: selects the bindings that count a packet in the queues behind their gates.
 //!
-//! A packet bears the number of a path ([`counts_for`](millrace_packet::Annotations::counts_for)): that of its flow, without
-//! the bindings at gates for copies; a copy bears that of the binding that made it. What happens to it in a queue is counted at
-//! each binding of that path which is still there.
+//! A packet carries a path number ([`counts_for`](millrace_packet::Annotations::counts_for)). For a packet of
+//! a flow, this path is the flow's path without the bindings at copy gates. For a copy, this path holds only
+//! the binding that made the copy. Each binding of that path that still exists counts the queue events of the
+//! packet.
 
 use millrace_plugin_abi::Position;
-use millrace_units::{PathId, QueueAccount};
+use millrace_units::{Instant, PathId, QueueAccount};
 
 use crate::path::{EMPTY_PATH, Part, Stage, Step};
 use crate::slab::Key;
@@ -13,19 +14,16 @@ use crate::worker_plugins::WorkerPlugins;
 use crate::{Action, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// The path whose bindings count the packets of a path.
+    /// Frees some of the paths that nothing uses. Call this once in each iteration.
     #[inline]
-    pub fn account(&self, path: PathId) -> PathId {
-        self.paths.account(path)
+    pub fn collect_paths(&mut self, now: Instant) {
+        if self.paths.wants_collection(now) {
+            self.paths.collect(now, self.waiting.paths());
+        }
     }
 
-    /// The path whose bindings count copies of a path's packets that instances at gates for copies send.
-    #[inline]
-    pub fn account_of_copies(&self, path: PathId) -> PathId {
-        self.paths.account_of_copies(path)
-    }
-
-    /// The path of those stages of a path that stand at a position: that of packets which come no other way.
+    /// Returns the path of those stages of `path` that belong to gates at `position`. The path serves packets
+    /// that pass no other position.
     pub fn part_at(&mut self, path: PathId, position: Position) -> PathId {
         let here = self.paths.stages_at(path, position);
         if here.len() == self.paths.stages(path).len() {
@@ -39,7 +37,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         part
     }
 
-    /// Counts something at each binding of such a path.
+    /// Applies `count` to the queue account of each binding of the path `account`.
     #[inline]
     pub fn count(&mut self, account: PathId, count: impl Fn(&mut QueueAccount)) {
         let Self { paths, bindings, .. } = self;
@@ -50,16 +48,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// The bindings of such a path as words, by which other workers know them too.
+    /// Returns the bindings of the path `account` as words, which are valid on every worker.
     pub fn bindings_of(&self, account: PathId) -> impl Iterator<Item = u64> + '_ {
         self.paths.stages(account).iter().map(|stage| stage.binding.to_word())
     }
 
-    /// A path to count with, of bindings by their words.
+    /// Returns the accounting path of the bindings with these words.
     pub fn account_of(&mut self, bindings: impl Iterator<Item = u64>) -> PathId {
         let mut stages = std::mem::take(&mut self.found);
         stages.clear();
-        // No packet takes such a path, so what its stages do doesn't matter.
+        // No packet takes an accounting path, so the behaviour of its stages doesn't matter.
         stages.extend(bindings.map(|word| Stage {
             position: Position::Early,
             binding: Key::from_word(word),
@@ -72,7 +70,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         account
     }
 
-    /// The actions of a path's bindings at a position, each with the word of its binding.
+    /// Returns the actions of a path's bindings at `position`, each with the word of its binding.
     pub fn actions_at(&self, path: PathId, position: Position) -> impl Iterator<Item = (u64, &Action)> + '_ {
         let stages = self.paths.stages_at(path, position).iter();
         stages.filter_map(|stage| Some((stage.binding.to_word(), &self.bindings.get(stage.binding)?.action)))

@@ -1,4 +1,4 @@
-//! Bindings: what is done, at a gate, with the packets that a filter matches.
+//! Bindings of actions to filters at gates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,8 +11,9 @@ use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
 use crate::Policer;
 use crate::waiting::End;
 
-/// A binding of an action, mostly an instance, to a filter at a gate, as workers know it. The control side gives the ids; one is used again
-/// once its binding is gone, so people know bindings by [numbers](crate::Bound::number).
+/// Worker-side identifier of a binding. A binding binds an action, usually an instance, to a filter at a
+/// gate. The control side assigns the ids and reuses the id of a removed binding. Users therefore see binding
+/// [numbers](crate::Bound::number) instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct BindingId(pub u32);
@@ -23,40 +24,44 @@ impl fmt::Display for BindingId {
     }
 }
 
-/// A port to leave by, and the neighbour there that gets the packets: their destination itself, unless it is given.
+/// Output port and optional next-hop neighbour of a packet. Without a neighbour, the packet goes to its
+/// destination directly.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Way {
-    /// The port.
+    /// Output port.
     pub port: PortId,
-    /// The neighbour.
+    /// Next-hop neighbour; `None` for the packet's destination.
     pub via: Option<IpAddr>,
 }
 
-/// What is done with the packets that a filter matches.
+/// Action on the packets that a filter matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// An instance handles them.
+    /// An instance handles the packets.
     Instance(InstanceId),
-    /// They go on as if no filter of the gate matched.
+    /// The packets continue as if no filter of the gate matched.
     Accept,
-    /// They are dropped.
+    /// The worker drops the packets.
     Drop,
-    /// They are dropped, and their sources are told that it is prohibited.
+    /// The worker drops the packets and sends their sources an ICMP "prohibited" error.
     Reject,
-    /// They are sent this way, whatever route there is; with several, by each: by the others as copies.
+    /// The worker sends the packets by this port, whatever their route. With several ports, each port sends:
+    /// the others send copies.
     Send(Arc<[Way]>),
-    /// The host gets them.
+    /// The worker punts the packets to the kernel.
     Host,
-    /// Copies of them are sent this way.
+    /// The worker sends copies of the packets by these ports.
     Copy(Arc<[Way]>),
-    /// They wait in this queue of the port that they leave by; where it has none of that number, in its default one.
+    /// The packets wait in this queue of their output port, or in the default queue if the port has no such
+    /// queue.
     Queue(QueueId),
-    /// Those go on that find room in this token bucket; others are dropped.
+    /// Packets that conform to this token bucket continue; the worker drops the others.
     Police(Arc<Policer>),
 }
 
 impl Action {
-    /// The positions at whose gates it can be bound; those of an instance are its plugin's.
+    /// Returns the positions at whose gates the action can be bound. The plugin of an instance may restrict
+    /// them further.
     pub fn positions(&self) -> &'static [Position] {
         match self {
             Self::Instance(_) => &Position::ALL,
@@ -69,12 +74,12 @@ impl Action {
         }
     }
 
-    /// Whether it takes the place of the route at the gates of that position.
+    /// Whether the action replaces the route at gates of the position `route`.
     pub fn is_route(&self) -> bool {
         !matches!(self, Self::Instance(_) | Self::Accept)
     }
 
-    /// The instance, if it is one.
+    /// Returns the instance if the action is an instance.
     pub fn instance(&self) -> Option<InstanceId> {
         match self {
             Self::Instance(id) => Some(*id),
@@ -83,18 +88,18 @@ impl Action {
     }
 }
 
-/// What went through a binding since it was made.
+/// Packet counts of a binding since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BindingCounts {
-    /// Packets that it was applied to.
+    /// Packets that the binding was applied to.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Bytes of these packets, link headers included.
     pub bytes: u64,
-    /// Of these packets, those that it dropped.
+    /// Number of these packets that the binding dropped.
     pub drops: u64,
-    /// Of these packets, those that it consumed.
+    /// Number of these packets that the binding consumed.
     pub consumed: u64,
-    /// What of them, or what was made of them, went to queues.
+    /// Queue account of these packets and of packets made from them.
     pub queues: QueueAccount,
 }
 
@@ -109,17 +114,17 @@ impl AddAssign for BindingCounts {
     }
 }
 
-/// The counts of some bindings.
+/// Page of binding counts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BindingCountsPage {
-    /// What went through each, by rising ids.
+    /// Counts of each binding, in ascending order of ids.
     pub counts: Vec<(BindingId, BindingCounts)>,
-    /// Where the next ones begin; `None` at the end.
+    /// First binding of the next page; `None` on the last page.
     pub next: Option<BindingId>,
 }
 
 impl BindingCounts {
-    /// Counts how the journey of a packet ends there, if it does.
+    /// Counts the end of a packet's journey if `end` is a drop or a consumption.
     #[inline]
     pub(crate) fn end(&mut self, end: Option<End>) {
         match end {
@@ -130,37 +135,40 @@ impl BindingCounts {
     }
 }
 
-/// The filter table of a gate: finds the binding that a packet belongs to.
+/// Filter table of a gate: finds the binding of a packet.
 pub trait BindingTable: Default {
-    /// A filter in the form that is matched.
+    /// Compiled filter.
     type Filter;
-    /// What filters see of a packet.
+    /// Packet fields that filters match.
     type Candidate;
 
-    /// Adds a binding; of several that match, the higher priority wins, and then what the table's order says.
+    /// Adds a binding. If several bindings match, the highest priority wins; the order of the table decides a
+    /// tie.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 
-    /// Whether a filter has conditions on protocol, ports or flags, which a packet may hide. Without an answer of the table it has none.
+    /// Whether a filter has conditions on protocol, ports or flags, which a packet could hide. The default is
+    /// `false`.
     fn names_transport(filter: &Self::Filter) -> bool {
         let _ = filter;
         false
     }
 
-    /// Removes a binding by its filter; does nothing when it is not there.
+    /// Removes a binding by its filter. Does nothing if the table lacks the binding.
     fn remove(&mut self, filter: Self::Filter, binding: BindingId);
 
-    /// The binding that wins for the packet.
+    /// Returns the binding that wins for the packet.
     fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;
 
-    /// The same for many packets, which may be faster: `found[i]` becomes that of `candidates[i]`. Both are of one length.
+    /// Looks up many packets, which may be faster: sets `found[i]` to the binding of `candidates[i]`. Both
+    /// slices have the same length.
     fn lookup_batch(&self, candidates: &[Self::Candidate], found: &mut [Option<BindingId>]) {
         for (candidate, found) in candidates.iter().zip(found) {
             *found = self.lookup(candidate);
         }
     }
 
-    /// The same for packets of which it is known what won at the gate before: `before[i]` for `candidates[i]` in the
-    /// table `previous`.
+    /// Looks up many packets whose winning binding at the previous gate is known: `before[i]` is the binding
+    /// of `candidates[i]` in the table `previous`.
     fn lookup_batch_behind(
         &self,
         previous: &Self,

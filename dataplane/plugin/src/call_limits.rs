@@ -1,16 +1,17 @@
-//! Call limits of a binding: time that a call of its instance may take, and treatment of packets that the instance fails at.
+//! Call limits of a binding: time that a call of its instance may take, and treatment of packets that the
+//! instance fails at.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Treatment of packets that an instance fails at, or that come while it pauses.
+/// Treatment of packets that an instance fails at, or that arrive while the instance pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFault {
-    /// The worker drops them.
+    /// The worker drops the packets.
     #[default]
     Drop,
-    /// They continue as if the instance had let them pass.
+    /// The packets continue as if the instance had let them pass.
     Bypass,
 }
 
@@ -18,7 +19,7 @@ impl OnFault {
     /// Every policy with its name.
     pub const NAMES: [(&'static str, Self); 2] = [("drop", Self::Drop), ("bypass", Self::Bypass)];
 
-    /// Returns its name in commands and files.
+    /// Returns the name of the policy in commands and files.
     pub fn name(self) -> &'static str {
         Self::NAMES.into_iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
     }
@@ -46,7 +47,7 @@ pub struct CallLimits {
     pub on_fault: OnFault,
     /// Time that a call may take, slices added up. A longer call is an overrun.
     pub call: Duration,
-    /// Time of a call for each of its packets, if less in total. A call always has one slice.
+    /// Time of a call per packet, if less in total than `call`. A call always has one slice.
     pub packet: Option<Duration>,
 }
 
@@ -57,14 +58,16 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Default time of a call with packets. An instance that never returns is in quarantine before it delays 1 % of the other packets.
+    /// Default time of a call with packets. An instance that never returns is in quarantine before it delays
+    /// 1 % of the other packets.
     pub const DEFAULT_CALL: Duration = Duration::from_millis(1);
     /// Limits of calls without packets: messages, timers, ends of flows.
     pub const OF_ERRANDS: Self =
         Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None };
     /// Longest time that a binding may allow a call.
     pub const LONGEST_CALL: Duration = Duration::from_secs(1);
-    /// Returns the slices of this length that a call with this number of packets may take, 1 or more.
+    /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is
+    /// the length of a slice.
     pub fn slices(&self, packets: usize, slice: Duration) -> u32 {
         let for_packets = self.packet.map(|each| each.saturating_mul(packets.max(1) as u32));
         let most = for_packets.map_or(self.call, |most| most.min(self.call));

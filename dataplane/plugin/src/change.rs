@@ -1,4 +1,4 @@
-//! What the control side can say to the worker side.
+//! Changes that the control side sends to the worker side.
 
 use std::fmt;
 
@@ -7,69 +7,69 @@ use millrace_units::{GateId, InstanceId};
 
 use crate::{Action, BindingId, CallLimits, GateOrder};
 
-/// One change of the worker side's gates, instances and bindings. `F` is a filter in the form that is matched.
+/// Change of the gates, instances and bindings of a worker. `F` is the type of a compiled filter.
 pub enum PluginChange<F> {
-    /// A new gate, with no bindings.
+    /// Adds a gate without bindings.
     AddGate {
-        /// Its id.
+        /// Id of the gate.
         gate: GateId,
-        /// Where in the journey it stands.
+        /// Position of the gate in the journey.
         position: Position,
-        /// Where among the gates of that position it stands.
+        /// Order of the gate among the gates of its position.
         order: GateOrder,
     },
-    /// The gate and all bindings at it go.
+    /// Removes a gate and all its bindings.
     RemoveGate {
-        /// Its id.
+        /// Id of the gate.
         gate: GateId,
     },
-    /// A new instance, bound to nothing.
+    /// Adds an instance without bindings.
     AddInstance {
-        /// Its id.
+        /// Id of the instance.
         id: InstanceId,
         /// The instance.
         instance: Box<dyn Instance>,
     },
-    /// The instance is in quarantine from now on, for something that it did before it was here.
+    /// Puts an instance into quarantine for a fault that happened before the instance was added.
     Quarantine {
-        /// Its id.
+        /// Id of the instance.
         id: InstanceId,
-        /// What that was.
+        /// Description of the earlier fault.
         why: String,
     },
-    /// The instance goes; its bindings went before.
+    /// Removes an instance. Its bindings are already removed.
     RemoveInstance {
-        /// Its id.
+        /// Id of the instance.
         id: InstanceId,
     },
-    /// The action is taken on what the filter matches at the gate.
+    /// Binds an action to a filter at a gate.
     Bind {
-        /// The new binding's id.
+        /// Id of the new binding.
         binding: BindingId,
-        /// The gate.
+        /// Gate of the binding.
         gate: GateId,
-        /// Which packets.
+        /// Filter that selects the packets.
         filter: F,
-        /// Higher wins.
+        /// Priority of the binding; a higher number wins.
         priority: i32,
-        /// What is done.
+        /// Action on the matching packets.
         action: Action,
-        /// Limits of calls, if the action is an instance.
+        /// Limits of calls if the action is an instance.
         call_limits: CallLimits,
     },
-    /// The binding goes.
+    /// Removes a binding.
     Unbind {
-        /// Its id.
+        /// Id of the binding.
         binding: BindingId,
-        /// Its gate.
+        /// Gate of the binding.
         gate: GateId,
-        /// Its filter.
+        /// Filter of the binding.
         filter: F,
     },
 }
 
 impl<F> PluginChange<F> {
-    /// The same change with its filter, of that gate, in another form.
+    /// Converts the filter of the change. `convert` receives the gate and the filter.
     pub fn map<G>(self, convert: impl FnOnce(GateId, F) -> G) -> PluginChange<G> {
         match self {
             Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
@@ -89,8 +89,8 @@ impl<F> PluginChange<F> {
 }
 
 impl<F: Clone> PluginChange<F> {
-    /// The same change for another worker; where it adds an instance, that is the next of `instances`. `None` where there
-    /// is none left.
+    /// Copies the change for another worker. A change that adds an instance takes the next of `instances`;
+    /// returns `None` if there is none left.
     pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
         Some(match self {
             Self::AddGate { gate, position, order } => {
@@ -133,14 +133,14 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
     }
 }
 
-/// What is left over after a change. It is to be dropped where time doesn't matter, and not by the worker.
+/// Object left over after a change. Drop it where time doesn't matter, never on the worker.
 #[must_use = "dropping it on the worker costs the packets that wait"]
 pub enum Remains<T> {
-    /// Nothing.
+    /// No object.
     Nothing,
-    /// An instance that was removed.
+    /// Removed instance.
     Instance(Box<dyn Instance>),
-    /// The table of a gate that was removed.
+    /// Filter table of a removed gate.
     Table(T),
 }
 

@@ -1,4 +1,4 @@
-//! Which bindings a flow meets: its path.
+//! Classification of a flow: finds its path, the list of bindings that apply to it.
 
 use millrace_plugin_abi::{FlowEnd, FlowStates, Position, Progress};
 use millrace_units::PathId;
@@ -10,19 +10,21 @@ use crate::waiting::Errand;
 use crate::worker_plugins::{Binding, WorkerGate, WorkerPlugins};
 use crate::{Action, BindingId, BindingTable, Health, OnFault};
 
-/// The treatment of a flow.
+/// Classification result of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classified {
-    /// The path.
+    /// Path of the flow.
     pub path: PathId,
-    /// The binding, of an action that is no instance, that takes the place of the flow's route.
+    /// Binding that replaces the route of the flow. Its action is no instance.
     pub primary: Option<BindingId>,
 }
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// The treatment of a packet's flow: at each gate with bindings the one that wins for it. To be called for the first
-    /// packet of a flow, and again when a change concerns it. At gates of the position `route`, an action that is no
-    /// instance counts only where its priority is at least `route`, the priority of the flow's route, if it has one.
+    /// Classifies a packet's flow: selects the winning binding at each gate that has bindings.
+    ///
+    /// Call this for the first packet of a flow, and again when a change concerns the flow. At gates of the
+    /// position `route`, an action that is no instance counts only if its priority is at least `route`.
+    /// `route` is the priority of the flow's route, if it has one.
     pub fn classify(&mut self, candidate: &T::Candidate, route: Option<i32>) -> Classified {
         if self.bindings.is_empty() {
             return Classified { path: EMPTY_PATH, primary: None };
@@ -34,7 +36,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Classified { path: paths.intern(found), primary }
     }
 
-    /// The same for many packets, one result each in `classified`, which need not be empty before.
+    /// Classifies many packets. Replaces the contents of `classified` by one result for each packet.
     pub fn classify_batch(
         &mut self,
         candidates: &[T::Candidate],
@@ -69,8 +71,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// What [`classify`](Self::classify) goes by: each gate at which something is bound, with the binding that wins
-    /// there, and whether it loses against the flow's route.
+    /// Returns the candidates of [`classify`](Self::classify): each gate that has bindings, with its winning
+    /// binding. The flag states whether the binding loses against the flow's route.
     pub fn winners(
         &self,
         candidate: &T::Candidate,
@@ -86,43 +88,45 @@ impl<T: BindingTable> WorkerPlugins<T> {
         })
     }
 
-    /// What is done by a binding; `None` when there is no such binding.
+    /// Returns the action of a binding; `None` if the binding doesn't exist.
     pub fn action(&self, binding: BindingId) -> Option<&Action> {
         Some(&self.bindings.at(binding.0)?.1.action)
     }
 
-    /// Returns the health of the instance of a binding, and what becomes of packets while the instance is not well; `None` for other
-    /// actions.
+    /// Returns the health of a binding's instance, and the treatment of packets while the instance is not
+    /// well. Returns `None` for other actions.
     pub fn health(&self, binding: BindingId) -> Option<(Health, OnFault)> {
         let (_, binding) = self.bindings.at(binding.0)?;
         let Some(Step::Instance(key)) = binding.step else { return None };
         Some((self.instances.get(key)?.record.health, binding.call_limits.on_fault))
     }
 
-    /// Whether any binding judges packets by what they may hide: it drops, rejects or polices, is an instance that does not only get
-    /// copies, or its filter names protocol, ports or flags.
+    /// Whether a packet could evade any binding by hiding its transport header. Such a binding drops, rejects
+    /// or polices, is an instance outside copy gates, or has a filter on protocol, ports or flags.
     pub fn judges(&self) -> bool {
         self.judging > 0
     }
 
-    /// Whether any binding may end packets: it drops, rejects or polices, or is an instance that does not only get copies.
+    /// Whether any binding may end packets: it drops, rejects or polices, or is an instance outside copy
+    /// gates.
     pub fn refuses(&self) -> bool {
         self.refusing > 0
     }
 
-    /// Whether any instance of a path wants to be told of the ends of flows.
+    /// Whether any instance of the path subscribes to the ends of flows.
     #[inline]
     pub fn hears_flow_ends(&self, path: PathId) -> bool {
         !self.paths.hearing(path).is_empty()
     }
 
-    /// Whether any instance keeps state for flows, or has kept some.
+    /// Whether any instance keeps state for flows, or has kept state.
     #[inline]
     pub fn keeps_states(&self) -> bool {
         self.keeps_states
     }
 
-    /// A block of state for a flow on a path: its number, or 0 where the path needs none or there is no memory left.
+    /// Allocates the state block of a flow on `path`. Returns its number, or 0 if the path needs no state or
+    /// no memory is left.
     pub fn begin_state(&mut self, path: PathId) -> u32 {
         match self.paths.state(path) {
             0 => 0,
@@ -130,24 +134,24 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// A reference to a block of state, for packets that wait.
+    /// Returns a reference to a state block, for packets that wait.
     pub fn state_reference(&self, state: u32) -> StateRef {
         self.states.reference(state)
     }
 
-    /// The block of a reference; 0 when its flow has ended.
+    /// Returns the state block of a reference; 0 if its flow has ended.
     pub fn find_state(&self, reference: StateRef) -> u32 {
         self.states.resolve(reference)
     }
 
-    /// Tells the instances of a path that a flow of theirs has ended: each once, at however many gates it stands. `state` is
-    /// the number of the flow's block; it is free afterwards.
+    /// Notifies each instance of the path once that the flow has ended, and releases the flow's state block
+    /// `state`.
     pub fn flow_ended(&mut self, path: PathId, flow: &FlowEnd, state: u32) {
         self.flow_moved((path, state), EMPTY_PATH, flow);
     }
 
-    /// Tells the instances that are on the path `old` and not on `new` that the flow has ended for them. Returns the number
-    /// of the flow's block of state from now on: what instances on both paths know goes with it.
+    /// Notifies the instances on the path `old` but not on `new` that the flow has ended for them. Returns
+    /// the flow's new state block. The state of instances on both paths moves to the new block.
     pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
         let Self { paths, instances, states, news, waiting, .. } = self;
         let (hearing, stages) = (paths.hearing(old), paths.stages(new));
@@ -179,7 +183,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 }
 
-/// Copies what instances know that are on both paths.
+/// Copies the state of the instances that are on both paths.
 fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, to): (&[Stage], u32)) {
     for stage in new.iter().filter(|stage| stage.part.bytes > 0) {
         if let Some(before) = old.iter().find(|other| other.step == stage.step && other.part.bytes > 0) {
@@ -190,8 +194,8 @@ fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, 
     }
 }
 
-/// Puts the stages of the path that the winners at the gates make into `found`; returns the binding that takes the place
-/// of the route.
+/// Fills `found` with the path's stages, one for each winning binding. Returns the binding that replaces the
+/// route.
 fn select(
     winners: impl Iterator<Item = (Position, Option<BindingId>)>,
     bindings: &Slab<Binding>,

@@ -1,145 +1,146 @@
-//! Why the plugin control unit refuses.
+//! Errors of the plugin control unit.
 
 use millrace_plugin_abi::{NotOffered, PluginError, Position};
 
 use crate::GateOrder;
 
-/// Why a plugin, an instance, a gate or a binding could not be made, changed or removed. Nothing has changed then.
+/// Error of a request to create, change or remove a plugin, an instance, a gate or a binding. The request has
+/// changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginControlError {
-    /// There is no such thing.
+    /// Unknown plugin, instance, gate, port or filter.
     #[error("no {kind} {name:?}{hint}")]
     Unknown {
-        /// `plugin`, `instance`, `gate`, `port` or `filter`.
+        /// Kind of the object: `plugin`, `instance`, `gate`, `port` or `filter`.
         kind: &'static str,
-        /// The name that was given.
+        /// Requested name.
         name: String,
-        /// What might have been meant.
+        /// Hint at a similar name.
         hint: String,
     },
-    /// The plugin of the instance has no host companion.
+    /// Message for the host companion of an instance whose plugin has none.
     #[error("instance {name:?} has no host companion: leave out that the message is for it")]
     NoHostCompanion {
-        /// The instance.
+        /// Name of the instance.
         name: String,
     },
-    /// The plugin of the instance declares no maps.
+    /// Map request to an instance whose plugin declares no maps.
     #[error("instance {name:?} has no maps: its plugin declares none")]
     NoMaps {
-        /// The instance.
+        /// Name of the instance.
         name: String,
     },
-    /// What should name a map names none.
+    /// Text that is no map name.
     #[error("{name:?} names no map: give INSTANCE/MAP")]
     NoMapName {
-        /// What was given.
+        /// Given text.
         name: String,
     },
-    /// The name is in use.
+    /// Name that is already in use.
     #[error("there is {kind} {name:?} already: {}", if *kind == "plugin" { "upgrade it to put another version in its place, or unload it first" } else { "take another name" })]
     Taken {
-        /// `plugin`, `instance` or `gate`.
+        /// Kind of the object: `plugin`, `instance` or `gate`.
         kind: &'static str,
-        /// The name that was given.
+        /// Requested name.
         name: String,
     },
-    /// The name has characters that a name can't have.
+    /// Name with invalid characters or length.
     #[error("{kind} name {name:?}: take 1 to 64 letters, digits, `-`, `_` or `.`")]
     Name {
-        /// `instance` or `gate`.
+        /// Kind of the object: `instance` or `gate`.
         kind: &'static str,
-        /// The name that was given.
+        /// Requested name.
         name: String,
     },
-    /// As many as there can be.
+    /// Limit on the number of objects of a kind reached.
     #[error("{limit} {kind}s are there already, and there can't be more: remove one first")]
     Full {
-        /// `plugin`, `instance`, `gate` or `binding`.
+        /// Kind of the object: `plugin`, `instance`, `gate` or `binding`.
         kind: &'static str,
-        /// How many there can be.
+        /// Maximum number of objects of the kind.
         limit: usize,
     },
-    /// Another gate of the position has the same order.
+    /// Order that another gate of the position already has.
     #[error("at position {position}, order {order} is taken by gate {gate:?}: take another number")]
     OrderTaken {
-        /// The position.
+        /// Position of the gates.
         position: Position,
-        /// The order.
+        /// Requested order.
         order: GateOrder,
-        /// The gate that has it.
+        /// Name of the gate with this order.
         gate: String,
     },
-    /// No number is left behind the last gate of the position.
+    /// No order number left behind the last gate of the position.
     #[error(
         "at position {position} no order is left behind the last gate: state one that lies between two gates"
     )]
     NoOrderLeft {
-        /// The position.
+        /// Position of the gates.
         position: Position,
     },
-    /// The plugin can't stand at the gate's position.
+    /// Plugin or action that doesn't support the gate's position.
     #[error("gate {gate:?} stands at position {position}, where {what} can't be: it takes {supported}")]
     Position {
-        /// The gate.
+        /// Name of the gate.
         gate: String,
-        /// Its position.
+        /// Position of the gate.
         position: Position,
-        /// The plugin or the action.
+        /// Name of the plugin or action.
         what: String,
-        /// The positions that it takes, separated by commas.
+        /// Supported positions, separated by commas.
         supported: String,
     },
-    /// The action is bound to the same filter at the same gate already.
+    /// Action that is already bound to the same filter at the same gate.
     #[error("{what} is already bound at gate {gate:?} to {filter:?}, with priority {priority}")]
     Bound {
-        /// The action.
+        /// Name of the action.
         what: String,
-        /// The gate.
+        /// Name of the gate.
         gate: String,
-        /// The filter as written.
+        /// Filter as written.
         filter: String,
-        /// The priority of the binding that there is.
+        /// Priority of the existing binding.
         priority: i32,
     },
-    /// There is no such binding.
+    /// Request to remove a binding that doesn't exist.
     #[error(
         "instance {instance:?} is not bound at gate {gate:?} to {filter:?}; there it is bound to {bound}"
     )]
     NotBound {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
-        /// The gate.
+        /// Name of the gate.
         gate: String,
-        /// The filter that was given.
+        /// Given filter.
         filter: String,
-        /// The filters that the instance is bound to at the gate.
+        /// Filters that the instance is bound to at the gate.
         bound: String,
     },
-    /// It can't be removed while something depends on it.
+    /// Request to remove an object that is in use.
     #[error("{kind} {name:?} is in use by {users}: remove these users first")]
     InUse {
-        /// `plugin` or `gate`.
+        /// Kind of the object: `plugin` or `gate`.
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// Who uses it.
+        /// Names of its users.
         users: String,
     },
-    /// It needs features of the interface that it is not offered.
+    /// Plugin that needs interface features that the router doesn't offer.
     #[error("plugin {name}: {problem}")]
     Features {
-        /// The plugin.
+        /// Name of the plugin.
         name: &'static str,
-        /// What is missing.
+        /// Missing features.
         problem: NotOffered,
     },
-    /// The plugin refused.
+    /// Error of the plugin.
     #[error(transparent)]
     Plugin(#[from] PluginError),
 }
 
 impl PluginControlError {
-    /// The setting that is wrong or missing, where it is one.
+    /// Returns the name of the wrong or missing setting if the error concerns a setting.
     pub fn setting(&self) -> Option<&str> {
         match self {
             Self::Plugin(PluginError::Setting { setting, .. }) => Some(setting),
@@ -147,7 +148,7 @@ impl PluginControlError {
         }
     }
 
-    /// No `kind` has the name, but these have others.
+    /// Builds the error for an unknown `name`, with a hint from the `known` names.
     pub(crate) fn unknown<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
         Self::Unknown { kind, name: name.to_owned(), hint: millrace_units::remedy(kind, name, known) }
     }

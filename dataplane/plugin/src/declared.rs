@@ -1,4 +1,5 @@
-//! What plugins that are files have in common, whatever their home: what their manifest makes of them, and of messages to them.
+//! Functions shared by plugins of all file runtimes: reading declarations from the manifest, checking
+//! settings, converting messages.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use crate::Manifest;
 use crate::fault::{Fault, FaultKind};
 use crate::settings::{names_maps, schema_problem};
 
-/// What a plugin says of itself, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) wants it.
+/// Declarations of a plugin, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) requires.
 #[derive(Debug)]
 pub(crate) struct Declared {
     pub name: &'static str,
@@ -21,10 +22,10 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// Takes it from a manifest.
+    /// Reads the declarations from a manifest.
     ///
     /// # Errors
-    /// What the manifest asks for and this router does not give.
+    /// Describes a requirement of the manifest that this router doesn't meet.
     pub fn new(manifest: &Manifest) -> Result<Self, String> {
         if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
             return Err(problem);
@@ -42,8 +43,8 @@ impl Declared {
     }
 }
 
-/// The same text for as long as the process lives. Errors of plugins carry such names; each name is kept once, however
-/// often a plugin is loaded.
+/// Returns a static copy of `name`. Errors of plugins carry such names. Each name is stored once, even if a
+/// plugin is loaded several times.
 pub(crate) fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,10 +57,10 @@ pub(crate) fn interned(name: &str) -> &'static str {
     name
 }
 
-/// Refuses settings that a plugin can't take.
+/// Rejects settings for a plugin that takes none.
 ///
 /// # Errors
-/// [`FaultKind::Init`] when it takes none.
+/// [`FaultKind::Init`] if the plugin takes no settings and `settings` is not empty.
 pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
     match settings.keys().next() {
         Some(key) if manifest.settings.is_none() => {
@@ -69,10 +70,10 @@ pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Resul
     }
 }
 
-/// The arguments of a message as JSON.
+/// Serializes the arguments of a message as JSON.
 ///
 /// # Errors
-/// A message that the manifest doesn't have.
+/// [`PluginError::UnknownMessage`] if the manifest lacks the message.
 pub(crate) fn arguments(
     name: &'static str,
     manifest: &Manifest,
@@ -90,10 +91,10 @@ pub(crate) fn arguments(
     })
 }
 
-/// The answer to a control message out of what the plugin said.
+/// Parses the plugin's reply to a control message. An empty reply is `null`.
 ///
 /// # Errors
-/// What is no JSON.
+/// Describes a reply that is no JSON.
 pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     match reply {
         [] => Ok(Value::Null),
@@ -101,7 +102,8 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// When `millrace_periodic` is to be called next: at the time of its timer, or a period behind the `last` time.
+/// Returns the time of the next call of `millrace_periodic`: the timer, or one period after the `last` call,
+/// whichever is earlier.
 pub(crate) fn due(manifest: &Manifest, timer: Option<Instant>, last: Option<Instant>) -> Option<Instant> {
     let regular = manifest.period.map(|period| last.map_or(Instant::ZERO, |last| last + period));
     match (timer, regular) {
@@ -120,7 +122,7 @@ pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
     ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
 }
 
-/// Whether one with this manifest ever gives anything beside verdicts.
+/// Whether a plugin with this manifest ever produces output beside verdicts.
 pub(crate) fn has_output(manifest: &Manifest) -> bool {
     ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
 }

@@ -1,12 +1,12 @@
-//! Where instances send packets.
+//! Output ports that an instance chooses for a packet.
 
 use millrace_units::PortId;
 
-/// Where an instance sends a packet that goes on.
+/// Output port or ports of a packet that an instance forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// By this port.
+    /// Output port.
     Port(PortId),
-    /// By each port below 64 whose bit is set; there is one at least.
+    /// Bit set of output ports below 64; at least one bit is set.
     Ports(u64),
 }

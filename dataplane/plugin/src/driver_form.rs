@@ -1,8 +1,8 @@
-//! What of a path a program in the driver can do by itself, for the packets of one flow.
+//! Part of a path that the XDP program can execute by itself for the packets of one flow.
 //!
-//! That is: nothing; counting them for filters whose action is no more than that; dropping them; and taking from one token bucket, or
-//! asking the form of one plugin. What the program has done is told to the bindings later, so that it is counted where a worker would
-//! have counted it.
+//! The program can count packets for filters with the action `accept`, or drop packets. It can use one token
+//! bucket or one eBPF variant of a plugin. Workers later add the program's counts to the bindings, so that
+//! the counters equal those of a path at a worker.
 
 use std::sync::Arc;
 
@@ -10,84 +10,84 @@ use millrace_plugin_abi::DriverMemory;
 
 use crate::path::Stage;
 
-/// Bindings that a flow in the driver may meet.
+/// Maximum number of bindings on the path of an offloaded flow.
 pub const MOST_DRIVER_STEPS: usize = 4;
 
-/// The form of an instance for the driver, which is loaded there.
+/// Loaded eBPF variant of an instance.
 #[derive(Clone, Debug)]
 pub struct LoadedForm {
-    /// By which number programs know it.
+    /// Slot of the eBPF variant in the program array.
     pub place: u16,
-    /// Instructions that it takes for a packet, at most.
+    /// Maximum number of instructions for a packet.
     pub instructions: u32,
-    /// What the instance shares with it.
+    /// Memory that the instance shares with the eBPF variant.
     pub memory: Arc<dyn DriverMemory>,
-    /// Whether it may be asked: else packets for the instance stay at the worker.
+    /// Whether the XDP program may call the variant; otherwise packets for the instance stay at the worker.
     pub is_asked: bool,
 }
 
-/// What a program does with the packets of a flow, beside forwarding them.
+/// Steps that the XDP program executes for the packets of a flow, beside forwarding them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverForm {
-    /// The bindings that are told, in the order of the journey, as words.
+    /// Words of the bindings that count the packets, in the order of the journey.
     pub(crate) bindings: [u64; MOST_DRIVER_STEPS],
     pub(crate) count: u8,
-    /// Which of them drops what finds no room in its token bucket.
+    /// Index of the binding whose token bucket drops excess packets.
     pub(crate) polices_at: Option<u8>,
-    /// Which of them is one of an instance whose form is asked.
+    /// Index of the binding whose eBPF variant is called.
     pub(crate) asks_at: Option<u8>,
-    /// The place and the instructions of that form.
+    /// Slot and number of instructions of that eBPF variant.
     pub(crate) asked: (u16, u32),
-    /// Which of them drops everything.
+    /// Index of the binding that drops all packets.
     pub(crate) drops_at: Option<u8>,
 }
 
-/// A step of such a form, for who tells people.
+/// Step of a [`DriverForm`], for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriverStep {
-    /// Packets are counted.
+    /// The program counts the packets.
     Count,
-    /// Packets take from a token bucket.
+    /// The packets consume tokens of a token bucket.
     Police,
-    /// The form of a plugin is asked, which takes so many instructions.
+    /// The eBPF variant of a plugin handles the packets, in this number of instructions.
     Ask(u32),
-    /// Packets are dropped.
+    /// The program drops the packets.
     Drop,
 }
 
-/// Why a path is a worker's.
+/// Reason that the packets of a path stay at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DriverRefusal {
-    /// An instance handles its packets that has no form for the driver.
+    /// An instance without eBPF variant handles the packets.
     Instance,
-    /// An instance handles its packets that was placed at the workers, or whose form is not loaded.
+    /// An instance that is pinned to the workers, or whose eBPF variant is not loaded, handles the packets.
     Placed,
-    /// An instance handles its packets that is not well, or beside which another one is tried out.
+    /// An instance that is not well, or that has a shadow instance, handles the packets.
     Unwell,
-    /// Their sources are told that they are refused.
+    /// The path rejects the packets with an ICMP error.
     Reject,
-    /// A filter names a queue for them.
+    /// A filter selects a queue for the packets.
     Queue,
-    /// They are copied.
+    /// The path copies the packets.
     Copy,
-    /// Too many filters match.
+    /// The path has more than [`MOST_DRIVER_STEPS`] bindings.
     Steps,
-    /// There are several token buckets or forms of plugins, or one before a filter that drops.
+    /// The path has several token buckets or eBPF variants, or one before a filter that drops.
     Policers,
 }
 
 impl DriverForm {
-    /// Whether all packets are dropped.
+    /// Whether the program drops all packets.
     pub fn drops(&self) -> bool {
         self.drops_at.is_some()
     }
 
-    /// The place of the form of a plugin that is asked.
+    /// Returns the slot of the eBPF variant that the program calls.
     pub fn asks(&self) -> Option<u16> {
         self.asks_at.map(|_| self.asked.0)
     }
 
-    /// Its steps.
+    /// Returns the steps in the order of the journey.
     pub fn steps(&self) -> impl Iterator<Item = DriverStep> + '_ {
         (0..self.count).map(|step| match step {
             step if self.drops_at == Some(step) => DriverStep::Drop,
@@ -110,7 +110,7 @@ impl DriverForm {
         };
         let is_first = one.is_none();
         *one = Some(at);
-        // What was dropped is told in one number.
+        // One counter holds all drops, so only one step may drop.
         let drop = [self.polices_at, self.asks_at, self.drops_at];
         let is_only = drop.iter().flatten().count() == 1;
         if is_first && is_only { Ok(()) } else { Err(DriverRefusal::Policers) }

@@ -1,9 +1,9 @@
-//! What the two sides of an instance of a plugin that is a file share: the router's, which calls it, and the functions that its
-//! plugin calls.
+//! State shared by the two sides of a file plugin's instance: the router that calls the plugin, and the host
+//! functions that the plugin calls.
 //!
-//! In WebAssembly the plugin's store belongs to the future that runs it, so nobody else reaches into it. A shared object knows
-//! the router by a table of functions only. What has to cross goes through here. The packets of a call are lent for as long as
-//! the plugin runs, and not a moment longer.
+//! In WebAssembly the future that runs the plugin owns the plugin's store, so no other code can reach into
+//! the store. A shared object sees only a table of the router's functions. All data between the two sides
+//! therefore passes through this module. The packets of a call are lent only while the plugin runs.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -23,32 +23,32 @@ use crate::maps::Maps;
 use crate::raw_packet::{Written, WrongVerdict, raw_backlog, verdict_of};
 use crate::service_state::ServiceState;
 
-/// Ends of flows that wait for a plugin that is busy, at most.
+/// Maximum number of flow ends that wait for a busy plugin.
 const MOST_ENDS: usize = 1024;
-/// Things that a plugin may have given in a slice.
+/// Maximum number of outputs of a plugin in a slice.
 const MOST_OUTPUTS: usize = 64;
-/// Lines that a plugin may log in a second.
+/// Maximum number of log lines of a plugin per second.
 const LINES_A_SECOND: u32 = 10;
 const SECOND: u64 = 1_000_000_000;
-/// Bytes of a line of the log, or of the reason for a failure, at most; the rest is cut off.
+/// Maximum bytes of a log line or of an error text; the rest is cut off.
 const MOST_TEXT: usize = 1024;
-/// Bytes of a packet that a plugin makes, at most.
+/// Maximum bytes of a packet that a plugin makes.
 const MOST_MADE: usize = 9000;
-/// Bytes of a message to the other half, at most.
+/// Maximum bytes of a message to the host companion, or from it.
 const MOST_MESSAGE: usize = 16 << 10;
-/// Bytes of a request, at most.
+/// Maximum bytes of a request.
 const MOST_REQUEST: usize = 64 << 10;
 
-/// How far the packets of a call have come.
+/// Progress of the packets of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
-    /// When it began.
+    /// Start time of the call.
     pub now: Instant,
-    /// Whether there are packets that have no verdict yet.
+    /// Whether any packet has no verdict yet.
     pub active: bool,
-    /// Packets at places below have their verdicts.
+    /// Number of packets that have their verdicts; they precede the others in the batch.
     pub settled: usize,
-    /// So many after those are with the plugin.
+    /// Number of packets after these that the plugin holds.
     pub under_way: usize,
 }
 
@@ -57,26 +57,27 @@ impl Call {
         Self { now, active: true, settled: 0, under_way: 0 }
     }
 
-    /// The place in the plugin's call of the packet with a number; `None` when the plugin doesn't have it.
+    /// Returns the index of packet `number` in the plugin's call; `None` if the plugin doesn't hold the
+    /// packet.
     pub fn place(&self, number: u32) -> Option<usize> {
         (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
     }
 }
 
-/// Something other than packets that a plugin is asked to do.
+/// Request to a plugin other than the processing of packets.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A control message; arguments as JSON.
+    /// Control message with its arguments as JSON.
     Control { name: String, arguments: Vec<u8> },
-    /// To hear a message of its other half.
+    /// Message from the other half of the plugin.
     Message(Vec<u8>),
-    /// To hand its state over.
+    /// Request to save its state.
     Save,
-    /// To take over state that was saved under a version.
+    /// Request to restore state that the plugin saved under a state version.
     Restore { state: Vec<u8>, version: u32 },
 }
 
-/// What a plugin may write in the log.
+/// Rate limit of the plugin's log lines.
 #[derive(Debug, Default)]
 struct LogLimit {
     second: u64,
@@ -84,77 +85,77 @@ struct LogLimit {
     suppressed: u64,
 }
 
-/// A flow that has ended, and the state that the plugin kept for it.
+/// Ended flow, with the state that the plugin kept for it.
 #[derive(Debug, Default)]
 pub(crate) struct EndedFlow {
     pub raw: RawFlowEnd,
     pub state: Vec<u8>,
 }
 
-/// What both sides see.
+/// Data shared between the router and the plugin.
 pub(crate) struct Exchange {
     packets: Option<NonNull<Packets<'static>>>,
-    /// How far the packets of the call have come.
+    /// Progress of the packets of the call.
     pub call: Call,
-    /// Numbers of the flows of the packets that the plugin has, where it keeps state for flows.
+    /// Flow numbers of the packets that the plugin holds, if it keeps state for flows.
     pub flows: [u32; MOST_PACKETS],
     ends: VecDeque<EndedFlow>,
-    /// Ends of flows that found no room.
+    /// Number of flow ends lost because the queue was full.
     pub ends_lost: u64,
-    /// The time at which `millrace_periodic` is to be called.
+    /// Time of the pending call of `millrace_periodic`.
     pub periodic: Option<Instant>,
-    /// When the plugin wants it to be called.
+    /// Time at which the plugin wants a call of `millrace_periodic`.
     pub timer: Option<Instant>,
-    /// What is asked of the plugin.
+    /// Pending request to the plugin.
     pub job: Option<Job>,
-    /// What came of it: the reply, or why not.
+    /// Result of the request: the reply, or the error text.
     pub outcome: Option<Result<Vec<u8>, String>>,
-    /// Whether the plugin has nothing to do and waits.
+    /// Whether the plugin has no work left and waits.
     pub idle: bool,
-    /// Ticks of the clock when it was last given time.
+    /// Clock ticks at the start of the plugin's current slice.
     pub since: u64,
-    /// Whether `reply` and `fail` are heard: only where something was asked.
+    /// Whether `reply` and `fail` take effect: only while a request is pending.
     answering: bool,
     reply: Option<Vec<u8>>,
     failure: Option<String>,
     pub faults: FaultCounts,
     pub wrong: Option<WrongVerdict>,
-    /// The same, until the router was told.
+    /// The latest wrong verdict, until it is reported.
     pub untold: Option<WrongVerdict>,
-    /// A function that was called without its capability, until the router was told.
+    /// Name of a function that the plugin called without its capability, until it is reported.
     not_granted: Option<&'static str>,
-    /// State that is common to all flows. It outlives the plugin.
+    /// State common to all flows. This state survives a restart of the plugin.
     pub service: ServiceState,
-    /// Maps of this and other instances.
+    /// Maps of this instance and of other instances.
     pub maps: Maps,
-    /// How often memory was refused.
+    /// Number of refused memory requests.
     pub memory_refused: u64,
-    /// What the plugin gave, and the router has not taken yet.
+    /// Outputs of the plugin that the router has not taken yet.
     outputs: VecDeque<Output>,
     log: LogLimit,
-    /// What the plugin may ask control for.
+    /// Kinds of requests to the control side that the plugin may make.
     requests: RequestKinds,
-    /// Its counters. They outlive it.
+    /// Counters of the plugin. They survive a restart of the plugin.
     counters: Box<[(&'static str, u64)]>,
 }
 
 impl Exchange {
-    /// Does something with the packets that are lent; `None` when none are.
+    /// Calls `look` with the lent packets; returns `None` if no packets are lent.
     #[inline]
     pub fn with_packets<R>(
         &mut self,
         look: impl for<'p> FnOnce(&mut Self, &mut Packets<'p>) -> R,
     ) -> Option<R> {
         let mut lent = self.packets.take()?;
-        // SAFETY: `Shared::lend` holds the exclusive reference that this was made of until it has taken the pointer back,
-        // and taking it out of its place here keeps a second one from being made. `look` takes packets of any lifetime,
-        // so it can't keep anything of them.
+        // SAFETY: `Shared::lend` holds the exclusive reference from which this pointer was made, until `lend`
+        // has taken the pointer back. Taking the pointer out of `self.packets` prevents a second reference.
+        // `look` accepts packets of any lifetime, so it can't keep a reference to them.
         let result = look(self, unsafe { lent.as_mut() });
         self.packets = Some(lent);
         Some(result)
     }
 
-    /// What waits before the packet of a number; `None` when the plugin doesn't have it.
+    /// Returns the backlog of packet `number`; `None` if the plugin doesn't hold the packet.
     pub fn backlog(&mut self, number: u32) -> Option<RawBacklog> {
         self.call.place(number)?;
         let look = |_: &mut Self, packets: &mut Packets<'_>| {
@@ -163,7 +164,7 @@ impl Exchange {
         self.with_packets(look).flatten()
     }
 
-    /// Puts the end of a flow where the plugin will find it. When it has not taken the last 1,024, this one is lost.
+    /// Queues the end of a flow for the plugin. If 1,024 ends already wait, this one is lost.
     pub fn push_end(&mut self, raw: RawFlowEnd, state: &[u8]) {
         if self.ends.len() < MOST_ENDS {
             self.ends.push_back(EndedFlow { raw, state: state.to_vec() });
@@ -176,7 +177,7 @@ impl Exchange {
         self.ends.pop_front()
     }
 
-    /// Puts something where the router will take it; `false` when it has not taken the last 64.
+    /// Queues an output for the router; returns `false` if 64 outputs already wait.
     pub fn give(&mut self, output: Output) -> bool {
         let room = self.outputs.len() < MOST_OUTPUTS;
         if room {
@@ -189,15 +190,15 @@ impl Exchange {
         self.outputs.pop_front()
     }
 
-    /// From now on the plugin is heard when it answers.
+    /// Starts to accept a reply or an error text from the plugin.
     pub fn listen(&mut self) {
         (self.answering, self.reply, self.failure) = (true, None, None);
     }
 
-    /// What it answered, having returned `result`.
+    /// Returns the plugin's reply to a call that returned `result`.
     ///
     /// # Errors
-    /// Why not, in the plugin's words if it has any.
+    /// The error text of the plugin, or one with `result` if the plugin gave none.
     pub fn answer(&mut self, result: i32) -> Result<Vec<u8>, String> {
         self.answering = false;
         let (reply, failure) = (self.reply.take(), self.failure.take());
@@ -208,28 +209,29 @@ impl Exchange {
         }
     }
 
-    /// Hears why something fails.
+    /// Records the error text of a failed request.
     pub fn hear_failure(&mut self, text: &[u8]) {
         if self.answering {
             self.failure = Some(shown(text));
         }
     }
 
-    /// Hears an answer.
+    /// Records the reply to a request.
     pub fn hear_reply(&mut self, reply: &[u8]) {
         if self.answering {
             self.reply = Some(reply.to_vec());
         }
     }
 
-    /// Takes a line for the log.
+    /// Queues a log line.
     pub fn log(&mut self, level: u32, line: &[u8]) {
         if self.may_log() {
             self.give(Output::Log(LogLevel::from_number(level), shown(line)));
         }
     }
 
-    /// Takes a packet of the plugin's own; `false` when there is no room, or it is too long or empty.
+    /// Queues a packet that the plugin made; returns `false` if the queue is full, or the packet is too long
+    /// or empty.
     pub fn make(&mut self, content: &[u8], port: u32) -> bool {
         let Ok(port) = u16::try_from(port) else { return false };
         let fits = !content.is_empty() && content.len() <= MOST_MADE;
@@ -237,36 +239,37 @@ impl Exchange {
         fits && self.give(Output::Packet { bytes: content.to_vec(), port: PortId(port), passes })
     }
 
-    /// Has `millrace_periodic` be called so many nanoseconds after the call that goes on.
+    /// Schedules `millrace_periodic` this number of nanoseconds after the time of the current call.
     pub fn set_timer(&mut self, nanoseconds: u64) {
         self.timer = Some(self.call.now + Duration::from_nanos(nanoseconds));
     }
 
-    /// Takes a request; `false` when there is no room, or it is no text or too long.
+    /// Queues a request; returns `false` if the queue is full, or the request is no UTF-8 or too long.
     pub fn request(&mut self, json: &[u8]) -> bool {
         let Ok(json) = std::str::from_utf8(json) else { return false };
         let request = || Request { json: json.to_owned(), granted: self.requests };
         json.len() <= MOST_REQUEST && self.give(Output::Request(request()))
     }
 
-    /// Adds to a counter; nothing where it has none of that number.
+    /// Adds `number` to a counter. Does nothing if the counter doesn't exist.
     pub fn count(&mut self, counter: u32, number: u64) {
         if let Some((_, count)) = self.counters.get_mut(counter as usize) {
             *count = count.wrapping_add(number);
         }
     }
 
-    /// Its counters, by name.
+    /// Returns the counters with their names.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.counters.to_vec()
     }
 
-    /// Takes a message to the other half; `false` when there is no room, or it is too long.
+    /// Queues a message to the other half of the plugin; returns `false` if the queue is full or the message
+    /// is too long.
     pub fn send(&mut self, message: &[u8]) -> bool {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }
 
-    /// The verdict of what a plugin wrote. One that makes no sense is counted, and kept to be told.
+    /// Converts the plugin's answer into a verdict. A wrong verdict is counted and kept for the report.
     #[inline]
     pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
         let verdict = verdict_of(written);
@@ -277,14 +280,14 @@ impl Exchange {
         verdict
     }
 
-    /// Notes that the plugin called a function whose capability its manifest doesn't name.
+    /// Counts a call of a function whose capability the plugin's manifest doesn't request.
     #[cold]
     pub fn refuse(&mut self, function: &'static str) {
         self.faults.count(FaultKind::NotGranted);
         self.not_granted = Some(function);
     }
 
-    /// What the plugin did wrong and goes on living, until it was told.
+    /// Takes the pending report of a fault that the plugin survives.
     pub fn take_fault(&mut self) -> Option<Fault> {
         if let Some(wrong) = self.untold.take() {
             return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });
@@ -294,7 +297,7 @@ impl Exchange {
         Some(Fault { kind: FaultKind::NotGranted.name(), text })
     }
 
-    /// Whether another line may be logged now; if not, it is counted.
+    /// Whether the rate limit admits another log line; otherwise counts the line as suppressed.
     fn may_log(&mut self) -> bool {
         let second = self.call.now.as_nanos() / SECOND;
         if second != self.log.second {
@@ -308,12 +311,12 @@ impl Exchange {
         true
     }
 
-    /// Lines that were not logged since there were too many.
+    /// Returns the number of log lines that the rate limit suppressed.
     pub fn lines_suppressed(&self) -> u64 {
         self.log.suppressed
     }
 
-    /// Forgets what was under way: the plugin begins anew.
+    /// Resets the state of calls in progress for a restart of the plugin.
     pub fn restart(&mut self) {
         self.call = Call::default();
         self.ends.clear();
@@ -323,22 +326,25 @@ impl Exchange {
     }
 }
 
-/// A text as it is shown: its beginning, with what is no UTF-8 replaced.
+/// Returns the beginning of `text`, with invalid UTF-8 replaced.
 fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned()
 }
 
-/// A handle on the exchange of an instance. Of a WebAssembly plugin there are two: the instance's, and that in its store.
+/// Handle on the exchange of an instance. A WebAssembly plugin has two handles: one in the instance, one in
+/// its store.
 pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 
-/// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its future owns. Neither
-/// leaves the modules of plugins that are files, and the only place that makes a second one is `for_store`.
-// SAFETY: so they are sent to another thread together, and used by one at a time. The packets' pointer is `None` whenever
-// no poll goes on, and an instance isn't sent while it is borrowed for a poll; everything else in there is `Send`.
+/// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its
+/// future owns. Neither handle leaves the modules of file plugins, and only `for_store` makes a second
+/// handle.
+// SAFETY: both handles move to another thread together, and one thread at a time uses them. The packet
+// pointer is `None` whenever no poll runs, and nobody can send an instance that a poll borrows. All other
+// fields are `Send`.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// The exchange of an instance of a plugin with this manifest.
+    /// Creates the exchange of an instance from the plugin's manifest.
     pub fn new(manifest: &Manifest) -> Self {
         Self(Rc::new(RefCell::new(Exchange {
             packets: None,
@@ -369,25 +375,25 @@ impl Shared {
         })))
     }
 
-    /// The second handle, which goes into the store. The one of an earlier store must be gone.
+    /// Returns a second handle, for the store. The handle of an earlier store must be dropped.
     pub fn for_store(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 
-    /// Looks at the exchange. Plugin code must not run meanwhile.
+    /// Calls `look` with the exchange. No plugin code may run meanwhile.
     #[inline]
     pub fn with<R>(&self, look: impl FnOnce(&mut Exchange) -> R) -> R {
         look(&mut self.0.borrow_mut())
     }
 
-    /// Lets the plugin's functions reach `packets` while `call` runs.
+    /// Lends `packets` to the plugin's functions while `call` runs.
     #[inline]
     pub fn lend<R>(&self, packets: &mut Packets<'_>, call: impl FnOnce() -> R) -> R {
         self.give_time(Some(packets), 0, call).0
     }
 
-    /// Gives the plugin time, by `poll`, at the clock's tick `since`, and lets its functions reach `packets` meanwhile. Whether
-    /// it has nothing more to do afterwards.
+    /// Runs the plugin by `poll` and lends `packets` to its functions meanwhile. `since` is the current clock
+    /// tick. Also returns whether the plugin has no work left.
     #[inline]
     pub fn give_time<R>(
         &self,
@@ -396,7 +402,7 @@ impl Shared {
         poll: impl FnOnce() -> R,
     ) -> (R, bool) {
         self.with(|exchange| {
-            // What it said last no longer counts: it may be stopped before it asks what is next.
+            // The earlier value is obsolete: the plugin may be stopped before it asks for its next job.
             (exchange.idle, exchange.since) = (false, since);
             exchange.packets = packets.map(|packets| NonNull::from(packets).cast());
         });
@@ -406,11 +412,11 @@ impl Shared {
     }
 }
 
-/// Takes packets back, even when the poll panics.
+/// Guard that takes the packets back even if the poll panics.
 struct Loan<'a>(&'a Shared);
 
 impl Loan<'_> {
-    /// Takes them back, and says whether the plugin has nothing more to do.
+    /// Takes the packets back, and returns whether the plugin has no work left.
     #[inline]
     fn end(self) -> bool {
         let idle = self.0.take_back();

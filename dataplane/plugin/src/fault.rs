@@ -1,37 +1,39 @@
-//! What goes wrong in a plugin: kinds of faults, and how often each was met.
+//! Kinds of plugin faults, and their counters.
 
 use std::fmt;
 
 use millrace_units::count;
 
-/// A kind of fault.
+/// Kind of a plugin fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// It ran into `unreachable`: what `abort` and a panic compile to.
+    /// The plugin executed `unreachable`, to which `abort` and a panic compile.
     Unreachable,
-    /// It divided by zero.
+    /// The plugin divided by zero.
     Divide,
-    /// It read or wrote outside of its memory, or had the router do so.
+    /// The plugin, or the router on its behalf, accessed an address outside the plugin's memory.
     OutOfBounds,
-    /// Its calls were nested too deep.
+    /// The plugin's calls were nested too deep.
     StackOverflow,
     /// A division or a conversion to an integer overflowed.
     IntegerOverflow,
-    /// It called a function by a number that names none, or one of another type.
+    /// The plugin called a function by an invalid table index or with a wrong type.
     IndirectCall,
-    /// Something else that ends it.
+    /// Any other trap that ends the plugin.
     OtherTrap,
-    /// It gave a verdict that makes no sense. It goes on living.
+    /// The plugin returned an invalid verdict. The plugin continues to run.
     WrongVerdict,
-    /// It refused to begin, or could not be set up.
+    /// The plugin refused to start, or the router failed to set it up.
     Init,
-    /// It took longer than it may.
+    /// A call took longer than its budget.
     Overrun,
-    /// It called a function of the router whose capability its manifest doesn't name. It goes on living.
+    /// The plugin called a host function whose capability its manifest doesn't request. The plugin continues
+    /// to run.
     NotGranted,
-    /// It left a packet that the stages behind can't forward: its headers are cut, or contradict it. It goes on living.
+    /// The plugin left a packet with truncated or inconsistent headers, which later stages can't forward. The
+    /// plugin continues to run.
     MalformedPacket,
-    /// It made a packet that came in by no port of the router. It goes on living.
+    /// The plugin made a packet with an unknown incoming port. The plugin continues to run.
     UnknownPort,
 }
 
@@ -53,7 +55,7 @@ impl FaultKind {
         Self::UnknownPort,
     ];
 
-    /// Its name in counters.
+    /// Returns the name of the kind in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -79,13 +81,13 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// What ended an instance.
+/// Fault that ended an instance.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind}: {text}")]
 pub struct Fault {
-    /// Its kind.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// What happened, and where.
+    /// Description of the fault, with its location.
     pub text: String,
 }
 
@@ -95,7 +97,7 @@ impl Fault {
     }
 }
 
-/// How many faults of each kind there were. Those of all lives of an instance count.
+/// Number of faults of each kind, over all restarts of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultCounts([u64; FaultKind::ALL.len()]);
 
@@ -106,12 +108,12 @@ impl FaultCounts {
         }
     }
 
-    /// How many there were of a kind.
+    /// Returns the number of faults of a kind.
     pub fn of(&self, kind: FaultKind) -> u64 {
         self.0.get(kind as usize).copied().unwrap_or_default()
     }
 
-    /// How many there were in all.
+    /// Returns the total number of faults.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }

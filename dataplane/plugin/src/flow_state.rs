@@ -1,52 +1,52 @@
-//! State that instances keep for flows: one block for each flow record that needs one, with a part for each of its
-//! instances.
+//! State of flows that instances keep. A flow record that needs state has one block, with a part for each
+//! instance.
 //!
-//! Blocks of like size share chunks of memory, so that a new flow takes none from the allocator as long as there are
-//! blocks of flows that have ended. Memory is bounded: where there is no block left, a flow has no state.
+//! Blocks of similar size share chunks of memory. A new flow needs no allocation while blocks of ended flows
+//! are free. The memory is bounded: if no block is left, the flow has no state.
 
 use millrace_plugin_abi::FlowStates;
 
 /// Bytes of the smallest block; each further class has twice as many.
 const LEAST: usize = 16;
-/// Classes of blocks: the largest have 16 KiB.
+/// Number of size classes; the largest blocks have 16 KiB.
 const CLASSES: usize = 11;
-/// Bytes of a block, at most.
+/// Maximum bytes of a block.
 pub(crate) const MOST_BLOCK: usize = LEAST << (CLASSES - 1);
 /// Bytes of a chunk.
 const CHUNK: usize = 64 << 10;
-/// Bytes of all chunks, at most.
+/// Maximum bytes of all chunks.
 const MOST_MEMORY: usize = 256 << 20;
-/// Bits of a number that say which block of its class it is.
+/// Bits of a block number that hold the index inside its class.
 const INDEX_BITS: u32 = 28;
 
-/// A block that may be another flow's by the time it is looked for.
+/// Weak reference to a block: detects that the block now belongs to another flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StateRef {
     number: u32,
     serial: u32,
 }
 
-/// The state of flows at one moment.
+/// Flow state usage of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowStateCounts {
-    /// Flows that have a block.
+    /// Number of flows that have a block.
     pub flows: u32,
-    /// Bytes of memory, for blocks in use and free ones.
+    /// Bytes of memory, for blocks in use and free blocks.
     pub bytes: usize,
-    /// Flows so far that found no room for their state.
+    /// Number of flows so far without room for their state.
     pub refused: u64,
 }
 
-/// All blocks of a worker.
+/// All state blocks of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct FlowStateBlocks {
     classes: [Class; CLASSES],
     /// Bytes of all chunks.
     memory: usize,
-    /// Blocks that were handed out so far.
+    /// Serial number of the block allocated last.
     serial: u32,
     in_use: u32,
-    /// Flows that found no block.
+    /// Number of flows for which no block was free.
     refused: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct FlowStateBlocks {
 #[derive(Debug, Default)]
 struct Class {
     chunks: Vec<Box<[u8]>>,
-    /// Of each block: the serial number it was handed out with, 0 when it is free.
+    /// Serial number of each block's allocation; 0 if the block is free.
     serials: Vec<u32>,
     free: Vec<u32>,
 }
@@ -69,7 +69,8 @@ fn split(number: u32) -> Option<(usize, usize)> {
 }
 
 impl FlowStateBlocks {
-    /// A block of so many bytes at least, all of them 0; its number, or 0 when there is no memory or it is too large.
+    /// Allocates a zeroed block of at least `bytes` bytes. Returns its number, or 0 if the memory is
+    /// exhausted or `bytes` is too large.
     pub fn take(&mut self, bytes: usize) -> u32 {
         let class = class_of(bytes);
         let index = self.free_block(class);
@@ -106,7 +107,7 @@ impl FlowStateBlocks {
         Some(first)
     }
 
-    /// Gives a block back; does nothing for one that is free.
+    /// Releases a block; does nothing if the block is already free.
     pub fn give_back(&mut self, number: u32) {
         let Some((class, index)) = split(number) else { return };
         let Some(class) = self.classes.get_mut(class) else { return };
@@ -117,12 +118,12 @@ impl FlowStateBlocks {
         }
     }
 
-    /// A reference to a block that holds as long as the block isn't given back.
+    /// Returns a reference that stays valid until the block is released.
     pub fn reference(&self, number: u32) -> StateRef {
         StateRef { number, serial: self.serial_of(number) }
     }
 
-    /// The number of the block; 0 when it was given back.
+    /// Returns the number of the referenced block; 0 if the block was released.
     pub fn resolve(&self, reference: StateRef) -> u32 {
         let lives = reference.serial != 0 && self.serial_of(reference.number) == reference.serial;
         if lives { reference.number } else { 0 }
@@ -133,7 +134,7 @@ impl FlowStateBlocks {
         serial.copied().unwrap_or(0)
     }
 
-    /// Copies `count` bytes of a block from an offset to another block, or to an offset in it.
+    /// Copies `count` bytes from an offset in a block to an offset in another or the same block.
     pub fn copy(&mut self, (from, from_offset): (u32, usize), (to, to_offset): (u32, usize), count: usize) {
         let mut bytes = [0; CHUNK / 16];
         let Some(bytes) = bytes.get_mut(..count) else { return };
@@ -201,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks are as a map from numbers to bytes would be.
+        /// Compares the blocks with a map from numbers to bytes.
         #[test]
         fn blocks_are_those_of_a_map(steps in proptest::collection::vec((0..3u8, 1..3000usize, any::<u8>()), 1..200)) {
             let mut blocks = FlowStateBlocks::default();
@@ -231,7 +232,7 @@ mod tests {
             }
         }
 
-        /// No number leads outside of memory.
+        /// No block number leads outside the memory.
         #[test]
         fn any_number_is_looked_for(number: u32) {
             let mut blocks = FlowStateBlocks::default();

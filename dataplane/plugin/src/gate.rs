@@ -1,17 +1,18 @@
-//! Gates: the places in the journey where instances are bound.
+//! Gates: points in the journey at which instances are bound.
 
 use std::fmt;
 
 use millrace_plugin_abi::{DEFAULT_GATES, Position};
 use millrace_units::GateId;
 
-/// Where a gate stands among those of its position: packets meet the smaller first. No two of a position are equal.
+/// Order of a gate among the gates of its position. Packets pass the gate with the smallest order first. The
+/// orders of a position are distinct.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct GateOrder(pub u16);
 
 impl GateOrder {
-    /// The distance between gates whose order is not stated, so that others fit between.
+    /// Distance between gates without a configured order, which leaves room for gates between them.
     pub const STEP: u16 = 10;
 }
 
@@ -21,21 +22,21 @@ impl fmt::Display for GateOrder {
     }
 }
 
-/// A gate as people know it.
+/// Gate of the control side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gate {
-    /// Its id, used again once it is removed.
+    /// Id of the gate, reused after the gate's removal.
     pub id: GateId,
-    /// Its name, unique.
+    /// Unique name of the gate.
     pub name: String,
-    /// Where in the journey it stands.
+    /// Position of the gate in the journey.
     pub position: Position,
-    /// Where among the gates of that position it stands.
+    /// Order of the gate among the gates of its position.
     pub order: GateOrder,
 }
 
 impl Gate {
-    /// The gates that are there from the start, in the order of the journey.
+    /// Returns the predefined gates, in the order of the journey.
     pub(crate) fn defaults() -> Vec<Self> {
         let mut gates: Vec<Self> = Vec::with_capacity(DEFAULT_GATES.len());
         for (id, (name, position)) in (0..).map(GateId).zip(DEFAULT_GATES) {
@@ -46,7 +47,7 @@ impl Gate {
         gates
     }
 
-    /// What gates are sorted by: the order in which packets meet them.
+    /// Returns the sort key of the gate: the order in which packets pass gates.
     pub(crate) fn place(&self) -> (Position, GateOrder) {
         (self.position, self.order)
     }

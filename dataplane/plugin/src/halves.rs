@@ -1,4 +1,4 @@
-//! A plugin of two halves: a fast one at the workers, and a slow one on the host level.
+//! Plugin with a host companion: a fast half at the workers and a slow half at the host level.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 
-/// Both halves. To everybody it is the fast one, which has a host companion.
+/// Plugin with its host companion. The methods of [`Plugin`] are those of the fast half.
 pub struct Halves {
     fast: Arc<dyn Plugin>,
     slow: Arc<dyn Plugin>,
@@ -20,12 +20,12 @@ impl std::fmt::Debug for Halves {
 }
 
 impl Halves {
-    /// A plugin and its host companion.
+    /// Joins a plugin and its host companion.
     pub fn new(fast: Arc<dyn Plugin>, slow: Arc<dyn Plugin>) -> Self {
         Self { fast, slow }
     }
 
-    /// Returns why a module can't be a host companion; `None` if it can.
+    /// Returns the reason that a module can't be a host companion; `None` if it can.
     pub fn problem(slow: &Manifest) -> Option<String> {
         if slow.host_companion.is_some() {
             return Some("it has a host companion itself".to_owned());

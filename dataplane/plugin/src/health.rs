@@ -1,5 +1,4 @@
-//! What becomes of instances that fail: they are restarted, after longer and longer pauses, and put into quarantine when
-//! they keep failing.
+//! Restart policy of failed instances: restart after growing pauses, quarantine after repeated faults.
 
 use std::time::Duration;
 
@@ -8,25 +7,25 @@ use millrace_units::Instant;
 use crate::fault::FaultKind;
 use crate::limits::Limits;
 
-/// The pause after the first fault; each further one doubles it.
+/// Pause after the first fault; each further fault doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// After so many faults it doubles no more.
+/// Maximum number of doublings of the pause.
 const MOST_DOUBLINGS: u32 = 12;
 
-/// The state of an instance.
+/// Health of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Health {
-    /// It works.
+    /// The instance works.
     #[default]
     Well,
-    /// It failed, and is restarted at this time.
+    /// The instance failed; the worker restarts it at this time.
     Pausing(Instant),
-    /// It failed too often: only control restarts it.
+    /// The instance failed too often; only control restarts it.
     Quarantined,
 }
 
 impl Health {
-    /// Its name in what is shown.
+    /// Returns the name of the state for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Well => "well",
@@ -36,20 +35,20 @@ impl Health {
     }
 }
 
-/// An instance's faults.
+/// Fault history of an instance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub health: Health,
-    /// Faults that count.
+    /// Number of recent faults.
     recent: u32,
-    /// Those of them that were calls beyond their budget.
+    /// Number of recent faults that were calls beyond their budget.
     overruns: u32,
-    /// When the last one was.
+    /// Time of the latest fault.
     last: Option<Instant>,
 }
 
 impl Record {
-    /// Notes a fault.
+    /// Records a fault.
     pub fn fail(&mut self, kind: &str, limits: &Limits, now: Instant) {
         if self.last.is_some_and(|last| last + limits.fault_window <= now) {
             (self.recent, self.overruns) = (0, 0);
@@ -64,19 +63,20 @@ impl Record {
         };
     }
 
-    /// Slices that a call may take, by those of its limits: each overrun that counts halves them, so that all calls together of an
-    /// instance that never ends take little more than the first of them. A call always has one.
+    /// Returns the number of slices that a call may take, from the `slices` of its limits: each recent
+    /// overrun halves the number. All calls of an instance that never returns thus take little more time than
+    /// its first call. A call always has one slice.
     #[inline]
     pub fn patience(&self, slices: u32) -> u32 {
         slices.checked_shr(self.overruns).unwrap_or(0).max(1)
     }
 
-    /// Puts it into quarantine, whatever it did since it is here.
+    /// Puts the instance into quarantine regardless of its faults.
     pub fn quarantine(&mut self) {
         self.health = Health::Quarantined;
     }
 
-    /// Whether the pause is over; it is then well again, and has to be restarted.
+    /// Whether the pause is over. The instance is then well again, and the caller restarts it.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = matches!(self.health, Health::Pausing(until) if until <= now);
         if due {

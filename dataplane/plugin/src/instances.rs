@@ -1,4 +1,4 @@
-//! The instances of a worker, and how they are.
+//! Instances of a worker and their health.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,48 +15,48 @@ use crate::recheck::Malformed;
 use crate::shadow::Shadow;
 use crate::slab::{Key, Slab};
 
-/// Failures that wait to be told; more are counted, and not told one by one.
+/// Maximum number of failures that wait for a report; further failures are only counted.
 const MOST_FAILURES: usize = 64;
 
-/// Messages that an instance exchanged with the other half of its plugin.
+/// Number of messages between an instance and the other half of its plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageCounts {
-    /// Those that it heard.
+    /// Messages that the instance received.
     pub heard: u64,
-    /// Those for it that were lost: it was pausing, or too many waited.
+    /// Messages to the instance that were lost: the instance was pausing, or too many messages waited.
     pub lost: u64,
-    /// Those that it sent.
+    /// Messages that the instance sent.
     pub sent: u64,
-    /// Of these, those that were lost on the way, as too many waited.
+    /// Messages that the instance sent and the router lost, as too many waited.
     pub unsent: u64,
 }
 
-/// That an instance failed.
+/// Failure of an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which.
+    /// The failed instance.
     pub instance: InstanceId,
-    /// What it did wrong.
+    /// The fault.
     pub fault: Fault,
-    /// How it is since.
+    /// Health of the instance after the fault.
     pub health: Health,
 }
 
-/// Something that an instance gave beside verdicts.
+/// Output of an instance beside verdicts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Given {
-    /// Which.
+    /// The instance.
     pub instance: InstanceId,
-    /// What.
+    /// The output.
     pub output: Output,
 }
 
-/// What instances did and gave that nobody was told of yet.
+/// Failures and outputs of instances that nobody has collected yet.
 #[derive(Default)]
 pub(crate) struct News {
     failures: Vec<Failure>,
     given: VecDeque<Given>,
-    /// Instances that failed, and begin anew after a pause.
+    /// Instances that failed and restart after a pause.
     pub paused: Vec<InstanceId>,
 }
 
@@ -67,56 +67,57 @@ impl News {
         }
     }
 
-    /// Takes a failure out; the last comes first.
+    /// Removes and returns the latest failure.
     #[inline]
     pub fn pop(&mut self) -> Option<Failure> {
         self.failures.pop()
     }
 
-    /// Takes something out that was given; the first comes first.
+    /// Removes and returns the earliest output.
     #[inline]
     pub fn pop_given(&mut self) -> Option<Given> {
         self.given.pop_front()
     }
 }
 
-/// An instance, and how it is.
+/// Instance of a worker with its health and counters.
 pub(crate) struct Hosted {
     pub id: InstanceId,
     pub instance: Box<dyn Instance>,
     pub limits: Limits,
     pub record: Record,
-    /// Faults by kind.
+    /// Number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What happened last.
+    /// Text of the latest fault.
     pub last_fault: String,
-    /// Slices after which it was stopped in the middle.
+    /// Number of slices after which the instance was suspended.
     pub suspensions: u64,
-    /// Packets that it dropped, by its own reasons.
+    /// Number of packets that the instance dropped, by its own drop reasons.
     pub drops: Box<[u64; REASONS]>,
-    /// To be added to the counters of the instance: what those counted in whose place it is, less what was cleared.
+    /// Offsets of the instance's counters: the counts of its predecessors minus the cleared counts.
     pub counted: BTreeMap<&'static str, u64>,
-    /// Messages between the halves of its plugin.
+    /// Messages between the halves of the instance's plugin.
     pub messages: MessageCounts,
-    /// Whether it ever gives something beside verdicts.
+    /// Whether the instance ever produces output beside verdicts.
     pub has_output: bool,
-    /// Whether it ever looks at packets.
+    /// Whether the instance ever reads packets.
     looks: bool,
-    /// Whether it ever changes packets.
+    /// Whether the instance ever changes packets.
     pub writes: bool,
-    /// The one that is tried out beside it.
+    /// Shadow instance that is tried out beside this one.
     pub shadow: Option<Box<Shadow>>,
-    /// Where the worker says whose code it runs.
+    /// Words in which the worker publishes the instance that it runs.
     pub pulse: Arc<Pulse>,
-    /// Its form for the driver.
+    /// Loaded eBPF variant of the instance.
     pub form: Option<LoadedForm>,
 }
 
-/// The reasons that there may be.
+/// Number of possible drop reasons of a plugin.
 pub(crate) const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
 impl Hosted {
-    /// Runs code of the instance, and says so meanwhile: what may not return is called in this way.
+    /// Runs code of the instance and publishes the call in the pulse. Use this for any call that may not
+    /// return.
     #[inline]
     pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
         self.pulse.begin(self.id);
@@ -125,7 +126,7 @@ impl Hosted {
         result
     }
 
-    /// Whether it can be called; one whose pause is over is restarted.
+    /// Whether the instance can be called. Restarts an instance whose pause is over.
     #[inline]
     pub fn is_well(&mut self, now: Instant, news: &mut News) -> bool {
         self.record.health == Health::Well || self.is_well_again(now, news)
@@ -156,15 +157,15 @@ impl Hosted {
         news.tell(Failure { instance: self.id, fault, health: self.record.health });
     }
 
-    /// It left a malformed packet.
+    /// Records the fault that the instance left a malformed packet.
     #[cold]
     pub fn fail_for(&mut self, malformed: Malformed, now: Instant, news: &mut News) {
         let text = format!("it left a malformed packet: {malformed}");
         self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
     }
 
-    /// What it did wrong in a call that no packet was in is noted, and doesn't count towards quarantine; it begins anew at
-    /// once, so that packets go on.
+    /// Recovers from a fault in a call without packets: records the fault, but doesn't count it towards
+    /// quarantine. Restarts the instance at once, so that packets continue.
     pub fn recover(&mut self, now: Instant, news: &mut News) {
         self.take_outputs(news);
         let Some(fault) = self.instance.take_fault() else { return };
@@ -176,12 +177,12 @@ impl Hosted {
         news.tell(Failure { instance: self.id, fault, health: self.record.health });
     }
 
-    /// Whether it failed, and begins anew after a pause.
+    /// Whether the instance failed and restarts after a pause.
     pub fn is_pausing(&self) -> bool {
         self.pause_ends().is_some()
     }
 
-    /// When its pause is over, if it is in one.
+    /// Returns the end of the instance's pause if it is pausing.
     pub fn pause_ends(&self) -> Option<Instant> {
         match self.record.health {
             Health::Pausing(until) => Some(until),
@@ -189,13 +190,14 @@ impl Hosted {
         }
     }
 
-    /// Puts it into quarantine for something that happened before it was here.
+    /// Puts the instance into quarantine for an earlier event.
     pub fn quarantine(&mut self, why: String) {
         self.record.quarantine();
         self.last_fault = why;
     }
 
-    /// When it wants to be called next, and can be: not before its pause is over, and never in quarantine.
+    /// Returns the time of the instance's next call without packets: not before the end of its pause, and
+    /// never in quarantine.
     pub fn next_call(&self) -> Option<Instant> {
         let next = self.instance.next_call()?;
         match self.record.health {
@@ -205,8 +207,8 @@ impl Hosted {
         }
     }
 
-    /// Puts another instance in the place of this one, which is as if it had never failed. Returns the one that is out of
-    /// use. What both gave meanwhile is taken.
+    /// Replaces the instance by its successor, whose health starts anew, and returns the old instance.
+    /// Collects the outputs of both.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);
         let before = self.counters();
@@ -215,7 +217,7 @@ impl Hosted {
             instance.attach_driver(form.memory.clone());
         }
         let old = std::mem::replace(&mut self.instance, instance);
-        // One that was here before brings what it counted then.
+        // A successor that ran before, such as a returning predecessor, brings its own counts.
         let own = self.instance.counters().into_iter();
         let counted = |name| before.get(name).copied().unwrap_or_default();
         self.counted = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
@@ -226,26 +228,26 @@ impl Hosted {
         old
     }
 
-    /// Whether it, or one that is tried out beside it, may look at packets.
+    /// Whether the instance or its shadow instance may read packets.
     pub fn looks_at_packets(&self) -> bool {
         self.looks || self.shadow.is_some()
     }
 
-    /// What it counted, by name.
+    /// Returns the instance's counters by name.
     pub fn counters(&self) -> BTreeMap<&'static str, u64> {
         let counted = |name| self.counted.get(name).copied().unwrap_or_default();
         let own = self.instance.counters().into_iter();
         own.map(|(name, count)| (name, count.wrapping_add(counted(name)))).collect()
     }
 
-    /// Counts from zero.
+    /// Resets the counters to zero.
     pub fn clear_counts(&mut self) {
         self.drops.fill(0);
         let own = self.instance.counters().into_iter();
         self.counted = own.map(|(name, count)| (name, count.wrapping_neg())).collect();
     }
 
-    /// Takes what it gave beside verdicts.
+    /// Collects the instance's outputs beside verdicts.
     #[inline]
     pub fn take_outputs(&mut self, news: &mut News) {
         if self.has_output {
@@ -260,7 +262,7 @@ impl Hosted {
         }
     }
 
-    /// Takes what it did wrong in a call that is done; whether that was anything.
+    /// Records the fault of a finished call. Returns whether the call failed.
     #[inline]
     pub fn has_failed(&mut self, now: Instant, news: &mut News) -> bool {
         self.take_outputs(news);
@@ -273,7 +275,7 @@ impl Hosted {
     }
 }
 
-/// The instances of a worker, by their ids.
+/// Instances of a worker by id.
 #[derive(Default)]
 pub(crate) struct Instances {
     slab: Slab<Hosted>,
@@ -282,13 +284,13 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    /// Has these limits hold from now on.
+    /// Sets the limits of all present and future instances.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.slab.iter_mut().for_each(|hosted| hosted.limits = limits);
     }
 
-    /// Adds an instance, and returns the one that had its id.
+    /// Adds an instance, and returns the previous instance with this id.
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
             has_output: instance.has_output(),
@@ -315,12 +317,13 @@ impl Instances {
         self.slab.take(id.0.into()).map(|hosted| hosted.instance)
     }
 
-    /// Where the worker says whose code it runs.
+    /// Returns the words in which the worker publishes the instance that it runs.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.pulse.clone()
     }
 
-    /// The key by which paths refer to an instance: it dies with the instance, even when the id is given anew.
+    /// Returns the key by which paths refer to the instance. The key becomes invalid with the instance, even
+    /// if the id is reused.
     pub fn key(&self, id: InstanceId) -> Option<Key> {
         self.slab.key(id.0.into())
     }
@@ -333,7 +336,7 @@ impl Instances {
         self.slab.iter_mut()
     }
 
-    /// Gives an instance another key.
+    /// Gives an instance a new key.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.slab.renew(key)
     }

@@ -1,12 +1,12 @@
 //! Gates, paths and the instances bound to them.
 //!
-//! The room has two sides. The **control side**, [`PluginControlUnit`], knows the types of plugins, the names of
-//! instances and gates and what is bound where; it checks what it is asked and returns the [`PluginChange`]s that
-//! follow. The **worker side**, [`WorkerPlugins`], owns the instances and is changed by nothing but these, between
-//! two batches; it can't fail. It finds a flow's *path*, the list of instances it is bound to, and runs batches of
-//! packets along it.
+//! The crate has two sides. The **control side**, [`PluginControlUnit`], knows the types of plugins, the
+//! names of instances and gates, and all bindings. It checks each request and returns the resulting
+//! [`PluginChange`]s. The **worker side**, [`WorkerPlugins`], owns the instances. Only these changes, applied
+//! between two batches, modify the worker side; applying a change can't fail. The worker side finds a flow's
+//! *path*, the list of instances it is bound to, and runs batches of packets along the path.
 //!
-//! How filters look and are searched is no matter of this room: the worker side is generic over a
+//! This crate doesn't define the syntax of filters or their search: the worker side is generic over a
 //! [`BindingTable`], the control side over the filter as written and as compiled.
 #![deny(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -65,7 +65,7 @@ pub use limits::Limits;
 pub use manifest::{
     Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };
-pub use path::{EMPTY_PATH, Refusal};
+pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, HostCompanion, InstanceDescription, PluginCode,
     PluginControlUnit, PluginDescription, PluginStatement, Successors,
@@ -78,11 +78,11 @@ pub use succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
 pub use worker_plugins::{Group, InstanceReport, StageOfPath, Stop, Watch, WorkerGate, WorkerPlugins};
 
-/// Returns the manifest of a plugin that is a file, a WebAssembly module or a shared object, as its first bytes say. No code of it
-/// runs.
+/// Returns the manifest of a plugin file, a WebAssembly module or a shared object, recognized by its first
+/// bytes. No code of the plugin runs.
 ///
 /// # Errors
-/// What is wrong with the file, in words.
+/// Description of the problem in the file.
 pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
     if native::is_object(plugin) {
         return native::manifest(plugin).map_err(|error| error.to_string());

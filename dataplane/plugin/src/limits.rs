@@ -1,15 +1,15 @@
-//! What instances are granted that are plugins' code, all of a router's alike.
+//! Limits of the instances of file plugins, the same for all instances of a router.
 
 use std::time::Duration;
 
-/// How long calls run in one go, and how many faults are borne.
+/// Slice length and fault limits of instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// What a slice is reckoned as: a budget is so many of them.
+    /// Length of a slice, the unit of call budgets.
     pub slice: Duration,
-    /// So many faults within [`fault_window`](Self::fault_window) bring quarantine; 1 or more.
+    /// Number of faults within [`fault_window`](Self::fault_window) that lead to quarantine; 1 or more.
     pub faults: u32,
-    /// How long faults count.
+    /// Time for which a fault counts.
     pub fault_window: Duration,
 }
 

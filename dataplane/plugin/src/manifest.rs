@@ -1,6 +1,6 @@
-//! What a plugin that is a file says of itself: its manifest, read and checked.
+//! Manifest of a file plugin: parsing and checking.
 //!
-//! `docs/plugin-abi.md` lists the keys. The same for WebAssembly modules and for shared objects.
+//! `docs/plugin-abi.md` lists the keys. WebAssembly modules and shared objects have the same manifest.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Bytes of a manifest, at most.
+/// Maximum bytes of a manifest.
 pub const MOST_MANIFEST: usize = 64 * 1024;
-/// Bytes of a flow's state, at most.
+/// Maximum bytes of a flow's state.
 pub const MOST_FLOW_STATE: u16 = 256;
-/// Bytes of the state that is common to all flows, at most.
+/// Maximum bytes of the state that is common to all flows.
 pub const MOST_SERVICE_STATE: u16 = 4096;
-/// Characters of a plugin's name, at most.
+/// Maximum number of characters of a plugin's name.
 pub const MOST_NAME: usize = 64;
 
-/// Features that are missing of which a refusal tells, at most.
+/// Maximum number of missing features that an error lists.
 const MOST_MISSING: usize = 8;
 
 /// Every key that a manifest may have.
@@ -49,101 +49,101 @@ const KEYS: [&str; 18] = [
     "cost",
 ];
 
-/// Why a manifest was refused.
+/// Reason that a manifest was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It is longer than [`MOST_MANIFEST`].
+    /// Manifest longer than [`MOST_MANIFEST`].
     #[error("the manifest has {0} bytes: at most {MOST_MANIFEST} are read")]
     TooLarge(usize),
-    /// It is no JSON, or no object.
+    /// Text that is no JSON object.
     #[error("the manifest is no JSON object: {0}")]
     NotAnObject(String),
-    /// A key that there isn't.
+    /// Unknown key.
     #[error("the manifest has the unknown key {key:?}{remedy}")]
     UnknownKey {
-        /// The key, as it was written.
+        /// The key as written.
         key: String,
-        /// The nearest key, or all keys.
+        /// The nearest known key, or all keys.
         remedy: String,
     },
-    /// A key that must be there is not.
+    /// Missing mandatory key.
     #[error("the manifest has no {0:?}")]
     Missing(&'static str),
-    /// A key's value is of the wrong type or out of range.
+    /// Value of the wrong type or out of range.
     #[error("the manifest's {key:?}: {problem}")]
     Value {
         /// The key.
         key: &'static str,
-        /// What is wrong, and what would be right.
+        /// Description of the problem and of the expected value.
         problem: String,
     },
-    /// It was built for another version of the interface.
+    /// Plugin built for another version of the interface.
     #[error(
         "the plugin was built for version {0} of the interface, and this router has version {ABI_VERSION}: build it with the kit of this router"
     )]
     WrongAbi(u32),
-    /// It needs features that this router does not offer.
+    /// Required features that this router doesn't offer.
     #[error(transparent)]
     Features(#[from] NotOffered),
 }
 
-/// What a plugin says its calls cost.
+/// Cost of a plugin's calls as the plugin declares it.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Cycles for each packet.
+    /// Cycles per packet.
     #[serde(default)]
     pub packet: f64,
-    /// Cycles for each byte.
+    /// Cycles per byte.
     #[serde(default)]
     pub byte: f64,
 }
 
-/// A manifest that was checked.
+/// Checked manifest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Manifest {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version, `major.minor.patch`.
+    /// Version of the plugin, `major.minor.patch`.
     pub version: String,
-    /// What it does, in one line.
+    /// One-line summary of the plugin.
     pub summary: String,
-    /// The positions whose gates its instances may be bound at; at least one.
+    /// Positions whose gates accept the plugin's instances; at least one.
     pub positions: Vec<Position>,
-    /// What it needs of the interface: what it says, and what its other keys come to.
+    /// Required interface features: the declared ones, and those that other keys imply.
     pub features: Features,
-    /// The capabilities it asks for, by the names of [`HOST_FUNCTIONS`].
+    /// Requested capabilities, by the names of [`HOST_FUNCTIONS`].
     pub capabilities: Vec<&'static str>,
-    /// Its control messages, each with a line of help.
+    /// Control messages, each with a line of help.
     pub messages: BTreeMap<String, String>,
-    /// The JSON Schema of its settings; `None` when it takes none.
+    /// JSON Schema of the settings; `None` if the plugin takes none.
     pub settings: Option<Map<String, Value>>,
-    /// Bytes of each packet that it sees, up to [`MOST_WINDOW`].
+    /// Bytes of each packet that the plugin sees, up to [`MOST_WINDOW`].
     pub window: u16,
     /// Bytes of state for each flow, up to [`MOST_FLOW_STATE`].
     pub flow_state: u16,
-    /// Bytes of state that is common to all flows, up to [`MOST_SERVICE_STATE`].
+    /// Bytes of state common to all flows, up to [`MOST_SERVICE_STATE`].
     pub service_state: u16,
-    /// The maps that its instances have and write, up to [`MOST_MAPS`].
+    /// Maps that the plugin's instances own and write, up to [`MOST_MAPS`].
     pub maps: Vec<MapShape>,
-    /// The names of its counters, up to [`MOST_COUNTERS`].
+    /// Names of the counters, up to [`MOST_COUNTERS`].
     pub counters: Vec<String>,
-    /// The file of the module that is its host companion, in the folder of its own.
+    /// File name of the host companion's module, in the plugin's own folder.
     pub host_companion: Option<String>,
-    /// The version of what it saves.
+    /// Version of the saved state's format.
     pub state_version: u32,
-    /// The time between two calls of `millrace_periodic`; `None` when it wants none.
+    /// Interval between two calls of `millrace_periodic`; `None` without such calls.
     pub period: Option<Duration>,
-    /// What it says that it costs.
+    /// Declared cost of calls.
     pub cost: Option<Cost>,
 }
 
 impl Manifest {
-    /// Reads and checks a manifest.
+    /// Parses and checks a manifest.
     ///
     /// # Errors
-    /// [`ManifestError`] for the first thing that is wrong; the version of the interface comes before all else, and then the
-    /// features of it: what was built for a later router may have keys that nobody knows here.
+    /// [`ManifestError`] for the first problem. The interface version is checked first, then the features: a
+    /// plugin for a later router may have keys that this router doesn't know.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         if json.len() > MOST_MANIFEST {
             return Err(ManifestError::TooLarge(json.len()));
@@ -184,7 +184,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The features to which what it asks for belongs.
+    /// Returns the features that the manifest's keys and capabilities imply.
     fn implied(&self) -> Features {
         let of_capabilities = self.capabilities.iter().map(|name| Features::of_capability(name));
         let of_keys = [
@@ -199,13 +199,13 @@ impl Manifest {
         of_capabilities.chain(of_keys).fold(Features::NONE, Features::and)
     }
 
-    /// Whether it asks for a capability; for that of requests also if only for one of some kind.
+    /// Whether the plugin requests a capability. For the capability `request`, one kind of requests suffices.
     pub fn has_capability(&self, name: &str) -> bool {
         let asks_for = |name| self.capabilities.contains(&name);
         asks_for(name) || name == RequestKinds::ALL && self.requests() != RequestKinds::default()
     }
 
-    /// What it may ask control for.
+    /// Returns the kinds of requests to control that the plugin may make.
     pub fn requests(&self) -> RequestKinds {
         RequestKinds::of(&self.capabilities)
     }
@@ -265,7 +265,7 @@ impl Manifest {
     }
 }
 
-/// A map as a manifest has it.
+/// Map as written in a manifest.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenMap {
@@ -281,7 +281,7 @@ impl From<WrittenMap> for MapShape {
     }
 }
 
-/// What is wrong with a map; `None` when nothing is.
+/// Describes the problem of a map; returns `None` for a valid map.
 fn map_problem(map: &MapShape) -> Option<String> {
     let name = shortened(&map.name);
     if !is_name(&map.name) {
@@ -317,7 +317,7 @@ fn optional<T: DeserializeOwned>(
     T::deserialize(value).map(Some).map_err(wrong)
 }
 
-/// What stands under a key, in words.
+/// Describes the value that a key expects.
 fn wanted(key: &str) -> &'static str {
     match key {
         "name" | "version" | "summary" | "host-companion" => "a text",
@@ -339,15 +339,15 @@ fn unless_known(keys: &Map<String, Value>) -> Result<(), ManifestError> {
     Err(ManifestError::UnknownKey { key: shortened(key), remedy: remedy("key", key, KEYS) })
 }
 
-/// The first [`MOST_NAME`] characters: what is shown of a name that others chose.
+/// Returns the first [`MOST_NAME`] characters of a foreign name, for display.
 fn shortened(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
 }
 
-/// The features of these names.
+/// Returns the set of the named features.
 ///
 /// # Errors
-/// All that this router does not have, whether their names are known or not.
+/// All features that this router lacks, whether their names are known or not.
 fn features(names: &[String]) -> Result<Features, ManifestError> {
     let mut missing = Vec::new();
     let mut found = Features::NONE;

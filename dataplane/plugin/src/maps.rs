@@ -1,16 +1,17 @@
-//! The maps of an instance, as its plugin calls them by number.
+//! Maps of an instance, which its plugin addresses by number.
 
 use millrace_plugin_abi::binary::map_answer;
 use millrace_plugin_abi::{MOST_MAP_KEY, MapHandle, MapProblem};
 
-/// The maps, and whether the plugin has begun: before that it is made by control, and writes nothing that a worker writes.
+/// Map handles, and whether the plugin has begun. Before that, control sets the plugin up, and the plugin
+/// must not write maps that a worker writes.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
     handles: Vec<MapHandle>,
     pub has_begun: bool,
 }
 
-/// A key in memory of its own: where it came from, the value may be written.
+/// Owned copy of a key: writing the value may overwrite the plugin's memory of the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     bytes: [u8; MOST_MAP_KEY as usize],
@@ -18,7 +19,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A copy of a key; of one that is too long for any map, an empty one, which no map has.
+    /// Copies a key. Returns an empty key, which no map has, for a key that is too long for any map.
     pub fn of(bytes: &[u8]) -> Self {
         let mut key = Self { bytes: [0; MOST_MAP_KEY as usize], length: 0 };
         if let Some(place) = key.bytes.get_mut(..bytes.len()) {
@@ -56,7 +57,7 @@ impl Maps {
     }
 }
 
-/// What the plugin is told.
+/// Converts a map result into the plugin's return value.
 fn answer(result: Option<Result<(), MapProblem>>) -> i32 {
     match result {
         Some(Ok(())) => map_answer::DONE,

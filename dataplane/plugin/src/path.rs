@@ -1,8 +1,10 @@
-//! Paths: the treatment of a flow, interned, so that all flows with the same share one.
+//! Paths: interned treatments of flows, shared by all flows with the same treatment.
 //!
-//! A path is the list of the bindings that a flow meets, in the order of the journey. Ids stay valid as long
-//! as the worker runs: nobody counts who refers to a path. One that names a binding which is gone simply skips it, so a
-//! reference that is old does no harm.
+//! A path is the list of the bindings that apply to a flow, in the order of the journey. Flow records and
+//! packets in queues hold their paths by a count; a path without users is [collected](collection) when it was
+//! not used for a while. A path skips removed bindings, so an old reference does no harm.
+
+mod collection;
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -12,51 +14,52 @@ use foldhash::fast::RandomState;
 use millrace_plugin_abi::Position;
 use millrace_units::{PathId, QueueId};
 
+use self::collection::Collection;
 use crate::flow_state::MOST_BLOCK;
 use crate::slab::Key;
 
-/// The path of flows that are bound nowhere.
+/// Path of flows without bindings.
 pub const EMPTY_PATH: PathId = PathId(0);
 
-/// One binding of a path, with its instance.
+/// Binding of a path, with its instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     pub position: Position,
     pub binding: Key,
     pub step: Step,
-    /// Whether it is an instance that is told of the ends of flows.
+    /// Whether the stage is an instance that subscribes to the ends of flows.
     pub hears: bool,
-    /// Its part of the state of a flow.
+    /// Part of the flow's state that belongs to the stage's instance.
     pub part: Part,
 }
 
-/// The part of a flow's block of state that belongs to an instance. Before it stand 8 bytes of the router's.
+/// Part of a flow's state block that belongs to an instance. The 8 bytes before it belong to the router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Part {
-    /// Where it begins in the block.
+    /// Offset of the part in the block.
     pub offset: u16,
-    /// Its bytes; 0 when the instance keeps no state.
+    /// Bytes of the part; 0 if the instance keeps no state.
     pub bytes: u16,
 }
 
 impl Part {
-    /// Bytes of what stands before it.
+    /// Bytes of the router's header before the part.
     pub const HEADER: usize = 8;
 
-    /// Where it stands in a block.
+    /// Returns the byte range of the part in the block.
     pub fn range(self) -> std::ops::Range<usize> {
         let start = usize::from(self.offset);
         start..start + usize::from(self.bytes)
     }
 
-    /// Bytes of the part with what stands before and behind it.
+    /// Returns the bytes of the part with header and padding.
     fn whole(self) -> usize {
         Self::HEADER + usize::from(self.bytes).next_multiple_of(8)
     }
 }
 
-/// Gives each stage its part of a flow's block; an instance that stands at several gates has one. Stages for which there is
-/// no room get none. Returns the bytes of the block.
+/// Assigns each stage its part of a flow's state block; an instance bound at several gates has one part.
+/// Stages for which no room is left get none. Returns the bytes of the block.
 pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
     let mut end = 0;
     for index in 0..stages.len() {
@@ -81,55 +84,61 @@ pub(crate) fn lay_out(stages: &mut [Stage]) -> usize {
 }
 
 impl Hash for Stage {
-    /// Of two stages that differ, hardly ever the bindings are the same.
+    /// Hashes the binding alone: stages that differ rarely have the same binding.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.binding.hash(state);
     }
 }
 
-/// How a filter refuses packets.
+/// Way in which a filter refuses packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// They are dropped.
+    /// The worker drops the packets.
     Drop,
-    /// They are dropped, and their sources are told.
+    /// The worker drops the packets and sends ICMP errors to their sources.
     Reject,
 }
 
-/// What a stage does.
+/// Treatment of packets at a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     /// An instance handles the packets.
     Instance(Key),
-    /// They are refused: no later stage gets them.
+    /// The stage refuses the packets: no later stage gets them.
     Refuse(Refusal),
-    /// They are told which queue to wait in.
+    /// The stage selects the queue of the packets.
     Queue(QueueId),
-    /// They take from the token bucket of their binding's action, or are dropped.
+    /// The token bucket of the binding's action drops packets that don't conform.
     Police,
-    /// They are counted: what becomes of them stands in the route of their flow, or is done by who makes copies.
+    /// The stage only counts the packets. The flow's route, or the stage that makes copies, executes the
+    /// action.
     Count,
 }
 
-/// An interned list of stages.
+/// Interned list of stages.
 #[derive(Debug)]
 struct Path {
     stages: Arc<[Stage]>,
-    /// For each position, in order, how many stages stand at it or before.
+    /// Number of stages at or before each position, in the order of positions.
     ends: [u16; Position::ALL.len()],
-    /// Whether any stage is told of the ends of flows.
+    /// Whether any stage subscribes to the ends of flows.
     hears: bool,
     /// Bytes of state for each flow.
     state: usize,
-    /// Whether all stages stand at the positions `early` and `late`.
+    /// Whether all stages are at the positions `early` and `late`.
     through: bool,
-    /// The path whose bindings count its packets in queues, and the one whose bindings count copies that instances send.
+    /// Accounting paths: the path whose bindings count the packets in queues, and the path whose bindings
+    /// count copies that instances send.
     accounts: (PathId, PathId),
+    /// Number of flow records, packets in queues and paths that refer to the path.
+    users: u32,
+    /// Whether the path had no user at the last visit of the collection, and was not used since.
+    quiet: bool,
 }
 
 impl Path {
     fn new(stages: Arc<[Stage]>) -> Self {
-        // There are at most 256 gates, and one binding at each.
+        // Stages fit in `u16`: there are at most 256 gates, with one binding each on a path.
         let ends =
             Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
         let hears = stages.iter().any(|stage| stage.hears);
@@ -139,7 +148,16 @@ impl Path {
         };
         let state = stages.iter().map(end).max().unwrap_or(0);
         let through = stages.iter().all(|stage| matches!(stage.position, Position::Early | Position::Late));
-        Self { stages, ends, hears, state, through, accounts: (EMPTY_PATH, EMPTY_PATH) }
+        Self {
+            stages,
+            ends,
+            hears,
+            state,
+            through,
+            accounts: (EMPTY_PATH, EMPTY_PATH),
+            users: 0,
+            quiet: false,
+        }
     }
 
     #[inline]
@@ -153,83 +171,94 @@ impl Path {
 
 /// All paths of a worker.
 #[derive(Debug)]
-pub(crate) struct Paths {
+pub struct Paths {
     paths: Vec<Path>,
     ids: HashMap<Arc<[Stage]>, PathId, RandomState>,
+    collection: Collection,
 }
 
 impl Default for Paths {
     fn default() -> Self {
         let empty: Arc<[Stage]> = Arc::new([]);
-        Self { ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]), paths: vec![Path::new(empty)] }
+        Self {
+            ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]),
+            paths: vec![Path::new(empty)],
+            collection: Collection::default(),
+        }
     }
 }
 
 impl Paths {
-    /// The id of the path of these stages, which stand in the order of the journey. It allocates only for a path that is
-    /// new.
-    pub fn intern(&mut self, stages: &[Stage]) -> PathId {
-        if let Some(id) = self.ids.get(stages) {
-            return *id;
+    /// Returns the id of the path with these stages, which are in the order of the journey. Allocates only
+    /// for a new path.
+    pub(crate) fn intern(&mut self, stages: &[Stage]) -> PathId {
+        if let Some(id) = self.ids.get(stages).copied() {
+            self.touch(id);
+            return id;
         }
         let stages: Arc<[Stage]> = stages.into();
-        self.paths.push(Path::new(stages.clone()));
-        let id = PathId((self.paths.len() - 1) as u32);
+        let id = self.place(Path::new(stages.clone()));
         self.ids.insert(stages.clone(), id);
         let accounts = (self.part(id, &stages, false), self.part(id, &stages, true));
+        for account in [accounts.0, accounts.1] {
+            if account != id {
+                self.hold(account);
+            }
+        }
         if let Some(path) = self.paths.get_mut(id.index()) {
             path.accounts = accounts;
         }
         id
     }
 
-    /// The path of those stages of a path that stand at gates for copies, or of the others.
+    /// Returns the path of the stages at copy gates, or of the other stages.
     fn part(&mut self, whole: PathId, stages: &[Stage], copies: bool) -> PathId {
         let part: Vec<Stage> =
             stages.iter().filter(|stage| (stage.position == Position::Copy) == copies).copied().collect();
         if part.len() == stages.len() { whole } else { self.intern(&part) }
     }
 
-    /// The path whose bindings count the packets of a path in queues: without those at gates for copies, which count copies.
+    /// Returns the path whose bindings count the packets in queues: the stages outside copy gates, as stages
+    /// at copy gates count copies.
     #[inline]
     pub fn account(&self, id: PathId) -> PathId {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.0)
     }
 
-    /// The path whose bindings count what instances make of copies of a path's packets.
+    /// Returns the path whose bindings count the copies that instances at copy gates make of the packets.
     #[inline]
     pub fn account_of_copies(&self, id: PathId) -> PathId {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
     }
 
-    /// The stages of a path; none for an id that is none's.
+    /// Returns the stages of a path; an empty slice for an unknown id.
     #[inline]
-    pub fn stages(&self, id: PathId) -> &[Stage] {
+    pub(crate) fn stages(&self, id: PathId) -> &[Stage] {
         self.path(id).map_or(&[], |path| &path.stages)
     }
 
-    /// The same, when any of them is told of the ends of flows; else none.
+    /// Returns the stages of a path if any of them subscribes to the ends of flows; otherwise an empty slice.
     #[inline]
-    pub fn hearing(&self, id: PathId) -> &[Stage] {
+    pub(crate) fn hearing(&self, id: PathId) -> &[Stage] {
         self.path(id).filter(|path| path.hears).map_or(&[], |path| &path.stages)
     }
 
-    /// Bytes of state for each flow of a path.
+    /// Returns the bytes of state for each flow of the path.
     #[inline]
     pub fn state(&self, id: PathId) -> usize {
         self.path(id).map_or(0, |path| path.state)
     }
 
-    /// Whether the stages of a path leave alone which way packets take, and what is copied, unless a verdict says otherwise: all
-    /// stand at the positions `early` and `late`.
+    /// Whether all stages are at the positions `early` and `late`. Such stages change neither output port nor
+    /// copies unless a verdict says so.
     #[inline]
     pub fn is_through(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.through)
     }
 
-    /// The stages of a path at a position.
+    /// Returns the stages of a path at a position.
     #[inline]
-    pub fn stages_at(&self, id: PathId, position: Position) -> &[Stage] {
+    pub(crate) fn stages_at(&self, id: PathId, position: Position) -> &[Stage] {
         self.path(id).map_or(&[], |path| path.at(position))
     }
 
@@ -238,7 +267,7 @@ impl Paths {
         self.paths.get(id.index())
     }
 
-    /// How many paths there are, the empty one included.
+    /// Returns the number of paths, the empty path included.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
@@ -249,7 +278,7 @@ mod tests {
     use super::*;
     use crate::slab::Slab;
 
-    fn stage(slot: u32, position: Position) -> Stage {
+    pub(super) fn stage(slot: u32, position: Position) -> Stage {
         let mut slab = Slab::default();
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();

@@ -1,7 +1,7 @@
-//! Policers: token buckets at gates. Packets above rate and burst are dropped.
+//! Policers: token buckets at gates. A policer drops packets above rate and burst.
 //!
-//! A policer is a token bucket of bytes ([`TokenRate`]) whose one word is atomic, so several threads and programs of the kernel
-//! take from it at once.
+//! A policer is a token bucket of bytes ([`TokenRate`]) in one atomic word, so several threads and kernel
+//! programs can take tokens at once.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_units::{Instant, TokenRate};
 
-/// How often a bucket is tried that others take from meanwhile.
+/// Number of attempts to take tokens while other threads change the bucket.
 const TRIES: usize = 4;
 
-/// The word of a bucket that lies where programs in the kernel see it too.
+/// Token bucket word in memory that kernel programs share.
 pub trait SharedBucket: fmt::Debug + Send + Sync {
-    /// The word.
+    /// Returns the word.
     fn word(&self) -> &AtomicU64;
-    /// By which number programs know it.
+    /// Returns the number of the bucket in kernel programs.
     fn place(&self) -> u16;
 }
 
-/// A token bucket.
+/// Token bucket.
 pub struct Policer {
     rate: u64,
     burst: u32,
@@ -31,17 +31,17 @@ pub struct Policer {
 }
 
 impl Policer {
-    /// The lowest rate, in bits per second.
+    /// Lowest rate, in bits per second.
     pub const SLOWEST: u64 = 1_000;
-    /// The highest.
+    /// Highest rate, in bits per second.
     pub const FASTEST: u64 = 1_000_000_000_000;
-    /// The least burst, in bytes: a packet of 1,500 with its link header.
+    /// Smallest burst, in bytes: a packet of 1,500 bytes with its link header.
     pub const LEAST_BURST: u32 = 1_514;
-    /// The largest.
+    /// Largest burst, in bytes.
     pub const MOST_BURST: u32 = 1 << 26;
 
-    /// A full bucket that fills with `rate` bits per second and holds `burst` bytes, link headers included; both within the
-    /// bounds above, or moved there.
+    /// Creates a full bucket that fills at `rate` bits per second and holds `burst` bytes, link headers
+    /// included. Clamps both to the bounds above.
     pub fn new(rate: u64, burst: u32) -> Self {
         let rate = rate.clamp(Self::SLOWEST, Self::FASTEST);
         let burst = burst.clamp(Self::LEAST_BURST, Self::MOST_BURST);
@@ -54,34 +54,34 @@ impl Policer {
         }
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     pub fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Bytes.
+    /// Returns the burst in bytes.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// Price of a byte and depth of the bucket.
+    /// Returns the price of a byte and the depth of the bucket.
     pub fn price(&self) -> TokenRate {
         self.price
     }
 
-    /// Takes so many bytes out, if they are in; whether they were.
+    /// Takes tokens for `bytes` bytes. Returns whether the bucket held enough; otherwise takes none.
     #[inline]
     pub fn takes(&self, bytes: u32, now: Instant) -> bool {
         take(self.word(), self.price, self.price.cost(bytes), now)
     }
 
-    /// By which number programs in the kernel know the bucket, if they do.
+    /// Returns the number of the bucket in kernel programs if the bucket is shared with them.
     pub fn place(&self) -> Option<u16> {
         self.shared.get().map(|shared| shared.place())
     }
 
-    /// From now on the bucket is where programs see it, as full as it was. Only while nobody else takes from it. One that is shared already
-    /// stays where it is.
+    /// Moves the bucket, at its current level, to memory that kernel programs share. Nobody may take tokens
+    /// meanwhile. Does nothing if the bucket is already shared.
     pub fn share(&self, bucket: Box<dyn SharedBucket>) {
         if self.shared.get().is_none() {
             bucket.word().store(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Policer {
     }
 }
 
-/// `take` of dataplane/offload/bpf/policer.h.
+/// Mirrors `take` of dataplane/offload/bpf/policer.h.
 #[inline]
 fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
     let mut paid = word.load(Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn take(word: &AtomicU64, price: TokenRate, cost: u64, now: Instant) -> bool {
             Err(other) => paid = other,
         }
     }
-    // Others were quicker again and again: it goes through, and is paid for.
+    // Other threads changed the bucket during each attempt: let the packet pass and charge it.
     word.fetch_add(cost, Ordering::Relaxed);
     true
 }
@@ -120,7 +120,7 @@ impl fmt::Debug for Policer {
     }
 }
 
-/// Policers are told apart by what was asked for: what is in the bucket passes.
+/// Compares the configured values; the level of the bucket doesn't count.
 impl PartialEq for Policer {
     fn eq(&self, other: &Self) -> bool {
         (self.rate, self.burst) == (other.rate, other.burst)
@@ -149,7 +149,7 @@ mod tests {
         let start = Instant::from_millis(5_000);
         let burst = (0..100).filter(|_| policer.takes(1_000, start)).count();
         assert_eq!(burst, 10);
-        // A byte in a microsecond.
+        // The bucket fills with one byte per microsecond.
         let later = |micros: u64| Instant::from_nanos(start.as_nanos() + micros * 1_000);
         assert!(!policer.takes(1_000, later(998)));
         assert!(policer.takes(1_000, later(1_001)) && !policer.takes(2, later(1_001)));
@@ -196,7 +196,7 @@ mod tests {
                 .collect();
             takers.into_iter().map(|taker| taker.join().unwrap()).sum::<usize>()
         });
-        // Who was beaten four times in a row may go through beyond that.
+        // A thread that lost four races in a row may exceed the 10,000.
         assert!((10_000..10_050).contains(&taken), "{taken}");
     }
 

@@ -1,27 +1,27 @@
-//! What a worker is doing with its instances, for who watches it from another thread.
+//! Current instance call of a worker, published for observers on other threads.
 //!
-//! The worker stores two words around each call, and reads no clock: who watches does. A beat that stays odd is a call that does
-//! not return.
+//! The worker stores two words around each call and reads no clock; the observer measures the time. A beat
+//! that stays odd is a call that does not return.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millrace_units::InstanceId;
 
-/// A worker's calls of instances. Written by the worker alone.
+/// Pulse of a worker: its current call of an instance. Only the worker writes it.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// Goes up by one when a call begins, and by one when it ends: odd while one goes on.
+    /// Counter that grows by one at the start and at the end of each call: odd during a call.
     beat: AtomicU64,
-    /// Whose call goes on, or was the last one.
+    /// Instance of the current or latest call.
     instance: AtomicU32,
 }
 
-/// A call that goes on.
+/// Running call of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Calling {
-    /// The number of the call: two looks that find the same one have seen the same call.
+    /// Number of the call: two observations with the same number saw the same call.
     pub number: u64,
-    /// Whose it is.
+    /// Called instance.
     pub instance: InstanceId,
 }
 
@@ -37,17 +37,17 @@ impl Pulse {
         self.step();
     }
 
-    /// There is one writer, so this needs no atomic addition.
+    /// Adds without an atomic addition, as only one thread writes.
     #[inline]
     fn step(&self) {
         self.beat.store(self.beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// The call that goes on now, if one does.
+    /// Returns the running call, if any.
     pub fn calling(&self) -> Option<Calling> {
         let number = self.beat.load(Ordering::Acquire);
         let instance = InstanceId(self.instance.load(Ordering::Acquire) as u16);
-        // The name belongs to the number only if no other call has begun meanwhile.
+        // The instance belongs to the number only if no other call has begun meanwhile.
         let is_same = self.beat.load(Ordering::Relaxed) == number;
         (number % 2 == 1 && is_same).then_some(Calling { number, instance })
     }

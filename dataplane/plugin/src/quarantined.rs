@@ -1,13 +1,14 @@
-//! The place of an instance that is not let in: what stands there has no code of its plugin, and is never given packets.
+//! Placeholder of an instance in quarantine. The placeholder runs no code of the plugin and receives no
+//! packets.
 
 use millrace_plugin_abi::{Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 
-/// Stands where an instance would that is in quarantine from the beginning.
+/// Placeholder of an instance that is in quarantine since its creation.
 #[derive(Debug)]
 pub(crate) struct Quarantined {
-    /// The name of its plugin.
+    /// Name of the instance's plugin.
     pub plugin: &'static str,
-    /// Why it is there.
+    /// Reason for the quarantine.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! Packets as plugins that are files see them: descriptions, and what is written into them.
+//! Packet descriptions that file plugins read, and the fields that plugins write into them.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use millrace_plugin_abi::binary::{
 use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, Packets, Verdict};
 use millrace_units::{InstanceId, PortId, QueueId};
 
-/// The tag has five bits, and so has a reason to drop.
+/// Largest tag and largest drop reason; both have five bits.
 pub(crate) const MOST_TAG: u8 = 31;
 
-/// What a plugin wrote into the description of a packet.
+/// Fields that a plugin wrote into the description of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub tag: u8,
@@ -23,7 +23,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// What stands in a description.
+    /// Reads the plugin's fields from a description.
     #[inline]
     pub fn of(packet: &RawPacket) -> Self {
         let RawPacket { tag, verdict, reason, target, until, .. } = *packet;
@@ -31,14 +31,14 @@ impl Written {
     }
 }
 
-/// What a plugin wrote that makes no sense.
+/// Invalid field in a packet description that a plugin wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongVerdict {
-    /// A verdict that there isn't.
+    /// Unknown verdict number.
     Verdict(u8),
-    /// A tag over 31.
+    /// Tag over 31.
     Tag(u8),
-    /// A reason to drop over 31.
+    /// Drop reason over 31.
     Reason(u8),
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for WrongVerdict {
     }
 }
 
-/// What was decided of a packet.
+/// Converts the written fields into a verdict.
 #[inline]
 pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     if written.tag > MOST_TAG {
@@ -73,7 +73,8 @@ pub(crate) fn verdict_of(written: Written) -> Result<Verdict, WrongVerdict> {
     }
 }
 
-/// A packet, known by a number and with a window of so many bytes; where the window stands is not said yet.
+/// Describes a packet under a number, with a window of `window` bytes. The caller sets the address of the
+/// window.
 #[inline]
 pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: usize) -> RawPacket {
     let (length, network) = (packet.len(), packet.network_offset());
@@ -98,7 +99,7 @@ pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: us
     }
 }
 
-/// Where the transport header begins; [`NO_OFFSET`] when it can't be read.
+/// Returns the offset of the transport header; [`NO_OFFSET`] if it can't be read.
 #[inline]
 pub(crate) fn transport_offset(packet: &Packet) -> u16 {
     let unread = Exceptions::CUT.bits() | Exceptions::FRAGMENT.bits();
@@ -108,7 +109,8 @@ pub(crate) fn transport_offset(packet: &Packet) -> u16 {
     }
 }
 
-/// The EtherType that stands before the network header; without a link header that of the family.
+/// Returns the EtherType before the network header. Without a link header, returns the EtherType of the
+/// family.
 fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
     match data.get(..network).and_then(<[u8]>::last_chunk) {
         Some(bytes) => u16::from_be_bytes(*bytes),
@@ -117,7 +119,7 @@ fn ether_type(data: &[u8], network: usize, family: Family) -> u16 {
     }
 }
 
-/// The end of a flow as plugins see it.
+/// Converts the end of a flow into the structure that plugins read.
 pub(crate) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
     RawFlowEnd {
         size: size_of::<RawFlowEnd>() as u16,
@@ -134,7 +136,7 @@ pub(crate) fn raw_flow_end(flow: &FlowEnd) -> RawFlowEnd {
     }
 }
 
-/// What waits before a packet, as plugins see it.
+/// Converts a backlog into the structure that plugins read.
 pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
     let own = RawBacklog {
         size: size_of::<RawBacklog>() as u16,
@@ -153,8 +155,8 @@ pub(crate) fn raw_backlog(known: &Backlog) -> RawBacklog {
     }
 }
 
-/// Writes bytes of a packet from an offset on; returns how many there was room for. Only the first frame is written: those
-/// behind may be shared with copies of the packet.
+/// Writes bytes into a packet from an offset on; returns the number of bytes written. Writes only to the
+/// first frame, as copies of the packet may share later frames.
 pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
     let room = packet.data_mut().get_mut(offset as usize..).unwrap_or_default();
     let count = room.len().min(from.len());
@@ -163,24 +165,25 @@ pub(crate) fn write(packet: &mut Packet, offset: u32, from: &[u8]) -> u32 {
     count as u32
 }
 
-/// Makes room at the front, or cuts bytes there, when `bytes` is negative; `false` when there is no room, or too little to cut.
+/// Adds `bytes` zero bytes at the front, or removes bytes there if `bytes` is negative. Returns `false` if
+/// the headroom or the packet is too short.
 pub(crate) fn resize(packet: &mut Packet, bytes: i32) -> bool {
     let count = bytes.unsigned_abs() as usize;
     if bytes < 0 {
         return packet.trim_front(count);
     }
-    // What stood there was another packet's.
+    // Clear the headroom, which holds bytes of an earlier packet.
     let front = packet.prepend(count).and_then(|data| data.get_mut(..count));
     front.map(|front| front.fill(0)).is_some()
 }
 
-/// Whether a packet with this verdict is still to be seen by somebody.
+/// Whether a packet with this verdict continues.
 #[inline]
 pub(crate) fn goes_on(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Drop(_) | Verdict::Consume | Verdict::Fault)
 }
 
-/// Says of every packet from a place on that it was not decided.
+/// Sets [`Verdict::Fault`] on every packet from index `from` on, as the plugin didn't decide them.
 pub(crate) fn settle(packets: &mut Packets<'_>, from: usize) {
     (from..packets.len()).for_each(|place| packets.set_verdict(place, Verdict::Fault));
 }
@@ -193,7 +196,7 @@ mod tests {
     use millrace_packet::{HEADROOM, Pool};
 
     proptest! {
-        /// Whatever a plugin asks for, a packet has the bytes that it had, those that were added, and no others.
+        /// After any operation of a plugin, a packet has its original bytes, the added bytes, and no others.
         #[test]
         fn any_resize_and_write_stays_in_the_first_frame(
             bytes in prop::collection::vec(any::<u8>(), 0..3000),

@@ -1,5 +1,6 @@
-//! Check of packets that an instance may have changed. The stages behind it rely on what the parse stage found: a whole network
-//! header of the flow's family, a length that the header tells, offsets that lead to the headers.
+//! Check of packets that an instance may have changed. Later stages rely on the results of the parse stage: a
+//! complete network header of the flow's family, a length that matches the header, and correct header
+//! offsets.
 
 use millrace_packet::{Exceptions, Family, Packet};
 use millrace_plugin_abi::Position;
@@ -8,40 +9,40 @@ use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, ipv4, ipv6};
 
 /// Octets of an Ethernet header without tags.
 const LINK: usize = 14;
-/// The largest IPv4 packet that fragments may make up.
+/// Largest size of a reassembled IPv4 packet, in octets.
 const LONGEST: usize = 65_535;
 
-/// Rule that a packet breaks after an instance had it.
+/// Rule that a packet violates after the call of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// The frame was to leave as it is, and its link header is gone.
+    /// Finished frame whose link header doesn't end at the network header.
     #[error("the link header of a finished frame does not lead to its network header")]
     Link,
-    /// The version is not that of the flow's key.
+    /// Version that differs from the flow key.
     #[error("the version of the network header is not that of the packet's flow")]
     Family,
-    /// RFC 1812, 5.2.2.
+    /// Violation of RFC 1812, 5.2.2.
     #[error("{0}")]
     V4(Ipv4Fault),
-    /// RFC 8200.
+    /// Violation of RFC 8200.
     #[error("{0}")]
     V6(Ipv6Fault),
-    /// The fragment ends behind the longest packet.
+    /// Fragment that ends beyond the largest packet.
     #[error("ipv4: the fragment ends beyond octet 65535 of its packet")]
     Fragment,
-    /// The header tells of fewer octets, and frames that copies share can't be cut.
+    /// Packet longer than its header states, with shared frames that can't be truncated.
     #[error("the network header tells of fewer octets than a packet has whose frames are shared")]
     Shared,
-    /// Behind the forward stage nobody looks at the hops again.
+    /// Hop limit of 0 behind the forward stage, which no later stage checks.
     #[error("no hops are left at a gate of the position queue")]
     Hops,
 }
 
-/// Checks a packet that an instance at a position may have changed, and notes anew what the stages behind it read. `family`: the one
-/// that it must have; any, if `None`.
+/// Checks a packet that an instance at a position may have changed, and updates the fields that later stages
+/// read. `family` is the required family; `None` accepts any.
 ///
 /// # Errors
-/// The first rule that it breaks; the packet is to be dropped then.
+/// The first rule that the packet violates; the caller drops the packet.
 pub(crate) fn recheck(
     packet: &mut Packet,
     family: Option<Family>,
@@ -74,11 +75,11 @@ pub(crate) fn recheck(
     Ok(())
 }
 
-/// What the network header tells.
+/// Fields of the network header.
 struct Headers {
-    /// Octets of the packet from the network header on.
+    /// Octets of the packet from the start of the network header.
     length: usize,
-    /// Where the transport header begins, from the network header on.
+    /// Offset of the transport header from the start of the network header.
     transport: usize,
     hops: u8,
     options: bool,
@@ -107,8 +108,8 @@ fn check6(packet: &Packet) -> Result<Headers, Malformed> {
     Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
 }
 
-/// Notes the exceptions that the header tells; what a fragment has of the first one stays. Behind the forward stage one hop is left at
-/// least, which is no exception there.
+/// Sets the exceptions of a packet from its headers, and keeps those that a first fragment decided. Behind
+/// the forward stage, at least one hop is left, and a hop limit of 1 is no exception.
 fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
     let kept = packet.exceptions.bits() & (Exceptions::FRAGMENT.bits() | Exceptions::CUT.bits());
     let mut exceptions = Exceptions::from_bits(kept);
@@ -124,7 +125,7 @@ fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
     packet.exceptions = exceptions;
 }
 
-/// Whether an Ethernet header with its tags ends where the network header begins.
+/// Whether an Ethernet header with its tags ends at the network header.
 fn leads_to_network(frame: &[u8], network: usize) -> bool {
     let is_tag = |at: usize| {
         let ether_type = frame.get(at..).and_then(|bytes| bytes.first_chunk().copied());

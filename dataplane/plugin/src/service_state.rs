@@ -1,13 +1,13 @@
-//! State of an instance that is common to all its flows: memory of a fixed size that the router keeps when the plugin begins
-//! anew after a fault, and hands to the instance that takes its place.
+//! State common to all flows of an instance, in memory of a fixed size. The router keeps the memory when the
+//! plugin restarts after a fault, and hands it to the instance's successor.
 
-/// The memory: zeros at first, and in one place as long as it lives.
+/// Memory of the state: zeroed at first, and at a constant address.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceState {
-    /// Words, so that it is aligned like every structure.
+    /// Words, which align the memory for every structure.
     words: Box<[u64]>,
     bytes: usize,
-    /// Whether it was written by another than the plugin, which has not seen it yet.
+    /// Whether the router wrote the state and the plugin has not seen it yet.
     pub is_news: bool,
 }
 
@@ -17,24 +17,24 @@ impl ServiceState {
         Self { words: vec![0; bytes.div_ceil(8)].into(), bytes, is_news: false }
     }
 
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is none.
+    /// Whether the state is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Where it stands; null when there is none.
+    /// Returns the address; null if the state is empty.
     pub fn address(&mut self) -> *mut u8 {
         if self.is_empty() { std::ptr::null_mut() } else { self.words.as_mut_ptr().cast() }
     }
 
-    /// Takes what stands in `from`, which is as long.
+    /// Overwrites the state by `from`, which has the same length.
     #[inline]
     pub fn write(&mut self, from: &[u8]) {
         let (whole, rest) = from.as_chunks::<8>();
@@ -48,21 +48,21 @@ impl ServiceState {
         }
     }
 
-    /// Puts it into `to`, which is as long.
+    /// Copies the state into `to`, which has the same length.
     pub fn read(&self, to: &mut [u8]) {
         for (to, word) in to.chunks_mut(8).zip(&self.words) {
             to.iter_mut().zip(word.to_ne_bytes()).for_each(|(place, byte)| *place = byte);
         }
     }
 
-    /// A copy of its bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         self.read(&mut bytes);
         bytes
     }
 
-    /// Takes what another instance kept, if that is as long.
+    /// Takes over the state of another instance if the lengths are equal.
     pub fn adopt(&mut self, from: &[u8]) {
         if from.len() == self.bytes && !self.is_empty() {
             self.write(from);

@@ -1,4 +1,4 @@
-//! Settings of instances against the schema of their plugin, and the names in them.
+//! Settings of instances: validation against the plugin's schema, and resolution of names.
 
 use std::sync::Arc;
 
@@ -8,44 +8,44 @@ use serde_json::{Map, Value};
 use crate::PluginControlError;
 use crate::settings_refusal::refusal;
 
-/// The format of a setting that names a port: the plugin gets its number.
+/// Format of a setting that names a port: the plugin gets the port's number.
 const PORT: &str = "port";
-/// The format of a setting that names an instance.
+/// Format of a setting that names an instance.
 const INSTANCE: &str = "instance";
 
-/// The format of a setting that names a map of an instance, as `INSTANCE/MAP`.
+/// Format of a setting that names a map of an instance, as `INSTANCE/MAP`.
 const MAP: &str = "map";
 
-/// Settings as a plugin gets them, and what they name beside.
+/// Settings for the plugin, with the maps that they name.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub settings: Map<String, Value>,
-    /// Maps of other instances: their numbers begin behind those of the plugin's own.
+    /// Maps of other instances, numbered behind the plugin's own maps.
     pub maps: Vec<Arc<SharedMap>>,
 }
 
-/// Who knows the numbers of what settings name.
+/// Resolver of the names in settings.
 pub(crate) trait Numbers {
-    /// The number of a port.
+    /// Returns the number of a port.
     ///
     /// # Errors
     /// [`PluginControlError::Unknown`].
     fn port(&self, name: &str) -> Result<u16, PluginControlError>;
 
-    /// The number of an instance.
+    /// Returns the number of an instance.
     ///
     /// # Errors
     /// [`PluginControlError::Unknown`].
     fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
 
-    /// A map of an instance.
+    /// Returns a map of an instance.
     ///
     /// # Errors
     /// [`PluginControlError::Unknown`].
     fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError>;
 }
 
-/// Whether a schema has settings that name maps.
+/// Whether the schema has settings that name maps.
 pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| {
@@ -53,7 +53,7 @@ pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
     })
 }
 
-/// The setting that names an instance, if one of `settings` does.
+/// Returns the setting that names the instance `name`, if any.
 pub(crate) fn names_instance<'a>(
     schema: &Map<String, Value>,
     settings: &'a Map<String, Value>,
@@ -65,7 +65,7 @@ pub(crate) fn names_instance<'a>(
     settings.iter().find(names).map(|(setting, _)| setting.as_str())
 }
 
-/// Why a schema can't be used; `None` when it can.
+/// Describes the problem of an unusable schema; returns `None` for a usable one.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     let schema = Value::Object(schema.clone());
     jsonschema::validator_for(&schema).err().map(|error| {
@@ -76,10 +76,11 @@ pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     })
 }
 
-/// Settings as the plugin gets them: those that its schema allows, with numbers for names of ports, instances and maps.
+/// Validates settings and replaces the names of ports, instances and maps by numbers.
 ///
 /// # Errors
-/// [`PluginError::Setting`] for the first that is unknown, of the wrong type or out of range, or names nothing.
+/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or
+/// names an unknown object.
 pub(crate) fn prepare(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
@@ -107,11 +108,12 @@ pub(crate) fn prepare(
     Ok(Prepared { settings: prepared, maps })
 }
 
-/// Settings for a plugin that is tried without a router: checked like those of an instance, but that ports, instances and maps
-/// have no names, and so are given by their numbers.
+/// Validates settings of a plugin that runs without a router. Ports, instances and maps have no names there,
+/// so settings give their numbers.
 ///
 /// # Errors
-/// [`PluginError::Setting`] for the first that is unknown, of the wrong type or out of range, or a name.
+/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or is a
+/// name.
 pub fn without_router(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
@@ -131,7 +133,7 @@ pub fn without_router(
     Ok(settings.clone())
 }
 
-/// Refuses settings that a schema does not allow.
+/// Rejects settings that the schema doesn't allow.
 fn validate(
     plugin: &dyn Plugin,
     schema: &Map<String, Value>,
@@ -157,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ports, and no instance.
+    /// Resolver that knows two ports and no instance.
     struct TwoPorts;
 
     impl Numbers for TwoPorts {

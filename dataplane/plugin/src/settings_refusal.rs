@@ -1,14 +1,14 @@
-//! Why settings are refused, in words of whoever gave them: which one, what is wrong with it, and what would be right.
+//! Error texts for refused settings: the setting, the problem and the expected value.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
 use millrace_units::{here, nearest};
 use serde_json::{Map, Value};
 
-/// Characters of a value or a name that was given which are repeated.
+/// Maximum number of characters that an error text repeats from a given value or name.
 const MOST_SHOWN: usize = 64;
 
-/// The setting at fault, and what is wrong with it.
+/// Returns the wrong setting and the description of the problem.
 pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) -> (String, String) {
     let place = error.instance_path().to_string();
     let setting = place.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) fn refusal(schema: &Map<String, Value>, error: &ValidationError<'_>) 
         _ if setting.is_empty() => ("settings".to_owned(), error.to_string()),
         kind => {
             let property = property_of(schema, setting);
-            // Below the setting itself, only the schema's own words say where.
+            // Below the top level of the setting, only the validator's own text describes the location.
             let is_below = place.matches('/').count() > 1;
             let given = shortened(&error.instance().to_string());
             let problem = match kind {
@@ -44,7 +44,7 @@ fn property_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> &'a Value {
     schema.get("properties").and_then(|properties| properties.get(setting)).unwrap_or(&Value::Null)
 }
 
-/// The setting that might have been meant, or all that there are.
+/// Suggests the nearest known setting, or lists all settings.
 fn known(schema: &Map<String, Value>, strange: &str) -> String {
     let names =
         || schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
@@ -54,7 +54,7 @@ fn known(schema: &Map<String, Value>, strange: &str) -> String {
     }
 }
 
-/// What a setting takes, in words.
+/// Describes the values that a setting accepts.
 fn wanted(property: &Value) -> String {
     match property.get("format").and_then(Value::as_str) {
         Some("port") => return "the name of a port".to_owned(),
@@ -81,7 +81,7 @@ fn wanted(property: &Value) -> String {
     }
 }
 
-/// A type of JSON, in words.
+/// Describes a JSON type in words.
 fn kind(name: &str) -> String {
     match name {
         "integer" => "a whole number",

@@ -1,4 +1,5 @@
-//! A new version of an instance sees copies of the packets that the old one gets, and what it would do is compared.
+//! Shadow instances: a new version of an instance processes copies of the old version's packets, and the
+//! router compares the verdicts.
 
 use std::time::Duration;
 
@@ -8,31 +9,31 @@ use millrace_units::Instant;
 
 use crate::fault::overrun;
 
-/// Slices that a call may take: the worker waits for it.
+/// Maximum number of slices of a shadow call, for which the worker waits.
 const MOST_SLICES: u32 = 10;
-/// Bytes of a packet that are compared.
+/// Number of packet bytes that are compared.
 const COMPARED: usize = 128;
 
-/// What came of a shadow's work.
+/// Result of a shadow run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShadowReport {
-    /// Packets that both had.
+    /// Packets that both instances processed.
     pub packets: u64,
-    /// Packets of these that they treated differently.
+    /// Number of these packets that the instances treated differently.
     pub different: u64,
-    /// The first of those, in a sentence.
+    /// Description of the first difference.
     pub first: Option<String>,
-    /// What the new instance did wrong; it sees nothing more then.
+    /// Fault of the new instance, which ends the comparison.
     pub fault: Option<String>,
 }
 
-/// Takes the report when a shadow's work is done; `None` when there is no such instance.
+/// Receiver of the report at the end of a shadow run; gets `None` if the instance doesn't exist.
 pub type Reported = Box<dyn FnOnce(Option<ShadowReport>) + Send>;
 
-/// A new instance, and what came of its work so far.
+/// Shadow instance with its results so far.
 pub(crate) struct Shadow {
     instance: Box<dyn Instance>,
-    /// Packets that it is still to see.
+    /// Number of packets still to compare.
     left: u64,
     report: ShadowReport,
     reported: Option<Reported>,
@@ -42,7 +43,7 @@ pub(crate) struct Shadow {
 }
 
 impl Drop for Shadow {
-    /// Whoever waits for the report gets what there is.
+    /// Sends the results so far to the receiver of the report.
     fn drop(&mut self) {
         self.tell();
     }
@@ -50,13 +51,13 @@ impl Drop for Shadow {
 
 impl Shadow {
     pub fn new(mut instance: Box<dyn Instance>, packets: u64, pool: Pool, reported: Reported) -> Self {
-        // Maps are for the one that counts.
+        // Only the active instance accesses maps.
         instance.attach_maps(Vec::new());
         let (report, reported) = (ShadowReport::default(), Some(reported));
         Self { instance, left: packets, report, reported, pool, copies: Vec::new(), keys: Vec::new() }
     }
 
-    /// Copies the packets of a call before the instance gets them.
+    /// Copies the packets of a call before the active instance processes them.
     pub fn watch(&mut self, packets: &[Packet], keys: &[FlowKey], members: &[u16]) {
         self.copies.clear();
         self.keys.clear();
@@ -69,7 +70,8 @@ impl Shadow {
         }
     }
 
-    /// Treats the copies in slices of the given length, and compares with what became of the packets. Whether there is more to do.
+    /// Processes the copies in slices of the given length, and compares the results with those of the active
+    /// instance. Returns whether packets are left to compare.
     pub fn compare(
         &mut self,
         packets: &[Packet],
@@ -126,7 +128,7 @@ fn start(packet: &Packet) -> &[u8] {
     data.get(..COMPARED).unwrap_or(data)
 }
 
-/// What becomes of a packet, in words.
+/// Describes a verdict in words.
 fn in_words(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "it passes".to_owned(),

@@ -1,8 +1,9 @@
-//! Values in numbered slots, found again only by those who saw them put there.
+//! Values in numbered slots. A key finds only the value for which it was made.
 
 use std::hash::{Hash, Hasher};
 
-/// A value's slot and how often the slot had been emptied before: a key never finds a later value in the same slot.
+/// Slot number of a value and number of earlier values in the slot. A key never finds a later value of the
+/// same slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub slot: u32,
@@ -10,26 +11,26 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// It as a word, for other workers, which have the same bindings under the same keys.
+    /// Encodes the key as a word, for other workers, which have the same bindings under the same keys.
     pub fn to_word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
-    /// The key of a word.
+    /// Decodes a key from a word.
     pub fn from_word(word: u64) -> Self {
         Self { slot: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
 impl Hash for Key {
-    /// In one word.
+    /// Hashes the key as one word.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.to_word());
     }
 }
 
-/// Slots whose numbers are chosen by the caller: small integers, as the space grows with the greatest.
+/// Values in slots whose numbers the caller chooses. Choose small numbers: the memory grows with the largest.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -49,17 +50,18 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Without values, with room for so many: what was never used takes no memory, and nothing is moved while there are no more.
+    /// Creates an empty slab with room for `slots` slots. Unused slots take no physical memory, and the slab
+    /// doesn't move as long as the room suffices.
     pub fn with_room(slots: usize) -> Self {
         let mut slab = Self::default();
-        // What there is no memory for now is asked for when it is needed.
+        // If the reservation fails, the slab allocates when it needs the memory.
         let _ = slab.slots.try_reserve_exact(slots);
         slab
     }
 }
 
 impl<T> Slab<T> {
-    /// Puts a value into a slot and returns what was there.
+    /// Puts a value into a slot and returns the previous value.
     pub fn put(&mut self, slot: u32, value: T) -> Option<T> {
         let index = slot as usize;
         if self.slots.len() <= index {
@@ -73,12 +75,12 @@ impl<T> Slab<T> {
         before
     }
 
-    /// One more than the largest number of a slot that was ever used.
+    /// Returns the largest slot number ever used plus one.
     pub fn end(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Empties a slot.
+    /// Empties a slot and returns its value.
     pub fn take(&mut self, slot: u32) -> Option<T> {
         let slot = self.slots.get_mut(slot as usize)?;
         let value = slot.value.take()?;
@@ -87,13 +89,13 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The key of what is in a slot now.
+    /// Returns the key of the slot's current value.
     pub fn key(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref().map(|_| Key { slot, generation: found.generation })
     }
 
-    /// What is in a slot now, with its key.
+    /// Returns the slot's current value with its key.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<(Key, &T)> {
         let found = self.slots.get(slot as usize)?;
@@ -117,12 +119,12 @@ impl<T> Slab<T> {
         self.taken == 0
     }
 
-    /// All values, to be changed.
+    /// Returns mutable references to all values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
     }
 
-    /// Gives what a key finds another key; the old one finds nothing from then on.
+    /// Gives a value a new key. The old key becomes invalid.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.get(key)?;
         let value = self.take(key.slot)?;
@@ -130,7 +132,7 @@ impl<T> Slab<T> {
         self.key(key.slot)
     }
 
-    /// The slots that hold something.
+    /// Returns the occupied slots with their values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0u32..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.value.as_ref()?)))
     }

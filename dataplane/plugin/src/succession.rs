@@ -1,51 +1,52 @@
-//! Words for the exchange of an instance: who comes, what it takes over, and how that ended.
+//! Types for the replacement of an instance: the successor, the state hand-over and its result.
 
 use millrace_plugin_abi::Instance;
 
-/// An instance that is to take the place of another one.
+/// Instance that replaces another instance.
 pub struct Successor {
-    /// The instance, which has begun with its settings.
+    /// New instance, already initialized with its settings.
     pub instance: Box<dyn Instance>,
-    /// Whether it takes over what the other one knows.
+    /// Rule for the state hand-over.
     pub inheritance: Inheritance,
-    /// The version of what the other one saves.
+    /// State version of the old instance.
     pub version: u32,
-    /// Whether that is the version of its own, too: then it goes on with the state of flows as it is, and takes over that which
-    /// is common to all flows.
+    /// Whether both instances have the same state version. In that case the new instance keeps the flow
+    /// states unchanged and takes over the state common to all flows.
     pub same_version: bool,
 }
 
-/// Whether the successor of an instance takes over what that knows.
+/// Rule for the state hand-over from an instance to its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// It must, unless that one has no way to say what it knows.
+    /// The hand-over must succeed, unless the old instance can't save its state.
     Required,
-    /// It must, and that one has a way to say what it knows: else it stays.
+    /// The old instance must be able to save its state, and the hand-over must succeed; otherwise the old
+    /// instance stays.
     Indispensable,
-    /// It does if it can.
+    /// The hand-over may fail.
     Tried,
-    /// It doesn't: it is one that was here before, and has its own.
+    /// No hand-over: the new instance ran here before and has its own state.
     Renounced,
 }
 
-/// What became of what an instance knew.
+/// Result of a state hand-over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Inherited {
-    /// The successor took so many bytes over.
+    /// The new instance took over this number of bytes.
     Bytes(usize),
-    /// It knew nothing, or has no way to say it.
+    /// The old instance had no state or can't save it.
     Nothing,
-    /// It is lost, and why.
+    /// The state is lost, for this reason.
     Lost(String),
 }
 
-/// How an exchange of instances ended: with the one that is out of use now.
+/// Result of a replacement of an instance.
 pub struct Succession {
-    /// The old instance, or the new one when that can't take its place.
+    /// Old instance, or the new one if the replacement failed.
     pub instance: Box<dyn Instance>,
-    /// What became of what the old one knew, or why it is still there.
+    /// Result of the state hand-over, or the reason that the old instance stays.
     pub inherited: Result<Inherited, String>,
 }
 
-/// Takes the end of an exchange; `None` when there was no instance to be replaced.
+/// Receiver of the result of a replacement; gets `None` if the old instance doesn't exist.
 pub type Successed = Box<dyn FnOnce(Option<Succession>) + Send>;

@@ -1,141 +1,76 @@
-//! Packets that instances keep from going on: those of a call that was suspended, those behind it, and those that are held
-//! for a time.
+//! Waiting packets of instances: packets of a suspended call, packets queued behind the call, and packets
+//! held until a time.
 //!
-//! A batch can't lose packets in its middle, so an instance's wish is first noted as a [`Ticket`]; when the batch is
-//! disposed of, each packet that has one comes here.
+//! A batch can't lose packets in its middle. An instance's request to keep packets is therefore first
+//! recorded as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
 //!
-//! All instances share the memory for packets that wait. One may keep as many as are still free beside it: alone it gets half of
-//! all, a second one half of the rest, so that nobody can take what others need (*dynamic thresholds*, Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 6(2), 1998, with a factor of one).
+//! All instances share the memory for waiting packets. An instance may keep as many packets as there are free
+//! places beside them: a single instance gets half of all places, a second one half of the rest. No instance
+//! can thus exhaust the places of others (*dynamic thresholds*, Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking 6(2), 1998, with a factor of one).
 
+mod packet;
+
+pub use packet::{End, Kept, Released, Taken, Waiting};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_packet::{FlowKey, Packet};
 use millrace_plugin_abi::{Message, PluginError, Position, Reply};
 use millrace_units::{Instant, PathId};
 
-use crate::direction::Direction;
 use crate::flow_state::{FlowStateBlocks, StateRef};
 use crate::slab::Key;
 use crate::succession::{Successed, Succession, Successor};
 
-/// Packets that may wait for a suspended call of an instance.
+/// Maximum number of packets that wait for a suspended call of an instance.
 const MOST_BEHIND: usize = 4096;
-/// Control messages that may wait for an instance that is busy.
+/// Maximum number of control messages that wait for a busy instance.
 const MOST_ASKED: usize = 64;
-/// How long an instance may hold a packet; longer is a fault.
+/// Longest time that an instance may hold a packet; a longer time is a fault.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
-/// Packets of a call that goes on with those that waited.
+/// Maximum number of packets in a call that a worker makes of waiting packets.
 pub(crate) const MOST_IN_CALL: usize = 64;
 
-/// A stage of a path, by its place among those of a position.
+/// Stage of a path, by its index among the stages of a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The path.
+    /// Path of the packet.
     pub path: PathId,
-    /// The position.
+    /// Position of the stage.
     pub position: Position,
-    /// The place.
+    /// Index of the stage at the position.
     pub stage: u16,
 }
 
 impl Place {
-    /// The stage behind.
+    /// Returns the next stage.
     pub(crate) fn next(self) -> Self {
         Self { stage: self.stage + 1, ..self }
     }
 
-    /// The stage before; `None` at the first.
+    /// Returns the previous stage; `None` for the first.
     pub(crate) fn before(self) -> Option<Self> {
         Some(Self { stage: self.stage.checked_sub(1)?, ..self })
     }
 }
 
-/// A packet with what is needed for it to go on.
-#[derive(Debug)]
-pub struct Waiting {
-    /// The packet.
-    pub packet: Packet,
-    /// Its flow key.
-    pub key: FlowKey,
-    /// The link address that it is sent to, if that was found out before.
-    pub destination: [u8; 6],
-    /// Where it goes on.
-    pub place: Place,
-    /// The state of its flow.
-    pub state: StateRef,
-    /// How many instances have sent it to others in a row.
-    pub passed_on: u8,
-}
-
-/// A packet that waits no longer.
-#[derive(Debug)]
-pub struct Released {
-    /// The packet, and where it goes on.
-    pub waiting: Waiting,
-    /// Where it was sent, if it goes on.
-    pub direction: Option<Direction>,
-    /// How its journey ends, if it does not go on.
-    pub end: Option<End>,
-}
-
-impl Released {
-    /// One that simply goes on.
-    pub(crate) fn on(waiting: Waiting) -> Self {
-        Self { waiting, direction: None, end: None }
-    }
-}
-
-/// A packet that was taken out of its group to be kept.
-#[derive(Debug)]
-pub struct Kept {
-    /// The packet.
-    pub packet: Packet,
-    /// Its flow key.
-    pub key: FlowKey,
-    /// The link address that it is sent to, if that was found out before.
-    pub destination: [u8; 6],
-    /// The state of its flow.
-    pub state: StateRef,
-}
-
-/// How an instance ends the journey of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// It is dropped.
-    Drop(DropReason),
-    /// It was used up.
-    Consume,
-    /// It is classified anew.
-    Classify,
-}
-
-/// Why a packet is no longer in its group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// Its journey is over.
-    End(End),
-    /// It waits: with this ticket it is to be handed to [`WorkerPlugins::keep`](crate::WorkerPlugins::keep).
-    Keep(Ticket),
-}
-
-/// The number of a wish that packets be kept, until the batch is disposed of.
+/// Number of a request to keep packets, valid until the batch is disposed of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket(u32);
 
-/// What an instance wants with packets.
+/// Request of an instance to keep packets.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
-    /// They belong to its call, which goes on.
+    /// The packets belong to the suspended call of this instance.
     Call(Key),
-    /// They wait for their turn.
+    /// The packets wait until this instance is free.
     Turn(Key),
-    /// They go on at a time; the instance of this slot holds them.
+    /// The instance in this slot holds the packet until this time.
     Until(u32, Instant),
 }
 
-/// A wish, for packets at a place.
+/// Recorded request for packets at a stage.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     wish: Wish,
@@ -143,25 +78,25 @@ struct Noted {
     passed_on: u8,
 }
 
-/// What a call is about.
+/// Purpose of a call.
 #[derive(Default)]
 pub(crate) enum Errand {
-    /// Packets.
+    /// Processing of packets.
     #[default]
     Packets,
-    /// What the instance does from time to time, or at the end of a flow.
+    /// Periodic call, message of the other half, or end of a flow.
     Own,
-    /// A control message: the answer goes there.
+    /// Control message; the answer goes to this receiver.
     Control(Answer),
 }
 
-/// What control wants of an instance.
+/// Request of control to an instance.
 pub(crate) enum Asked {
-    /// An answer to a message.
+    /// Control message, with the receiver of the answer.
     Message(Message, Answer),
-    /// That it hears a message of its other half.
+    /// Message from the other half of the plugin.
     Tell(Vec<u8>),
-    /// Its place, for another one.
+    /// Replacement by a successor.
     Succeed(Successor, Successed),
 }
 
@@ -180,10 +115,11 @@ impl Asked {
     }
 }
 
-/// Takes the answer to a control message; `None` when the instance is not there, or gone before it answered.
+/// Receiver of the answer to a control message; gets `None` if the instance doesn't exist or is removed
+/// before it answers.
 pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
 
-/// A call that goes on: its packets, and what is needed for them to go on.
+/// Running call: its packets with all data that their journey needs.
 #[derive(Default)]
 pub(crate) struct Call {
     pub errand: Errand,
@@ -191,19 +127,19 @@ pub(crate) struct Call {
     pub keys: Vec<FlowKey>,
     destinations: Vec<[u8; 6]>,
     states: Vec<StateRef>,
-    /// Numbers of the blocks of state, as of the last slice.
+    /// State block numbers, as of the latest slice.
     pub numbers: Vec<u32>,
-    /// Where all of them are.
+    /// Stage of all packets of the call.
     pub place: Option<Place>,
     passed_on: u8,
-    /// How often it was given time.
+    /// Number of slices so far.
     pub slices: u32,
-    /// Whether an instance that had the packets may have written to them.
+    /// Whether the packets' instances may have written to the packets.
     pub written: bool,
 }
 
 impl Call {
-    /// Whether there is anything.
+    /// Whether a call is running.
     pub fn is_under_way(&self) -> bool {
         self.place.is_some() || !matches!(self.errand, Errand::Packets)
     }
@@ -217,13 +153,13 @@ impl Call {
         self.passed_on = waiting.passed_on;
     }
 
-    /// Looks up which blocks of state there still are.
+    /// Resolves the flow state references of the packets.
     pub fn find_states(&mut self, blocks: &FlowStateBlocks) {
         self.numbers.clear();
         self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
     }
 
-    /// Its packets, at `place` from now on, each given to `each` with its number.
+    /// Ends the call: passes each packet with its number to `each`. The packets are now at `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
         let passed_on = self.passed_on;
         let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
@@ -234,7 +170,7 @@ impl Call {
     }
 }
 
-/// Packets behind a call of an instance.
+/// Packets that wait behind a call of an instance.
 #[derive(Default)]
 pub(crate) struct Behind {
     packets: VecDeque<Waiting>,
@@ -242,7 +178,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// How many there are, and their bytes.
+    /// Returns the number of packets and their bytes.
     pub fn load(&self) -> (u32, u64) {
         (self.packets.len() as u32, self.bytes)
     }
@@ -259,12 +195,12 @@ impl Behind {
     }
 }
 
-/// What waits for one instance.
+/// Running call, waiting packets and control messages of one instance.
 pub(crate) struct Backlog {
     pub instance: Key,
     pub call: Call,
     pub behind: Behind,
-    /// Control messages, which come first.
+    /// Control messages, which precede the waiting packets.
     pub asked: VecDeque<Asked>,
 }
 
@@ -273,12 +209,12 @@ impl Backlog {
         Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
     }
 
-    /// How many packets there are.
+    /// Returns the number of packets.
     fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
     }
 
-    /// Makes a call of packets that waited and are at one place; whether there were any.
+    /// Starts a call with waiting packets that are at the same stage. Returns whether any packet waited.
     pub fn begin_call(&mut self) -> bool {
         let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
         let Some(first) = self.behind.packets.front().map(alike) else { return false };
@@ -291,13 +227,13 @@ impl Backlog {
     }
 }
 
-/// A packet that is held for a time; of two, the earlier is the greater.
+/// Packet held until a time. In the order of `Ord`, the earlier packet is the greater.
 #[derive(Debug)]
 struct Held {
     until: Instant,
-    /// Packets of the same time keep their order.
+    /// Sequence number, which orders packets with the same time.
     order: u64,
-    /// The slot of the instance that holds it.
+    /// Slot of the instance that holds the packet.
     by: u32,
     waiting: Waiting,
 }
@@ -322,32 +258,34 @@ impl Ord for Held {
     }
 }
 
-/// All packets that wait at a worker.
+/// All waiting packets of a worker.
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     tickets: Vec<Noted>,
     backlogs: Vec<Backlog>,
     held: BinaryHeap<Held>,
     order: u64,
-    /// How many packets the instance of each slot holds, of those that hold any.
+    /// Number of packets that the instance of each slot holds; slots without held packets are absent.
     holders: Vec<(u32, usize)>,
 }
 
 impl WaitingRoom {
-    /// Whether a call of the instance goes on, or packets wait for it.
+    /// Whether a call of the instance is running, or packets wait for the instance.
     #[inline]
     pub fn is_busy(&self, instance: Key) -> bool {
         !self.backlogs.is_empty() && self.backlogs.iter().any(|backlog| backlog.instance == instance)
     }
 
-    /// Notes that packets belong to a call of the instance that goes on, and whether it may have written to them.
+    /// Records that packets belong to a suspended call of the instance. `written` states whether the instance
+    /// may have written to them.
     pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8, written: bool) -> Ticket {
         let call = Call { slices: 1, written, ..Call::default() };
         self.backlogs.push(Backlog::new(instance, call));
         self.ticket(Wish::Call(instance), place, passed_on)
     }
 
-    /// Notes that the instance is busy with something that is no packets. What waits for it goes on afterwards.
+    /// Records that the instance is busy with a call without packets. Packets for the instance wait until the
+    /// call ends.
     pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
         match self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) {
             Some(backlog) => (backlog.call.errand, backlog.call.slices) = (errand, 1),
@@ -358,12 +296,12 @@ impl WaitingRoom {
         }
     }
 
-    /// Notes that packets wait for their turn with an instance that is busy.
+    /// Records that packets wait for a busy instance.
     pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
         self.ticket(Wish::Turn(instance), place, passed_on)
     }
 
-    /// Notes that an instance holds a packet, which goes on behind a stage at a time.
+    /// Records that an instance holds a packet until a time. The packet then continues behind the stage.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
         self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
     }
@@ -373,8 +311,9 @@ impl WaitingRoom {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Takes a packet that has a ticket. Packets of a batch come in their order. At most `most` packets are to wait: of an
-    /// instance that has its share of these only those of a call that goes on are taken; others are given back.
+    /// Takes a packet that has a ticket. The packets of a batch come in their order. At most `most` packets
+    /// may wait. If the instance has used its share of them, takes only packets of a suspended call and gives
+    /// others back.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
@@ -400,7 +339,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether the instance of a slot may keep one more packet, where at most `most` are to wait.
+    /// Whether the instance in a slot may keep one more packet if at most `most` packets may wait.
     fn has_room(&self, slot: u32, most: usize) -> bool {
         let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
         let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
@@ -411,10 +350,10 @@ impl WaitingRoom {
         self.backlogs.iter_mut().find(|backlog| backlog.instance == instance)
     }
 
-    /// Lets a packet wait for its turn with an instance.
+    /// Queues a packet behind the call of an instance.
     ///
     /// # Errors
-    /// The packet, when too many wait.
+    /// The packet if too many packets wait.
     pub fn wait_for(&mut self, instance: Key, waiting: Waiting) -> Result<(), Waiting> {
         if self.backlog(instance).is_none() {
             self.backlogs.push(Backlog::new(instance, Call::default()));
@@ -428,7 +367,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Lets control wait for an instance that is busy; whether there was room.
+    /// Queues a request of control for a busy instance. Returns whether there was room.
     pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
         match self.backlog(instance) {
             Some(backlog) if backlog.asked.len() < MOST_ASKED => {
@@ -444,19 +383,19 @@ impl WaitingRoom {
         }
     }
 
-    /// Takes the backlog of that number out.
+    /// Removes and returns the backlog with this number.
     pub fn take_backlog(&mut self, number: usize) -> Option<Backlog> {
         (number < self.backlogs.len()).then(|| self.backlogs.swap_remove(number))
     }
 
-    /// Puts it back where it was.
+    /// Puts a backlog back under its number.
     pub fn put_backlog(&mut self, number: usize, backlog: Backlog) {
         self.backlogs.push(backlog);
         let last = self.backlogs.len() - 1;
         self.backlogs.swap(number, last);
     }
 
-    /// Holds a packet for the instance of a slot until a time.
+    /// Holds a packet until a time, on behalf of the instance in a slot.
     pub fn hold_packet(&mut self, by: u32, until: Instant, waiting: Waiting) {
         self.order += 1;
         self.held.push(Held { until, order: self.order, by, waiting });
@@ -466,7 +405,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Lets those packets go on at once, in the order of their times, that are held for nobody any longer.
+    /// Releases all held packets for which `is_orphan` holds, in the order of their times.
     pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
         if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
             return;
@@ -483,12 +422,12 @@ impl WaitingRoom {
         self.held = held.into();
     }
 
-    /// Tickets are worth nothing any more: the batch was disposed of.
+    /// Invalidates all tickets, as the batch was disposed of.
     pub fn end_of_batch(&mut self) {
         self.tickets.clear();
     }
 
-    /// A packet whose time has come.
+    /// Removes and returns a held packet whose time has come.
     pub fn due(&mut self, now: Instant) -> Option<Waiting> {
         self.held.peek().filter(|held| held.until <= now)?;
         let held = self.held.pop()?;
@@ -502,17 +441,25 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
-    /// When something is to be done: at once while calls go on.
+    /// Returns the time of the next action: now if calls are running.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
     }
 
-    /// How many packets wait.
+    /// Returns the path of each waiting packet.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        let held = self.held.iter().map(|held| held.waiting.place.path);
+        let calls = self.backlogs.iter().filter_map(|backlog| backlog.call.place);
+        let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
+        held.chain(calls.map(|place| place.path)).chain(behind.map(|waiting| waiting.place.path))
+    }
+
+    /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
         self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
     }
 
-    /// Whether nothing is to be done.
+    /// Whether no action is pending.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.backlogs.is_empty()

@@ -1,5 +1,6 @@
-//! The worker's side: its gates, instances and bindings, and the way of packets through them.
+//! Worker side of plugins: gates, instances and bindings, and the run of packets through them.
 
+mod counts;
 mod driver_forms;
 mod hot_swap;
 mod resume;
@@ -14,12 +15,12 @@ pub use run::{Group, Stop, Watch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_packet::BATCH_SIZE;
 use millrace_plugin_abi::{Fault, Message, Position, Progress, Verdict};
-use millrace_units::{GateId, InstanceId, Instant, PathId, PortId};
+use millrace_units::{GateId, InstanceId, Instant, PortId};
 
 use crate::fault::FaultKind;
-use crate::flow_state::{FlowStateBlocks, FlowStateCounts};
+use crate::flow_state::FlowStateBlocks;
 use crate::health::Health;
 use crate::instances::{Failure, Given, Hosted, Instances, MessageCounts, News};
 use crate::path::{Paths, Refusal, Stage, Step};
@@ -27,14 +28,14 @@ use crate::pulse::Pulse;
 use crate::slab::{Key, Slab};
 use crate::waiting::{Answer, Asked, Errand, WaitingRoom};
 use crate::{
-    Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder, Limits,
-    PluginChange, Remains,
+    Action, BindingCounts, BindingId, BindingTable, CallLimits, GateOrder, Limits, PluginChange, Remains,
 };
 
-/// Bindings of which none is moved when others come: packets would have to wait for that.
+/// Number of bindings for which memory is reserved. More bindings would move the memory, which delays
+/// packets.
 const BINDINGS: usize = 1 << 16;
 
-/// A gate with its filter table.
+/// Gate with its filter table.
 #[derive(Debug)]
 pub struct WorkerGate<T> {
     id: GateId,
@@ -45,35 +46,35 @@ pub struct WorkerGate<T> {
 }
 
 impl<T> WorkerGate<T> {
-    /// Its id.
+    /// Returns the id of the gate.
     pub fn id(&self) -> GateId {
         self.id
     }
 
-    /// Where in the journey it stands.
+    /// Returns the position of the gate in the journey.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// How many bindings there are at it.
+    /// Returns the number of bindings at the gate.
     pub fn bindings(&self) -> u32 {
         self.bindings
     }
 
-    /// Its filter table.
+    /// Returns the filter table.
     pub fn table(&self) -> &T {
         &self.table
     }
 }
 
-/// Decisions of a binding that a packet could evade by hiding its transport header.
+/// Effect of a binding that a packet could evade by hiding its transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// None.
+    /// No such effect.
     None,
-    /// Its filter names protocol, ports or flags: a packet could choose another queue, port or copy.
+    /// The filter names protocol, ports or flags: a packet could choose another queue, port or copy.
     Steers,
-    /// It may end a packet: it drops, rejects or polices, or is an instance that does not only get copies.
+    /// The binding may end a packet: it drops, rejects or polices, or is an instance outside copy gates.
     Refuses,
 }
 
@@ -82,11 +83,11 @@ pub(crate) struct Binding {
     pub gate: GateId,
     pub action: Action,
     pub priority: i32,
-    /// `None` when the instance was not there: the binding has no effect then.
+    /// Step of the binding; `None` if its instance didn't exist, in which case the binding has no effect.
     pub step: Option<Step>,
-    /// Whether it is an instance that is told of the ends of flows.
+    /// Whether the binding's instance subscribes to the ends of flows.
     pub hears: bool,
-    /// Which of its decisions a packet could evade by what it hides.
+    /// Effect of the binding that a packet could evade by hiding its transport header.
     pub judgement: Judgement,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
@@ -95,37 +96,37 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// Whether a route of that priority, if there is one, counts more.
+    /// Whether the route's priority `route`, if any, exceeds the binding's.
     pub fn loses_against(&self, route: Option<i32>) -> bool {
         route.is_some_and(|route| self.priority < route)
     }
 }
 
-/// One stage of a path, for those who explain.
+/// Stage of a path, for explanations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StageOfPath {
-    /// The gate.
+    /// Gate of the stage.
     pub gate: GateId,
-    /// The binding that won there.
+    /// Winning binding at the gate.
     pub binding: BindingId,
-    /// Its instance, if it is bound to one.
+    /// Instance of the binding, if its action is one.
     pub instance: Option<InstanceId>,
 }
 
-/// What an instance did so far, and how it is.
+/// Counters and health of an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InstanceReport {
-    /// How it is.
+    /// Health of the instance.
     pub health: Health,
-    /// Faults by kind.
+    /// Number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What happened last, in a sentence; empty when nothing did.
+    /// Text of the latest fault; empty without a fault.
     pub last_fault: String,
-    /// Slices after which it was stopped in the middle.
+    /// Number of slices after which the instance was suspended.
     pub suspensions: u64,
-    /// Packets that it dropped, by its own reasons.
+    /// Number of packets that the instance dropped, by its own drop reasons.
     pub drops: BTreeMap<u8, u64>,
-    /// Its plugin's own counters, by name.
+    /// Counters of its plugin, by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// Messages between the halves of its plugin.
     pub messages: MessageCounts,
@@ -145,7 +146,7 @@ impl InstanceReport {
         }
     }
 
-    /// Adds that of the instance at another worker.
+    /// Adds the report of the instance at another worker.
     pub fn add(&mut self, other: Self) {
         self.health = self.health.max(other.health);
         for (kind, count) in other.faults {
@@ -169,9 +170,9 @@ impl InstanceReport {
     }
 }
 
-/// The gates, instances and bindings of a worker. `T` is the kind of filter table at each gate.
+/// Gates, instances and bindings of a worker. `T` is the type of the gates' filter tables.
 pub struct WorkerPlugins<T> {
-    /// In the order in which packets meet them.
+    /// Gates in the order in which packets pass them.
     pub(crate) gates: Vec<WorkerGate<T>>,
     pub(crate) instances: Instances,
     pub(crate) bindings: Slab<Binding>,
@@ -179,30 +180,31 @@ pub struct WorkerPlugins<T> {
     pub(crate) judging: usize,
     /// Number of bindings that refuse packets.
     pub(crate) refusing: usize,
-    pub(crate) paths: Paths,
-    /// Kept for its memory.
+    /// Paths of flows.
+    pub paths: Paths,
+    /// Reused buffer of found stages.
     pub(crate) found: Vec<Stage>,
-    /// The same.
+    /// Reused buffer of winning bindings.
     pub(crate) winners: Vec<Option<BindingId>>,
-    /// The same.
+    /// Reused buffer of positions.
     pub(crate) positions: Vec<Position>,
     pub(crate) waiting: WaitingRoom,
-    /// Room for the verdicts of calls that go on.
+    /// Buffer for the verdicts of resumed calls.
     pub(crate) verdicts: Vec<Verdict>,
-    /// State of flows.
+    /// Flow states.
     pub(crate) states: FlowStateBlocks,
-    /// Whether any instance has ever kept some.
+    /// Whether any instance has ever kept flow state.
     pub(crate) keeps_states: bool,
-    /// Instances that do something from time to time.
+    /// Instances with timers.
     pub(crate) timed: Vec<Key>,
-    /// Whether paths that were found so far may be others now.
+    /// Whether a change may have altered the paths of known flows.
     pub(crate) reclassify: bool,
-    /// Ports that there are, by number.
+    /// Existence of each port, by port number.
     pub(crate) ports: Vec<bool>,
     pub(crate) news: News,
-    /// Lists of members, kept for their memory.
+    /// Reused lists of members.
     pub(crate) spare: Vec<Vec<u16>>,
-    /// How long instances may take for what is no packets.
+    /// Limits of calls without packets.
     pub(crate) errands: CallLimits,
 }
 
@@ -223,7 +225,7 @@ impl<T: BindingTable> Default for WorkerPlugins<T> {
 }
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// No gates and no instances: even the default gates come as changes.
+    /// Creates a worker side without gates and instances: even the default gates arrive as changes.
     pub fn new() -> Self {
         Self {
             gates: Vec::new(),
@@ -248,9 +250,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Makes a change that the control side has checked, between two batches.
+    /// Applies a change that the control side has checked, between two batches.
     ///
-    /// Paths found before it stay valid: they skip bindings and instances that are gone, and don't know new ones.
+    /// Paths found before the change stay valid: they skip removed bindings and instances, and don't contain
+    /// new ones.
     pub fn apply(&mut self, change: PluginChange<T::Filter>) -> Remains<T> {
         match change {
             PluginChange::AddGate { gate, position, order } => self.add_gate(gate, position, order),
@@ -309,7 +312,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let position = found.position;
         let step = match &action {
             Action::Instance(instance) => self.instances.key(*instance).map(Step::Instance),
-            // At the position of the route, the route itself says so.
+            // At the position `route`, the route itself drops or rejects.
             Action::Drop if found.position != Position::Route => Some(Step::Refuse(Refusal::Drop)),
             Action::Reject if found.position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
             Action::Queue(queue) => Some(Step::Queue(*queue)),
@@ -325,7 +328,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let counts = BindingCounts::default();
         let refuses = match action {
             Action::Drop | Action::Reject | Action::Police(_) => true,
-            // What an instance does to copies ends no packet.
+            // An instance at a copy gate handles copies only, and so ends no packet.
             Action::Instance(_) => position != Position::Copy,
             _ => false,
         };
@@ -357,7 +360,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Gives a gate another table, which is to find the same as the one it had. Returns the one that is out of use.
+    /// Replaces the table of a gate by an equivalent table, and returns the old one.
     pub fn set_table(&mut self, gate: GateId, table: T) -> T {
         match self.gates.iter_mut().find(|found| found.id == gate) {
             Some(found) => std::mem::replace(&mut found.table, table),
@@ -365,8 +368,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Hands a control message to an instance. The answer is given to `answer`, now or when the instance has come to it:
-    /// `None` when there is no such instance.
+    /// Sends a control message to an instance. `answer` receives the reply, now or after the instance's
+    /// current call. It receives `None` if the instance doesn't exist.
     pub fn control(&mut self, instance: InstanceId, message: &Message, now: Instant, answer: Answer) {
         let Self { instances, waiting, news, .. } = self;
         let key = instances.key(instance);
@@ -386,13 +389,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Where the worker says whose code it runs.
+    /// Returns the words in which the worker publishes the instance that it runs.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.instances.pulse()
     }
 
-    /// Hands an instance a message of the other half of its plugin, now or when it has ended what it is at. What comes to
-    /// one that pauses, or for which too many wait, is lost and counted.
+    /// Sends an instance a message of the other half of its plugin, now or after its current call. A message
+    /// is lost and counted if the instance pauses or too many messages wait.
     pub fn message(&mut self, instance: InstanceId, bytes: Vec<u8>, now: Instant) {
         let Some(key) = self.instances.key(instance) else { return };
         let taken = match self.waiting.is_busy(key) {
@@ -404,7 +407,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Hands a message to an instance that isn't busy; whether it took it.
+    /// Sends a message to an idle instance. Returns whether the instance took it.
     pub(crate) fn tell(&mut self, key: Key, bytes: &[u8], now: Instant) -> bool {
         let Self { instances, waiting, news, .. } = self;
         let Some(hosted) = instances.get_mut(key) else { return false };
@@ -419,37 +422,37 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// Counts messages of an instance.
+    /// Updates the message counters of an instance.
     pub fn count_messages(&mut self, instance: InstanceId, count: impl FnOnce(&mut MessageCounts)) {
         if let Some(hosted) = self.instances.key(instance).and_then(|key| self.instances.get_mut(key)) {
             count(&mut hosted.messages);
         }
     }
 
-    /// How long instances may take for what is no packets; 10 ms unless it is said otherwise.
+    /// Sets the limits of calls without packets; 10 ms by default.
     #[must_use]
     pub fn with_errands(mut self, call_limits: CallLimits) -> Self {
         self.errands = call_limits;
         self
     }
 
-    /// What the instances did so far, and how they are.
+    /// Returns the reports of all instances.
     pub fn reports(&self) -> impl Iterator<Item = (InstanceId, InstanceReport)> + '_ {
         self.instances.iter().map(|hosted| (hosted.id, InstanceReport::of(hosted)))
     }
 
-    /// A failure of an instance that was not told before.
+    /// Removes and returns a failure of an instance.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.news.pop()
     }
 
-    /// Something that an instance gave beside verdicts, the oldest first.
+    /// Removes and returns the earliest output of an instance.
     #[inline]
     pub fn take_given(&mut self) -> Option<Given> {
         self.news.pop_given()
     }
 
-    /// An instance made a packet for a port that there isn't, which is its fault.
+    /// Records the fault that an instance made a packet with an unknown incoming port.
     #[cold]
     pub fn fail_for_port(&mut self, instance: InstanceId, port: PortId, now: Instant) {
         let Self { instances, news, .. } = self;
@@ -459,7 +462,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Says whether there is a port of that number: sending packets to one that there isn't is a fault.
+    /// Sets whether a port exists: sending a packet to an unknown port is a fault.
     pub fn set_port(&mut self, port: PortId, is_there: bool) {
         let index = usize::from(port.0);
         if self.ports.len() <= index {
@@ -470,87 +473,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// The state that instances keep for flows.
-    pub fn state_counts(&self) -> FlowStateCounts {
-        self.states.counts()
-    }
-
-    /// What went through a binding; `None` when there is no such binding.
-    pub fn counts(&self, binding: BindingId) -> Option<BindingCounts> {
-        Some(self.bindings.get(self.bindings.key(binding.0)?)?.counts)
-    }
-
-    /// What went through bindings from one on, in the order of their ids: of so many ids at most, and where the next ones begin.
-    pub fn counts_from(&self, from: BindingId, most: usize) -> BindingCountsPage {
-        let end = self.bindings.end().min(from.0.saturating_add(most as u32));
-        let counts = |slot| Some((BindingId(slot), self.bindings.at(slot)?.1.counts));
-        let next = (end < self.bindings.end()).then_some(BindingId(end));
-        BindingCountsPage { counts: (from.0..end).filter_map(counts).collect(), next }
-    }
-
-    /// Has these limits hold for instances from now on.
+    /// Sets the limits of all present and future instances.
     pub fn set_limits(&mut self, limits: Limits) {
         self.instances.set_limits(limits);
     }
 
-    /// Counts from zero what goes through bindings from one on: of so many ids at most. Returns where the next ones begin.
-    pub fn clear_counts(&mut self, from: BindingId, most: usize) -> Option<BindingId> {
-        let end = self.bindings.end().min(from.0.saturating_add(most as u32));
-        for slot in from.0..end {
-            let Some(binding) = self.bindings.key(slot).and_then(|key| self.bindings.get_mut(key)) else {
-                continue;
-            };
-            let mut queues = binding.counts.queues;
-            queues.clear();
-            binding.counts = BindingCounts { queues, ..BindingCounts::default() };
-        }
-        (end < self.bindings.end()).then_some(BindingId(end))
-    }
-
-    /// Counts from zero what instances drop and count.
-    pub fn clear_instances(&mut self) {
-        self.instances.iter_mut().for_each(Hosted::clear_counts);
-    }
-
-    /// The gates, in the order in which packets meet them.
+    /// Returns the gates, in the order in which packets pass them.
     pub fn gates(&self) -> &[WorkerGate<T>] {
         &self.gates
-    }
-
-    /// What a path consists of, without the stages that are gone.
-    pub fn stages(&self, path: PathId) -> impl Iterator<Item = StageOfPath> + '_ {
-        self.paths.stages(path).iter().filter_map(|stage| {
-            let binding = self.bindings.get(stage.binding)?;
-            let id = BindingId(stage.binding.slot);
-            Some(StageOfPath { gate: binding.gate, binding: id, instance: binding.action.instance() })
-        })
-    }
-
-    /// The bindings of a path that may have dropped a packet for a reason: the first that refuses packets, or the instances.
-    pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
-        let by_filter = reason == DropReason::Filter;
-        let by_policer = reason == DropReason::Policer;
-        let by_instance = matches!(
-            reason,
-            DropReason::Plugin | DropReason::PluginBusy | DropReason::PluginFailed | DropReason::PluginLoop
-        );
-        let drops = move |stage: &&Stage| match stage.step {
-            Step::Instance(_) => by_instance,
-            Step::Refuse(_) => by_filter,
-            Step::Count => {
-                let action = self.bindings.get(stage.binding).map(|binding| &binding.action);
-                by_filter && matches!(action, Some(Action::Drop | Action::Reject))
-            }
-            Step::Police => by_policer,
-            Step::Queue(_) => false,
-        };
-        let stages = self.paths.stages(path).iter().filter(drops);
-        stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })
-    }
-
-    /// How many different paths are remembered. Changes leave some behind that no flow uses any more.
-    pub fn path_count(&self) -> usize {
-        self.paths.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Nothing is allocated while packets go through a WebAssembly plugin.
+//! Test that packets through a WebAssembly plugin cause no allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,16 +14,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -31,7 +31,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Drops packets to port 53, after it has read eight bytes of each, and used what waits, a map and the state of all flows.
+/// Plugin that reads eight bytes of each packet, the backlog, a map and the state of all flows, and drops
+/// packets to port 53.
 const PLUGIN: &str = r#"(module
   (@custom "millrace.manifest" "{\"abi\": 1, \"name\": \"dns\", \"version\": \"1.0.0\", \"summary\": \"Drops DNS.\", \"positions\": [\"late\"], \"capabilities\": [\"packet-read\", \"flow-backlog\", \"map-read\", \"map-write\"], \"service-state\": 64, \"maps\": [{\"name\": \"m\", \"key\": 4, \"value\": 8, \"entries\": 9}]}")
   (import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))
@@ -62,7 +63,7 @@ const PLUGIN: &str = r#"(module
       (local.set $at (i32.add (local.get $at) (i32.const 64)))
       (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))))"#;
 
-/// Rounds of 20 calls, one behind the other, in which nothing is allocated.
+/// Number of consecutive groups of 20 calls that must not allocate.
 const QUIET: u32 = 20;
 
 #[test]
@@ -91,10 +92,10 @@ fn short_calls_allocate_nothing() {
         }
         ALLOCATIONS.get() - before
     };
-    // A call has a stack at first: the engine notes it in memory of its own.
+    // Each call first has its own stack, which the engine records in memory of its own.
     assert_eq!(allocated_by(7), 7);
-    // A function that is short needs none. A call that the machine makes late needs one, and so do those behind it until the
-    // function has shown again that it is short; so the calls of a quiet moment count.
+    // A short function needs no own stack. A call that the machine delays needs one, and so do the following
+    // calls until the function is short again. Therefore only the calls of a quiet period count.
     let mut quiet = 0;
     for round in 0..5000 {
         let allocated = allocated_by(20);

@@ -2,7 +2,8 @@
 
 use super::{ReplyTo, answer};
 
-/// Question that a worker answers when all commands before it are in force, in its tables and in the flow cache.
+/// Question that a worker answers when all commands before it are in force, in its tables and in the flow
+/// cache.
 #[derive(Debug)]
 pub struct Barrier(ReplyTo<()>);
 

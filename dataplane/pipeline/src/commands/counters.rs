@@ -2,7 +2,7 @@
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::snapshot::Snapshot;
+use crate::observe::snapshot::Snapshot;
 
 /// Command to the counters of a worker.
 #[derive(Debug)]

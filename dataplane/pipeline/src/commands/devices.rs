@@ -5,8 +5,8 @@ use millrace_port::{Port, PortError};
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::host_path::HostPath;
-use crate::ports::DeviceId;
+use crate::egress::ports::DeviceId;
+use crate::punt::host_path::HostPath;
 
 /// Function that opens a device, on the worker's thread and with its packet memory.
 pub type OpenDevice = Box<dyn FnOnce(&Pool) -> Result<OpenedDevice, PortError> + Send>;
@@ -15,7 +15,7 @@ pub type OpenDevice = Box<dyn FnOnce(&Pool) -> Result<OpenedDevice, PortError> +
 pub struct OpenedDevice {
     /// Device.
     pub port: Box<dyn Port>,
-    /// Sockets by device queue, for the level-0 program.
+    /// Sockets by device queue, for the XDP program.
     pub sockets: Vec<(u32, i32)>,
 }
 
@@ -31,7 +31,7 @@ impl OpenedDevice {
 pub struct DeviceReport {
     /// Kind and capabilities of the device.
     pub capabilities: millrace_port::Capabilities,
-    /// Sockets by device queue, for the level-0 program.
+    /// Sockets by device queue, for the XDP program.
     pub sockets: Vec<(u32, i32)>,
 }
 
@@ -48,7 +48,8 @@ pub enum DeviceCommand {
 impl DeviceCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // Its packets on the way up are lost with it, so no count says when the flows may go down.
+            // Upcalls in the device are lost with it, so no count shows when its flows may be offloaded
+            // again.
             Self::Remove(..) => Invalidation::Entries,
             Self::Add(..) | Self::SetHostPath(_) => Invalidation::Nothing,
         }

@@ -5,23 +5,23 @@ use millrace_units::GateId;
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::gate_tables::WorkerTable;
+use crate::gates::tables::WorkerTable;
 
 /// Command to the tables and counters of filters.
 pub enum FilterCommand {
-    /// Gives a gate another table with the same filters.
+    /// Replaces the table of a gate by one with the same filters.
     SetTable(GateId, WorkerTable),
-    /// Asks for the counters of bindings: a bounded number, from this one on.
+    /// Asks for the counters of a bounded number of bindings, from this one on.
     Count(BindingId, ReplyTo<BindingCountsPage>),
-    /// Sets the counters of bindings to zero: a bounded number, from this one on; the answer is the binding at which the next command
-    /// begins.
+    /// Clears the counters of a bounded number of bindings, from this one on. The answer is the first binding
+    /// of the next command.
     Clear(BindingId, ReplyTo<Option<BindingId>>),
 }
 
 impl FilterCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // The other table finds the same bindings.
+            // The new table finds the same bindings.
             Self::SetTable(..) => Invalidation::Nothing,
             Self::Count(..) | Self::Clear(..) => Invalidation::Nothing,
         }

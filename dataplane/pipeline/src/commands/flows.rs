@@ -9,14 +9,14 @@ use millrace_plugin::BindingId;
 use super::ReplyTo;
 use crate::driver_flows::{Invalidation, StaysUp};
 
-/// Part of the flow table, and the flows that are asked for.
+/// Part of the flow table, and a filter of its flows.
 #[derive(Clone, Debug)]
 pub struct FlowScan {
-    /// Record at which the part begins: 0 at first, then `next` of the page before.
+    /// First record of the part: 0 at first, then `next` of the previous page.
     pub from: u32,
-    /// Most records to look at, whatever flows they are of.
+    /// Maximum number of records to check, whether they match or not.
     pub records: u32,
-    /// Flows of which some packet may match.
+    /// Filter: a flow matches if some packet of it may match.
     pub filter: CompiledSelection,
 }
 
@@ -29,54 +29,55 @@ pub struct FlowPage {
     pub next: Option<u32>,
 }
 
-/// Record of a flow, for people.
+/// Report on a flow record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowReport {
-    /// Six-tuple.
+    /// Flow key.
     pub key: FlowKey,
-    /// Fields that vary inside the flow, as filters tell its packets apart; 0 where none does.
+    /// Varying fields that filters distinguish; 0 if no filter does.
     pub varying: u32,
-    /// Bits of `varying` that filters look at.
+    /// Bits of `varying` in the conditions of filters.
     pub varying_mask: u32,
-    /// Packets since the record was made.
+    /// Number of packets since the record was made.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Number of bytes since then, link headers included.
     pub bytes: u64,
     /// Age of the record.
     pub age: Duration,
     /// Time since the last packet.
     pub idle: Duration,
-    /// Whether it is new, and may be displaced by other new flows.
+    /// Whether the record is on probation, so that new flows may displace it.
     pub probation: bool,
-    /// Whether a reservation keeps other flows from displacing it.
+    /// Whether a reservation prevents other flows from displacing the record.
     pub reserved: bool,
-    /// Bindings of its path, in the order of the journey.
+    /// Bindings of the flow's path, in the order of the gates.
     pub bindings: Vec<BindingId>,
     /// Route in words, with names of ports.
     pub route: String,
-    /// Hash by which queues know it.
+    /// Hash that identifies the flow in queues.
     pub hash: u32,
-    /// Reason why it is not offloaded; `None` when it is.
+    /// Reason that keeps the flow at the worker; `None` if it is offloaded.
     pub stays_up: Option<StaysUp>,
-    /// Whether a placement names it.
+    /// Whether a placement matches the flow.
     pub placed: bool,
 }
 
 /// Command to the flow table.
 #[derive(Debug)]
 pub enum FlowCommand {
-    /// Sets the flows with a reservation, in place of those before: no other flow displaces their records.
+    /// Replaces the flows with a reservation, whose records no other flow displaces.
     Reserve(Vec<FlowKey>),
-    /// Asks for flow records: a bounded part of the table.
+    /// Asks for the flow records in a bounded part of the table.
     Scan(FlowScan, ReplyTo<FlowPage>),
-    /// Removes flow records: a bounded part of the table. The worker classifies their next packets anew.
+    /// Removes the flow records in a bounded part of the table. The worker classifies the next packets of
+    /// these flows again.
     Flush(FlowScan, ReplyTo<FlowPage>),
 }
 
 impl FlowCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // The entry of a flow goes with its record, but only when the worker next looks at it.
+            // The entry of a flow is removed only when the worker next visits it.
             Self::Flush(..) => Invalidation::Entries,
             Self::Reserve(_) | Self::Scan(..) => Invalidation::Nothing,
         }

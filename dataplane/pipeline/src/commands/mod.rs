@@ -1,8 +1,11 @@
 //! Commands of control to a worker, one enum for each receiver.
 //!
-//! Control names the receiver ([`Command`]) and one of its commands (such as [`RouteCommand`]). Each receiver matches its enum without a
-//! catch-all arm, and each enum has two exhaustive methods: `invalidation` declares the flow records and offloaded flows that the
-//! command makes stale, `is_small` its cost. So the compiler asks a new command for all three.
+//! Control names the receiver ([`Command`]) and one of its commands (such as [`RouteCommand`]). Each receiver
+//! matches its enum without a catch-all arm, and each enum has two exhaustive methods: `invalidation`
+//! declares the flow records and offloaded flows that the command makes stale, `is_small` its cost. So a new
+//! command compiles only with all three.
+
+pub(crate) mod carry_out;
 
 mod barrier;
 mod counters;
@@ -38,15 +41,16 @@ use crate::options::Options;
 /// Sender of the answer to a command. A worker never waits: an answer that nobody takes is lost.
 pub type ReplyTo<T> = SyncSender<T>;
 
-/// Answers a question of control, which may have given up: then nobody takes the answer.
+/// Sends the answer to a command. If control has stopped waiting, the answer is lost.
 pub(crate) fn answer<T>(reply: &ReplyTo<T>, answer: T) {
     let _ = reply.try_send(answer);
 }
 
-/// Most routes, neighbours or filters of a small command. Further commands may follow before the next batch.
+/// Maximum number of routes, neighbours or filters of a small command. Further commands may follow before the
+/// next batch.
 const FEW: usize = 4;
 
-/// Command that a worker takes up between two batches, by its receiver.
+/// Command that a worker carries out between two batches, by its receiver.
 pub enum Command {
     /// Devices of the worker.
     Devices(DeviceCommand),
@@ -93,14 +97,14 @@ impl Command {
             Self::Offload(command) => command.invalidation(),
             Self::Observation(command) => command.invalidation(),
             Self::Counters(command) => command.invalidation(),
-            // Martians, priorities of routes and the size of the flow table count for every flow.
+            // Martians, route priority and the size of the flow table affect every flow.
             Self::Options(_) => Invalidation::Records,
             Self::Barrier(_) | Self::Stop => Invalidation::Nothing,
         }
     }
 
-    /// Returns whether the command takes a few microseconds at most, so that others may follow before the next batch. All commands are
-    /// bounded: none takes longer than packets may wait.
+    /// Returns whether the command takes a few microseconds at most, so that others may follow before the
+    /// next batch. All commands are bounded: none takes longer than packets may wait.
     pub(crate) fn is_small(&self) -> bool {
         match self {
             Self::Devices(command) => command.is_small(),
@@ -142,7 +146,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Lets a receiver's command stand where a [`Command`] is asked for.
+/// Converts the commands of each receiver to [`Command`].
 macro_rules! receivers {
     ($($receiver:ident($command:ty)),* $(,)?) => {$(
         impl From<$command> for Command {

@@ -8,50 +8,52 @@ use millrace_wire::mac_addr::MacAddr;
 use super::{FEW, ReplyTo};
 use crate::driver_flows::Invalidation;
 
-/// New knowledge of a neighbour.
+/// Change of a neighbour's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeighbourChange {
     /// Port of the neighbour.
     pub port: PortId,
-    /// Its address.
+    /// Address of the neighbour.
     pub address: IpAddr,
-    /// Knowledge of its link address.
+    /// State of its link address.
     pub state: NeighbourKnowledge,
 }
 
-/// Neighbours that the worker used.
+/// Neighbours that the worker has used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UsedNeighbours {
-    /// Their ports and addresses.
+    /// Ports and addresses of the neighbours.
     pub used: Vec<(PortId, IpAddr)>,
-    /// Whether there are more to ask for.
+    /// Whether another command would return more.
     pub more: bool,
 }
 
-/// Knowledge of a neighbour's link address.
+/// State of a neighbour's link address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourKnowledge {
-    /// It has this address.
+    /// Resolved link address.
     Known(MacAddr),
-    /// It does not answer.
+    /// The neighbour does not answer.
     Failed,
-    /// It has this static address: only for ports without a kernel.
+    /// Static link address; only for ports without a kernel.
     Static(MacAddr),
-    /// The address is forgotten.
+    /// No state: the neighbour was removed.
     Forgotten,
-    /// Packets wait for it at another worker: the worker that has the port's device resolves it. Only for ports without a kernel.
+    /// Resolution requested by another worker that holds packets for the neighbour. Only for ports without a
+    /// kernel, and for the owner of their device.
     Wanted,
-    /// Another worker has sent packets to it. Only for ports without a kernel, and for the worker that has their device.
+    /// Use of the neighbour by another worker. Only for ports without a kernel, and for the owner of their
+    /// device.
     Used,
 }
 
 /// Command to the table of neighbours.
 #[derive(Debug)]
 pub enum NeighbourCommand {
-    /// Reports new knowledge of neighbours.
+    /// Reports changed states of neighbours.
     Set(Vec<NeighbourChange>),
-    /// Asks for neighbours that the worker used since the last question: a bounded number, of kernel ports and of ports whose
-    /// devices other workers have.
+    /// Asks for neighbours used since the last such command: a bounded number, of kernel ports and of ports
+    /// whose devices other workers own.
     TakeUsed(ReplyTo<UsedNeighbours>),
 }
 

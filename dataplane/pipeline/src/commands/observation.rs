@@ -4,13 +4,13 @@ use millrace_packet::{Exceptions, Family, FlowKey};
 use millrace_wire::Protocol;
 
 use super::ReplyTo;
-use crate::capture::CaptureSink;
 use crate::driver_flows::Invalidation;
-use crate::drop_log::{DropQuery, DroppedPacket};
-use crate::explain::Explanation;
-use crate::trace::TraceSink;
+use crate::observe::capture::CaptureSink;
+use crate::observe::drop_log::{DropQuery, DroppedPacket};
+use crate::observe::explain::Explanation;
+use crate::observe::trace::TraceSink;
 
-/// Packet of which control asks how the worker would forward it.
+/// Packet for a lookup: control asks how the worker would forward it.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
     /// Flow key.
@@ -23,13 +23,13 @@ pub struct Question {
     pub tag: u8,
     /// Exceptions of the packet.
     pub exceptions: Exceptions,
-    /// Length from the network header on.
+    /// Length in bytes, from the network header on.
     pub length: u16,
 }
 
 impl Question {
-    /// Returns whether the IPv6 extension headers can't be read up to the transport header: the header where the walk ended stands for the
-    /// protocol.
+    /// Returns whether the IPv6 extension headers can't be read up to the transport header. In that case,
+    /// `protocol` is the header at which reading ended.
     pub fn hides_transport(&self) -> bool {
         let is_extension = matches!(
             Protocol(self.key.protocol),
@@ -49,7 +49,7 @@ pub enum ObservationCommand {
     StartCapture(Box<CaptureSink>),
     /// Ends the capture of this number.
     StopCapture(u32),
-    /// Starts a trace, in the place of the one that runs.
+    /// Starts a trace, and ends the running one.
     StartTrace(Box<TraceSink>),
     /// Ends the trace of this number.
     StopTrace(u32),
@@ -62,7 +62,7 @@ pub enum ObservationCommand {
 impl ObservationCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // Observed flows come up; the others go down again with their next packet.
+            // Observed flows stay at the worker; the others are offloaded again with their next packet.
             Self::StartCapture(_) | Self::StartTrace(_) => Invalidation::Entries,
             Self::StopCapture(_) | Self::StopTrace(_) => Invalidation::Nothing,
             Self::LastDrops(..) | Self::Explain(..) => Invalidation::Nothing,

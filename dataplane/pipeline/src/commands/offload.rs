@@ -12,12 +12,13 @@ pub enum OffloadCommand {
     SetCache(Box<dyn DriverCache>),
     /// Sets the offload capabilities of a port.
     SetPort(PortId, DriverPort),
-    /// Sets the placements of flows: the first that concerns a flow counts.
+    /// Sets the placements of flows; the first one that matches a flow applies.
     Place(Vec<Placement>),
     /// Sets the eBPF variant of an instance.
     SetForm(InstanceId, Option<LoadedForm>),
-    /// Accounts the work of the offload so far to flows, routes and filters: a bounded number of entries, from this one on; the answer is
-    /// the entry at which the next command begins. Counters cleared after that don't include it.
+    /// Accounts offloaded packets to flows, routes and filters, for a bounded number of entries, from this
+    /// one on. The answer is the first entry of the next command. Counters cleared after that don't include
+    /// these packets.
     Account(u32, ReplyTo<Option<u32>>),
 }
 

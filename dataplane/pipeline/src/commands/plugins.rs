@@ -6,7 +6,7 @@ use millrace_units::InstanceId;
 
 use super::{FEW, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::gate_tables::Published;
+use crate::gates::tables::Published;
 
 /// Command to gates, bindings and instances of plugins.
 pub enum PluginCommand {
@@ -14,7 +14,7 @@ pub enum PluginCommand {
     Change(Vec<PluginChange<Published>>),
     /// Sends a control message to an instance.
     Control(InstanceId, Message, ReplyTo<Option<Reply>>),
-    /// Gives an instance a message of its host companion.
+    /// Gives an instance a message from its host companion.
     Message(InstanceId, Vec<u8>),
     /// Replaces an instance.
     Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
@@ -28,11 +28,11 @@ impl PluginCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
             Self::Change(changes) => Invalidation::Plugins(changes),
-            // The instance may be another, or not well; a shadow sees packets of the worker only.
+            // The instance may be replaced or unhealthy; a shadow sees packets of the worker only.
             Self::Replace(..) | Self::Shadow(..) => Invalidation::Entries,
-            // Flows that only the shadow held at the worker go down with a later packet.
+            // Flows that only the shadow kept at the worker are offloaded with a later packet.
             Self::EndShadow(_) => Invalidation::Nothing,
-            // An instance changes the settings of its eBPF variant in memory that both share.
+            // An instance changes the settings of its eBPF variant in shared memory.
             Self::Control(..) | Self::Message(..) => Invalidation::Nothing,
         }
     }

@@ -5,25 +5,25 @@ use millrace_units::PortId;
 
 use super::{DeviceReport, OpenDevice, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::host_output::HostSettings;
-use crate::ports::PortSettings;
+use crate::egress::ports::PortSettings;
+use crate::ingress::host_output::HostSettings;
 
 /// Command to a port.
 pub enum PortCommand {
     /// Adds a port or changes its settings.
     Set(PortId, PortSettings),
-    /// Opens the device that takes the kernel's own output by a port.
+    /// Opens the device that receives the host output of a port.
     AddHostOutput(PortId, HostSettings, OpenDevice, ReplyTo<Result<DeviceReport, PortError>>),
-    /// Changes the settings of that output.
+    /// Changes the settings of a port's host output.
     SetHostOutput(PortId, HostSettings),
-    /// Closes that device after the worker has taken the packets that wait there.
+    /// Closes the device of a port's host output, after the worker has taken the packets that wait there.
     RemoveHostOutput(PortId, ReplyTo<()>),
 }
 
 impl PortCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // A flow record says who answers for a port, and which packets may come in by it.
+            // Flow records depend on the stack and the input checks of a port.
             Self::Set(..) => Invalidation::Records,
             Self::AddHostOutput(..) | Self::SetHostOutput(..) | Self::RemoveHostOutput(..) => {
                 Invalidation::Nothing

@@ -7,11 +7,11 @@ use millrace_units::{NextHopIndex, QueueAccount};
 use super::{FEW, ReplyTo};
 use crate::driver_flows::Invalidation;
 
-/// Routes with their numbers. A worker puts its former routes in the place of the new ones, and returns them: memory is freed where it
-/// was allocated, and no packet waits for that.
+/// Routes with their numbers. A worker exchanges them with its previous routes, and returns the previous
+/// ones. So memory is freed where it was allocated, and no packet waits for that.
 pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 
-/// Routes of which packets wait, and the number at which the next question begins.
+/// Routes with waiting packets, and the first number of the next command.
 pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
 
 /// Prefix whose route has changed.
@@ -19,24 +19,26 @@ pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
 pub struct RouteChange {
     /// Prefix.
     pub prefix: IpNet,
-    /// Whether it is now one of the router's own addresses, or a broadcast address: no packet may come from there.
+    /// Whether the prefix is now an address of the router or a broadcast address, from which no packet may
+    /// come.
     pub own: bool,
 }
 
 /// Command to the routes of a worker.
 #[derive(Debug)]
 pub enum RouteCommand {
-    /// Sets the routes of numbers. Control gives them to prefixes after the answer.
+    /// Sets the routes of numbers. Control assigns the numbers to prefixes after the answer.
     Set(NumberedRoutes, ReplyTo<NumberedRoutes>),
-    /// Sets the routes of numbers that no prefix has had since every worker answered.
+    /// Removes the routes of numbers. No prefix has had the numbers since every worker answered.
     Forget(NumberedRoutes, ReplyTo<NumberedRoutes>),
     /// Reports changed prefixes of the table that all workers read.
     Changed(Vec<RouteChange>),
-    /// Asks for the routes of which packets wait in queues: a bounded number, from this one on.
+    /// Asks for the routes with packets in queues, among a bounded number of routes from this one on.
     Waiting(NextHopIndex, ReplyTo<WaitingRoutes>),
-    /// Asks for the accounts of routes, in this order: a bounded number.
+    /// Asks for the accounts of a bounded number of routes, in this order.
     Count(Vec<NextHopIndex>, ReplyTo<Vec<QueueAccount>>),
-    /// Sets the accounts of routes to zero: a bounded number, from this one on; the answer is the number at which the next command begins.
+    /// Clears the accounts of a bounded number of routes, from this one on. The answer is the first number of
+    /// the next command.
     Clear(NextHopIndex, ReplyTo<Option<NextHopIndex>>),
 }
 
@@ -45,7 +47,7 @@ impl RouteCommand {
         match self {
             Self::Set(routes, _) => Invalidation::Routes(routes),
             Self::Changed(changes) => Invalidation::Prefixes(changes),
-            // No flow has these numbers.
+            // No flow uses these numbers.
             Self::Forget(..) => Invalidation::Nothing,
             Self::Waiting(..) | Self::Count(..) | Self::Clear(..) => Invalidation::Nothing,
         }

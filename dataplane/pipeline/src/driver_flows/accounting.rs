@@ -40,7 +40,8 @@ impl Sweep {
 }
 
 impl Router {
-    /// Accounts the offloaded packets of the next entries, and removes entries that are idle, without a record, or better off at the worker.
+    /// Accounts the offloaded packets of the next entries, and removes entries that are idle, without a
+    /// record, or better off at the worker.
     pub(crate) fn keep_offloaded(&mut self, now: Instant) {
         let Some(driver) = &mut self.driver else { return };
         if now < driver.sweep.due || driver.counts.flows == 0 {
@@ -66,7 +67,8 @@ impl Router {
         }
     }
 
-    /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at which the next call begins.
+    /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at
+    /// which the next call begins.
     pub(crate) fn account_offloaded_from(&mut self, from: u32, now: Instant) -> Option<u32> {
         let count = self.driver.as_ref()?.entries.len() as u32;
         let end = count.min(from.saturating_add(ACCOUNTED_AT_ONCE));
@@ -74,7 +76,8 @@ impl Router {
         (end < count).then_some(end)
     }
 
-    /// Returns whether a flow has many upcalls although nothing else keeps the offload from treating its packets.
+    /// Returns whether a flow has many upcalls although nothing else keeps the offload from treating its
+    /// packets.
     fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Some(driver) = &mut self.driver else { return false };
         let DriverFlows { entries, cache, quiescence, published, .. } = &mut **driver;
@@ -91,8 +94,8 @@ impl Router {
         }
     }
 
-    /// Accounts the offloaded packets of an entry since the last time to the flow's record, route and filters.
-    /// Returns whether the flow still has a record, and the entry.
+    /// Accounts the offloaded packets of an entry since the last time to the flow's record, route and
+    /// filters. Returns whether the flow still has a record, and the entry.
     pub(super) fn account_offloaded(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
         let driver = self.driver.as_mut()?;
         let entry = driver.entries.get_mut(slot as usize)?.as_mut()?;
@@ -136,7 +139,7 @@ fn since(now: DriverTotals, accounted: DriverTotals) -> DriverTotals {
         bytes: now.bytes.wrapping_sub(accounted.bytes),
     };
     let mut sent = less(now.sent, accounted.sent);
-    // The driver has no more bits for it.
+    // The driver counts packets in 32 bits.
     sent.packets &= u64::from(u32::MAX);
     DriverTotals { sent, dropped: less(now.dropped, accounted.dropped) }
 }

@@ -1,25 +1,27 @@
-//! The static budget of the driver's level (*VERA*, sections 3.3.3 and 3.3.5): how many instructions a program may spend on a packet.
+//! Static instruction budget of the XDP program (*VERA*, sections 3.3.3 and 3.3.5).
 //!
-//! A driver receives at the rate of its link only if no packet takes longer than the next one needs to come, so what it does is bounded
-//! beforehand: each step has a price, the longest way through the program that it adds, and a flow goes down only if its steps together
-//! fit. A test of the room `offload` holds the prices against the programs as they are compiled.
+//! A driver keeps up with the rate of its link only if it treats each packet before the next one arrives. So
+//! the cost of a packet is bounded beforehand: each step has a price, the longest path through the program
+//! that it adds. A flow is offloaded only if its steps together fit the budget. A test of the crate `offload`
+//! checks the prices against the compiled programs.
 
 use millrace_plugin::{DriverForm, DriverStep};
 
-/// Instructions that a program may spend on a packet, beside completing checksums that a sender left to its card, and a
-/// second look into the flow cache.
+/// Maximum number of instructions that the XDP program spends on a packet. Not included: completion of
+/// checksums that a sender left to its card, and a second lookup in the flow cache.
 pub const BUDGET: u32 = 1_310;
-/// Instructions of the longest way of a packet that is forwarded, or dropped: IPv6, TCP, the flow not where it is looked for first. Those
-/// of functions of the kernel that it calls are not among them.
+/// Number of instructions of the longest path of a forwarded or dropped packet: IPv6, TCP, and a flow that is
+/// not in its first slot. Instructions of called kernel functions are not included.
 pub const FORWARD: u32 = 1_070;
-/// Instructions that a token bucket takes.
+/// Number of instructions of a token bucket.
 pub const POLICE: u32 = 100;
-/// Instructions that asking the form of a plugin takes, beside those of the form.
+/// Number of instructions of a call to a plugin's eBPF variant, without the variant itself.
 pub const ASK: u32 = 20;
-/// Instructions that the form of a plugin may take.
+/// Maximum number of instructions of a plugin's eBPF variant.
 pub const MOST_OF_FORM: u32 = BUDGET - FORWARD - ASK;
 
-/// Instructions that a flow with these steps takes for each packet, at most. Steps that only count are told later, and cost nothing there.
+/// Returns the maximum number of instructions per packet of a flow with these steps. Steps that only count
+/// cost nothing, as the worker accounts for them later.
 pub fn cost(form: &DriverForm) -> u32 {
     FORWARD + form.steps().map(price).sum::<u32>()
 }

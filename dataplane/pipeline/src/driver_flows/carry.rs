@@ -1,7 +1,8 @@
 //! Carrying entries over to a new generation without an upcall.
 //!
-//! A change in the change log ends the use of all entries, because the XDP program compares generations only. The worker compares each entry
-//! with the changes in the log. An entry that they don't concern gets the new generation. The other entries are renewed by their flow's next upcall.
+//! A change in the change log ends the use of all entries, because the XDP program compares generations only.
+//! The worker compares each entry with the changes in the log. An entry that they don't concern gets the new
+//! generation. The other entries are renewed by their flow's next upcall.
 
 use millrace_classify::Touch;
 

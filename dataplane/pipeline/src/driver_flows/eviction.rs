@@ -1,8 +1,8 @@
 //! Eviction of entries from a full flow cache: heavier flows take the places of lighter ones.
 //!
-//! One in [`SAMPLED`] packets of flows without an entry asks for a place. The rate of its flow follows from the packet that asked before. The
-//! rate of an entry is measured whenever its packets are accounted. A flow evicts an entry of half its rate or less, so flows of similar
-//! rates don't evict each other.
+//! One in [`SAMPLED`] packets of flows without an entry requests an entry. The rate of its flow follows from
+//! the flow's previous request. The rate of an entry is measured whenever its packets are accounted. A flow
+//! evicts an entry of half its rate or less, so flows of similar rates don't evict each other.
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use super::rate::{SHORTEST, rate};
 use super::recent_flows::RecentFlows;
 use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL};
 
-/// Packets of flows without an entry, of which one asks for a place while the cache is full.
+/// Sampling interval: one in this number of packets of flows without an entry requests an entry while the
+/// cache is full.
 const SAMPLED: u32 = 256;
-/// Entries that are compared with a flow that asks.
+/// Number of entries compared with a flow that requests an entry.
 const LOOKED_AT: usize = 32;
 /// Least ratio of a flow's rate to that of the entry that it evicts.
 const TIMES: u64 = 2;
 /// Longest time over which a rate is measured.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Flows that ask for a place in the full flow cache.
+/// Flows that request an entry in the full flow cache.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Packets of each flow when it asked last, and the time.
+    /// Packets of each flow at its last request, and the time.
     asked: RecentFlows<(u32, Instant)>,
     /// Packets of flows without an entry so far.
     packets: u32,
@@ -35,32 +36,34 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Returns whether a packet of a flow without an entry asks for a place.
+    /// Returns whether a packet of a flow without an entry requests one.
     pub fn is_sampled(&mut self) -> bool {
         self.packets = self.packets.wrapping_add(1);
         self.packets.is_multiple_of(SAMPLED)
     }
 
-    /// Returns the packets per second of a flow that asks, by its packets so far; `None` if it did not ask before.
+    /// Returns the packets per second of a flow with a request, by its packets so far; `None` without an
+    /// earlier request.
     fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
         let before = self.asked.get(flow).copied();
         if before.is_some_and(|(_, at)| now < at + SHORTEST) {
             return None;
         }
         self.asked.insert(flow, (packets, now), now, |(_, at)| now < *at + LONGEST);
-        // Fewer packets than before: the record is another flow's now.
+        // Fewer packets than before mean that the record belongs to another flow now.
         let (before, at) = before.filter(|(_, at)| now < *at + LONGEST)?;
         Some(rate(packets.checked_sub(before)?.into(), now.since(at)))
     }
 }
 
 impl DriverFlows {
-    /// Notes that a flow found no room. Counts each flow once, however often it asks.
+    /// Notes that a flow found no room. Counts each flow once, however often it requests an entry.
     pub(super) fn refuse(&mut self, flow: FlowIndex) {
         self.counts.refused += u64::from(self.states.refuse(flow));
     }
 
-    /// Returns the least recently used entry without a placement, of those that come next, to make room for a flow with one.
+    /// Returns the least recently used entry without a placement among the next [`ENTRIES_PER_TURN`] entries,
+    /// to make room for a flow with a placement.
     pub(super) fn least_wanted(&self) -> Option<u32> {
         let places = (self.sweep.next..self.entries.len()).chain(0..self.sweep.next).take(ENTRIES_PER_TURN);
         let found = places.filter_map(|place| Some((place, self.entries.get(place)?.as_ref()?)));
@@ -68,8 +71,8 @@ impl DriverFlows {
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
-    /// Returns the entry that a flow evicts, by its packets so far: the lightest of [`LOOKED_AT`] entries, if the flow's rate is
-    /// [`TIMES`] that of the entry.
+    /// Returns the entry that a flow evicts, by its packets so far: the lightest of [`LOOKED_AT`] entries, if
+    /// the flow's rate is [`TIMES`] that of the entry.
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
         let asks = self.asking.rate(flow.slot(), packets, now)?;
         let count = self.entries.len();

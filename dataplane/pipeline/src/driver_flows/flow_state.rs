@@ -22,7 +22,8 @@ pub(super) enum FlowState {
     Entry(u32),
 }
 
-/// A [`FlowState`] in 32 bits: a code below [`FIRST_SLOT`](Self::FIRST_SLOT), or the slot of an entry plus [`FIRST_SLOT`](Self::FIRST_SLOT).
+/// A [`FlowState`] in 32 bits: a code below [`FIRST_SLOT`](Self::FIRST_SLOT), or the slot of an entry plus
+/// [`FIRST_SLOT`](Self::FIRST_SLOT).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct PackedState(u32);
 
@@ -61,7 +62,8 @@ impl From<PackedState> for FlowState {
 
 /// Offload states of all flow records.
 ///
-/// A flow table gives a record to another flow without notice. So the state of a record may be that of its former flow.
+/// A flow table gives a record to another flow without notice. So the state of a record may be that of its
+/// former flow.
 #[derive(Debug, Default)]
 pub(super) struct FlowStates {
     by_record: Vec<PackedState>,
@@ -85,7 +87,8 @@ impl FlowStates {
         }
     }
 
-    /// Returns whether a flow without an entry had one, or would have had one but for the limit of an iteration.
+    /// Returns whether a flow without an entry had one, or would have got one but for the insertion limit of
+    /// an iteration.
     pub fn is_due(&self, flow: FlowIndex) -> bool {
         match self.get(flow) {
             FlowState::Due | FlowState::Entry(_) => true,
@@ -107,7 +110,8 @@ impl FlowStates {
         }
     }
 
-    /// Keeps a flow at the worker for some time because of its upcalls. Does nothing if too many flows are kept there.
+    /// Keeps a flow at the worker for some time because of its upcalls. Does nothing if too many flows are
+    /// kept there.
     pub fn keep_up(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) {
         if self.kept_up.add(flow, key, now) {
             self.set(flow, FlowState::KeptUp);

@@ -8,9 +8,9 @@ use millrace_units::PortId;
 /// A level that flows can be placed at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Level {
-    /// In the driver.
+    /// XDP program of the ingress port.
     Driver,
-    /// At a worker.
+    /// Worker.
     Worker,
 }
 
@@ -23,7 +23,7 @@ pub struct Placement {
     pub level: Level,
 }
 
-/// A few placements; the first one that concerns a flow counts.
+/// List of placements; the first one that matches a flow applies.
 #[derive(Debug, Default)]
 pub(crate) struct Placements(Vec<Placement>);
 
@@ -46,46 +46,47 @@ impl Placements {
 /// Reason that keeps a flow at a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StaysUp {
-    /// The router itself makes its packets.
+    /// The router itself makes the packets.
     Own,
-    /// It was placed there.
+    /// A placement keeps the flow at the worker.
     Placed,
-    /// There is no flow cache.
+    /// The router has no flow cache.
     NoCache,
-    /// A capture sees each of its packets.
+    /// A capture sees each packet of the flow.
     Captured,
-    /// A trace observes it.
+    /// A trace observes the flow.
     Traced,
-    /// The XDP program of the ingress port looks no flows up.
+    /// The XDP program of the ingress port doesn't look up flows.
     Arrival(PortId),
     /// The XDP program can't send by the egress port.
     Departure(PortId),
-    /// It leaves by its ingress port.
+    /// The flow leaves by its ingress port.
     SamePort,
-    /// A scheduler decides when its packets leave by this port.
+    /// A scheduler at this egress port decides when the packets leave.
     Scheduler(PortId),
-    /// The port has a tag.
+    /// The port has a VLAN tag.
     Tagged(PortId),
     /// The port is down.
     Down(PortId),
-    /// A filter tells its packets apart by fields that vary.
+    /// A filter distinguishes packets of the flow by varying fields.
     Varying,
-    /// A filter on its path has an action that only a worker has.
+    /// A filter on the path has an action that only a worker supports.
     Form(DriverRefusal),
-    /// Its treatment takes more instructions than a program in the driver has for a packet.
+    /// The treatment exceeds the instruction budget of the XDP program.
     Budget,
-    /// A filter determines its route.
+    /// A filter determines the route.
     Sent,
-    /// It is not forwarded.
+    /// The flow is not forwarded.
     NotForwarded,
-    /// Its neighbour is not known.
+    /// The link address of the neighbour is unknown.
     Neighbour,
-    /// It is neither TCP, nor UDP, nor ICMP.
+    /// The protocol is neither TCP nor UDP nor ICMP.
     Protocol,
-    /// It had many upcalls while it was offloaded.
+    /// The flow had many upcalls while it was offloaded.
     ComesUp,
     /// The flow cache has no room for the flow or its token bucket.
     Full,
-    /// It can be offloaded, and has no entry yet: it has few packets so far, or a change has just ended its entry.
+    /// The flow can be offloaded, and has no entry yet: it has few packets so far, or a change has just ended
+    /// its entry.
     Soon,
 }

@@ -1,23 +1,29 @@
 //! Offload of flows: the flow cache of the XDP program, as a worker fills it.
 //!
-//! A flow can be offloaded if its packets need no queue and no copy, pass no plugin instance without an eBPF variant, and leave by a port
-//! to which the XDP program can send (`plan`).
+//! A flow can be offloaded if its packets need no queue and no copy, and pass no plugin instance without an
+//! eBPF variant. The XDP program must also be able to send to their egress port (`plan`).
 //!
-//! The worker offers a flow to the flow cache with its second packet, and ever more rarely while the flow has no entry (`offer`). Once it has
-//! one, the XDP program forwards its packets ([`DriverCache`]). The worker treats upcalls as all packets, and renews the flow's entry.
+//! The worker offers a flow to the flow cache with its second packet, and with decreasing frequency while the
+//! flow has no entry (`offer`). Once the flow has an entry, the XDP program forwards its packets
+//! ([`DriverCache`]). The worker treats upcalls like all packets, and renews the flow's entry.
 //!
-//! *Changes.* An entry has the generation of the change log, with a count of the other changes that its contents depend on (neighbours,
-//! routes of next-hop indices, schedulers). Each command declares its [`Invalidation`], and the worker publishes the new generation before it carries
-//! the command out. So no packet is treated by the old state once the change is reported as done. The worker carries over entries that a
-//! change in the log does not concern ([`Carry`]). A change of a neighbour or next-hop index that no entry uses changes no generation ([`Uses`]).
+//! *Changes.* An entry has the generation of the change log. The generation contains a count of the other
+//! changes that entries depend on: neighbours, routes of next-hop indices, schedulers. Each command declares
+//! its [`Invalidation`], and the worker publishes the new generation before it carries the command out. So no
+//! packet is treated by the old state once the change is reported as done. The worker carries over entries
+//! that a change in the log does not concern ([`Carry`]). A change of a neighbour or next-hop index that no
+//! entry uses changes no generation ([`Uses`]).
 //!
-//! *Order.* An entry is used only when the workers are done with all earlier packets of its flow ([`Quiescence`]).
+//! *Order.* An entry is used only when the workers are done with all earlier packets of its flow
+//! ([`Quiescence`]).
 //!
-//! *Traces and captures.* All entries have to be renewed when one begins, and those of the observed flows are not renewed until it ends. So
-//! it sees all packets of these flows, and other flows are offloaded again at once.
+//! *Traces and captures.* The start of a trace or capture makes all entries outdated, and entries of observed
+//! flows are not renewed until it ends. So the trace or capture sees all packets of these flows. Other flows
+//! are offloaded again at once.
 //!
-//! *Records.* The flow keeps its flow record, and the offloaded packets are accounted to it (`accounting`). The entry goes with the record.
-//! [`FlowStates`] keeps for each record the state of its flow in the offload.
+//! *Records.* The flow keeps its flow record, and the offloaded packets are accounted to it (`accounting`).
+//! The entry is removed with the record. [`FlowStates`] keeps for each record the state of its flow in the
+//! offload.
 
 mod accounting;
 mod budget;
@@ -58,7 +64,7 @@ use self::flow_state::{FlowState, FlowStates};
 use self::plan::Plan;
 use self::quiesce::{Devices, Quiescence, WorkerState};
 use self::uses::Uses;
-use crate::ports::DeviceId;
+use crate::egress::ports::DeviceId;
 use crate::router::Router;
 
 /// Bit that is set in each generation of an entry.
@@ -189,7 +195,7 @@ impl DriverFlows {
         entry.is_some_and(|entry| entry.is_begun() && entry.generation == self.published)
     }
 
-    /// Sets the placements of flows. Each flow has an upcall then, and goes to its placement.
+    /// Sets the placements of flows. Each flow has an upcall then, and moves to its placement.
     pub fn place(&mut self, placements: Vec<Placement>) {
         self.placements = Placements::new(placements);
     }
@@ -204,7 +210,8 @@ impl DriverFlows {
         self.states.is_kept_up(flow, key, now)
     }
 
-    /// Returns the contents of an entry with this plan; `None` if the flow cache has no room for its token bucket.
+    /// Returns the contents of an entry with this plan; `None` if the flow cache has no room for its token
+    /// bucket.
     fn content(&mut self, plan: &Plan, policer: Option<&Policer>) -> Option<DriverFlow> {
         let policer = match policer {
             Some(policer) => Some(self.cache.police(policer)?),
@@ -238,7 +245,7 @@ impl DriverFlows {
         self.counts.flows += 1;
     }
 
-    /// Counts an upcall of a flow whose entry is not outdated. Returns whether it is not.
+    /// Counts an upcall of a flow, unless its entry is outdated. Returns whether the entry is current.
     fn count_upcall(&mut self, slot: u32) -> bool {
         let is_current = !self.is_outdated(slot);
         if is_current && let Some(entry) = self.entry_mut(slot).filter(|entry| entry.is_begun()) {
@@ -288,7 +295,8 @@ impl DriverFlows {
         }
     }
 
-    /// Begins the entries that have settled. The flow's next packet renews an entry that a change has outdated meanwhile.
+    /// Begins the entries that have settled. The flow's next packet renews an entry that a change has
+    /// outdated meanwhile.
     fn begin(&mut self, now: Instant) {
         let Self { settling, entries, cache, quiescence, .. } = self;
         settling.retain(|slot| {
@@ -327,7 +335,8 @@ impl Router {
         }
     }
 
-    /// Publishes the current generation to the flow cache, at the end of an iteration and between a change and the next command.
+    /// Publishes the current generation to the flow cache, at the end of an iteration and between a change
+    /// and the next command.
     pub(crate) fn publish_generation(&mut self) {
         let Some(driver) = &mut self.driver else { return };
         let changes = u64::from(driver.other_changes & 0x7fff_ffff) << 32;
@@ -348,7 +357,8 @@ impl Router {
         ports.for_each(|(port, _)| driver.quiescence.close(port, &*driver.cache));
     }
 
-    /// Begins settled entries, and advances the grace period after which entries may be used. `devices`: the worker's, by their numbers.
+    /// Begins settled entries, and advances the grace period after which entries may be used. `devices`: the
+    /// worker's, by their numbers.
     pub(crate) fn advance_offload(&mut self, devices: &mut Devices, now: Instant) {
         self.publish_generation();
         self.carry_over();

@@ -11,15 +11,18 @@ use super::plan::Plan;
 use super::rate::Rate;
 use super::upcalls::Upcalls;
 use super::{DriverFlows, SETTLING, SUSPENDED};
-use crate::filter_route::is_filter;
+use crate::forward::filter_route::is_filter;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
-/// A flow without an entry is offered with one in this many packets, and with its packets 2, 4, 8, ….
+/// Offer interval: a flow without an entry is offered with its packets 2, 4, 8, …, and with every packet
+/// whose number is a multiple of this.
 const OFFER: u32 = 256;
-/// The placement of a flow that is not offloaded is looked up with one in this many packets, and with as many first ones.
+/// Interval, in packets, at which the placement of a flow without an entry is looked up; the first packets,
+/// up to this number, look it up as well.
 const PLACED: u32 = 16;
-/// A dropped flow is offered with one in this many packets only, so that the log of drops shows some packets of each flow.
+/// Interval, in packets, at which a dropped flow is offered, so that the drop log shows some packets of each
+/// flow.
 const SHOWN: u32 = 16;
 
 /// A flow that a packet offers to the flow cache.
@@ -35,7 +38,8 @@ struct Offer<'a> {
 }
 
 impl DriverFlows {
-    /// Returns the slot of the entry that a flow without an entry evicts; `None` if there is room, or the flow evicts none.
+    /// Returns the slot of the entry that a flow without an entry evicts; `None` if there is room, or the
+    /// flow evicts none.
     fn victim_of(&mut self, offer: &Offer<'_>, now: Instant) -> Option<u32> {
         match self.inserts > 0 && self.cache.room() == 0 {
             true if offer.placed => self.least_wanted(),
@@ -46,7 +50,7 @@ impl DriverFlows {
 }
 
 impl Router {
-    /// Offers the flows of a batch whose packets are classified and have their fates.
+    /// Offers the flows of a batch to the flow cache. The packets must be classified and have their fates.
     pub(crate) fn offer_to_driver(&mut self, work: &mut Work, now: Instant) {
         let in_force = self.driver.as_ref().is_some_and(|driver| driver.published != SUSPENDED);
         if !in_force || !self.classifier.remembers() {
@@ -55,7 +59,7 @@ impl Router {
         work.complete_all();
         for (index, packet) in work.packets.iter().enumerate() {
             if let Some(flow) = work.flows[index]
-                && packet.port != crate::parse::ROUTER
+                && packet.port != crate::ingress::parse::ROUTER
                 && is_plain(work, index)
             {
                 self.offer_one(packet.hash, &work.keys[index], flow, now);
@@ -63,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Offers a flow after a packet without exceptions.
+    /// Offers a flow to the flow cache after a packet without exceptions.
     fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
         let Some(driver) = &mut self.driver else { return };
         let slot = driver.slot_of(flow, key);
@@ -79,12 +83,12 @@ impl Router {
         let is_sampled = slot.is_none() && driver.asking.is_sampled() && driver.cache.room() == 0;
         let is_time = packets >= 2
             && (is_due || is_sampled || packets.is_power_of_two() || packets.is_multiple_of(OFFER));
-        // Otherwise each packet of a flow that has to stay at the worker would look its placement up.
+        // Without this condition, each packet of a flow that stays at the worker would look up its placement.
         let may_be_placed = slot.is_some() || is_time || packets < PLACED || packets.is_multiple_of(PLACED);
         let placed = may_be_placed
             && !driver.placements.is_empty()
             && driver.placements.of(key) == Some(Level::Driver);
-        // A record that was recycled within the batch is another flow's now.
+        // A record recycled within the batch belongs to another flow.
         let is_asked = (is_time || (placed && packets >= 2)) && self.classifier.flows.key(flow) == *key;
         if (slot.is_none() && !is_asked) || record.variant() != 0 {
             return;
@@ -104,13 +108,13 @@ impl Router {
     /// Renews the entry of an offered flow, or inserts one.
     fn offload(&mut self, offer: &Offer<'_>, plan: Plan, now: Instant) {
         if let Some(slot) = offer.slot {
-            // The packets so far belong to the plan before.
+            // The packets so far belong to the previous plan.
             self.account_offloaded(slot, now);
         }
         let Self { driver: Some(driver), gates, .. } = self else { return };
         let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
         let Some(content) = driver.content(&plan, policer) else {
-            // A flow that has an entry keeps it, outdated: later packets of it ask again.
+            // A flow with an entry keeps it, outdated: later packets of the flow offer it again.
             if offer.slot.is_none() {
                 driver.refuse(offer.flow);
             }
@@ -143,7 +147,8 @@ impl Router {
     }
 }
 
-/// Returns whether a packet of a batch has no exceptions, and is forwarded unchanged or dropped by a filter or a plugin.
+/// Returns whether a packet of a batch has no exceptions, and is forwarded unchanged or dropped by a filter
+/// or a plugin.
 fn is_plain(work: &Work, index: usize) -> bool {
     let packet = work.packets.at(index);
     let is_settled = match work.fates[index] {

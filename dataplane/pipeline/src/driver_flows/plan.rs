@@ -12,12 +12,12 @@ use millrace_wire::Protocol;
 use super::DriverFlows;
 use super::budget::{BUDGET, cost};
 use super::level::{Level, StaysUp};
-use crate::filter_route::{FilterRoute, is_filter};
+use crate::egress::ports::PortEntry;
 use crate::forward::alive;
-use crate::ports::PortEntry;
-use crate::route::NO_ROUTE;
+use crate::forward::filter_route::{FilterRoute, is_filter};
+use crate::forward::route::NO_ROUTE;
+use crate::ingress::tags::Tags;
 use crate::router::Router;
-use crate::tags::Tags;
 
 /// A neighbour: its port and its address.
 pub(super) type Neighbour = (PortId, IpAddr);
@@ -26,11 +26,11 @@ pub(super) type Neighbour = (PortId, IpAddr);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub action: DriverAction,
-    /// Actions of the filters on its path.
+    /// Actions of the filters on the path.
     pub form: DriverForm,
-    /// Neighbour that gets its packets; `None` if they are dropped.
+    /// Neighbour that receives the packets; `None` if they are dropped.
     pub neighbour: Option<Neighbour>,
-    /// Route that forwards it.
+    /// Route that forwards the packets.
     pub route: NextHopIndex,
 }
 
@@ -75,7 +75,8 @@ impl Router {
         Ok(Plan { action, form, neighbour, route: answer.next_hop })
     }
 
-    /// Returns the egress port, link header and neighbour of a flow. `longest`: the MTU of the ingress port, in bytes.
+    /// Returns the egress port, link header and neighbour of a flow. `longest`: the MTU of the ingress port,
+    /// in bytes.
     fn way_of(
         &self,
         driver: &DriverFlows,

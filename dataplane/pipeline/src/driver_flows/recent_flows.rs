@@ -1,4 +1,4 @@
-//! A bounded number of flows with what is remembered of each, by the numbers of their records.
+//! Bounded table of flows, each with a value, by the numbers of their flow records.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use millrace_units::Instant;
 
-/// Most flows that are remembered.
+/// Maximum number of flows in the table.
 const MOST: usize = 4096;
-/// Time between two sweeps of a full table: a sweep looks at all flows.
+/// Minimum time between two sweeps of a full table; a sweep checks all flows.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is remembered of flows. No packet allocates.
+/// Values of flows. The memory is allocated in advance, so packets allocate none.
 #[derive(Debug)]
 pub(super) struct RecentFlows<V> {
     flows: HashMap<u32, V, FixedState>,
@@ -27,13 +27,13 @@ impl<V> Default for RecentFlows<V> {
 }
 
 impl<V> RecentFlows<V> {
-    /// Returns what is remembered of a flow.
+    /// Returns the value of a flow.
     pub fn get(&self, flow: u32) -> Option<&V> {
         self.flows.get(&flow)
     }
 
-    /// Remembers something of a flow. A full table is swept of what is not `current`, once in [`SWEEP_INTERVAL`]. Returns whether there was
-    /// room.
+    /// Sets the value of a flow. A full table is first cleared of values that are not `current`, at most once
+    /// per [`SWEEP_INTERVAL`]. Returns whether there was room.
     pub fn insert(&mut self, flow: u32, value: V, now: Instant, current: impl Fn(&V) -> bool) -> bool {
         if self.flows.len() >= MOST && !self.flows.contains_key(&flow) {
             if now < self.next_sweep {
@@ -69,7 +69,7 @@ mod tests {
         assert!(!recent.insert(5000, 1, start, counted));
         assert!(!recent.insert(5001, 1, start, counted));
         assert_eq!(looked_at.get(), MOST);
-        // A flow that is there finds its place.
+        // A flow of the table needs no further room.
         assert!(recent.insert(7, 0, start, counted) && recent.get(7) == Some(&0));
         assert!(recent.insert(5000, 1, start + SWEEP_INTERVAL, counted));
         assert_eq!((recent.get(7), recent.get(5000)), (None, Some(&1)));

@@ -1,4 +1,5 @@
-//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with checksums left to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
+//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with checksums left
+//! to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use millrace_units::Instant;
 
 use super::recent_flows::RecentFlows;
 
-/// Least number of upcalls, and least time, before a flow is judged.
+/// Minimum number of upcalls, and minimum time, before a flow is judged.
 const ENOUGH: u32 = 32;
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 /// Ratio of upcalls to offloaded packets above which a flow leaves the offload.
 const TIMES: u64 = 4;
-/// Time for which it is not offloaded again.
+/// Time for which such a flow stays at the worker.
 const STAYS_UP: Duration = Duration::from_secs(60);
 
 /// Upcalls and offloaded packets of a flow with an entry since it was last judged.
@@ -39,8 +40,8 @@ impl Upcalls {
         self.treated += packets;
     }
 
-    /// Returns whether the flow is better off at the worker. While something else keeps the offload from treating packets, the count begins
-    /// anew and the flow stays.
+    /// Returns whether the flow is better off at the worker. If `is_hindered` (the offload can't treat
+    /// packets for another reason), restarts the counts and returns `false`.
     pub fn is_better_up(&mut self, is_hindered: bool, now: Instant) -> bool {
         if is_hindered {
             *self = Self::from(now);
@@ -55,7 +56,8 @@ impl Upcalls {
     }
 }
 
-/// Flows that left the offload, each with the time until which it stays at the worker. Those that find no room are offloaded again at once.
+/// Flows that left the offload, each with the time until which it stays at the worker. Flows that find no
+/// room here may be offloaded again at once.
 #[derive(Debug, Default)]
 pub(super) struct KeptUp(RecentFlows<(FlowKey, Instant)>);
 

@@ -1,4 +1,4 @@
-//! Frames that the kernel gets.
+//! Frames punted to the kernel.
 
 use millrace_forward::SharedFib;
 use millrace_packet::Pool;
@@ -6,8 +6,8 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use super::*;
-use crate::ports::tests::settings;
-use crate::tags::Tags;
+use crate::egress::ports::tests::settings;
+use crate::ingress::tags::Tags;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
@@ -23,7 +23,7 @@ fn router(tags: Tags) -> (Pool, Router) {
     (pool, router)
 }
 
-/// A datagram to an address of its port, or to a group of the link.
+/// Returns a datagram to an address of its port, or to a group of the link.
 fn datagram(destination: [u8; 4]) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 1, 17, 0, 0, 10, 1, 0, 2];
     header.extend(destination);
@@ -66,9 +66,9 @@ fn wrong_link_header_is_replaced_and_a_received_one_stays() {
         (Tags::NONE, MAC, &[8, 0], true),
         (Tags::NONE, group, &[8, 0], true),
         (Tags::single(10), MAC, tagged, true),
-        // Priority only.
+        // Priority tag.
         (Tags::NONE, MAC, &[0x81, 0, 0xe0, 0, 8, 0], true),
-        // ARP, IPv6, LLDP, a foreign VLAN and another station: as a plugin may write them.
+        // ARP, IPv6, LLDP, a foreign VLAN and another station, as a plugin may write them.
         (Tags::NONE, MAC, &[8, 6], false),
         (Tags::NONE, MAC, &[0x86, 0xdd], false),
         (Tags::NONE, MAC, &[0x88, 0xcc], false),

@@ -12,12 +12,12 @@ use millrace_wire::MacAddr;
 
 use super::*;
 use crate::commands::{FlowCommand, FlowScan, RouteChange, RouteCommand};
-use crate::host_path::NoHost;
+use crate::egress::port_scheduler::{Piece, ScheduleChange};
+use crate::egress::ports::PortSettings;
+use crate::egress::ports::tests::settings;
+use crate::ingress::tags::Tags;
 use crate::options::Options;
-use crate::port_scheduler::{Piece, ScheduleChange};
-use crate::ports::PortSettings;
-use crate::ports::tests::settings;
-use crate::tags::Tags;
+use crate::punt::host_path::NoHost;
 
 fn worker() -> (Worker, WorkerLink, SharedFib) {
     let fib = SharedFib::new().unwrap();
@@ -26,7 +26,7 @@ fn worker() -> (Worker, WorkerLink, SharedFib) {
     (worker, link, fib)
 }
 
-/// A port that sends nothing of its own.
+/// Returns a port without addresses, which sends no packets of its own.
 fn bare_port() -> PortSettings {
     PortSettings { addresses: Vec::new(), ..settings(0, Tags::single(1)) }
 }
@@ -67,7 +67,8 @@ fn queues_send_by_the_time_it_is_once_packets_were_received() {
         let packet = worker.pool.packet_from(&[0; 1000]).unwrap();
         entry.scheduler.as_mut().unwrap().enqueue(packet, start, &mut Vec::new());
     }
-    // A packet takes a millisecond: the second is not due when the round begins, but once a frame was received.
+    // A packet takes a millisecond: the second one is not due at the start of the iteration, but after a
+    // frame was received.
     let (early, late) = (Instant::from_nanos(999_999), Instant::from_nanos(1_000_000));
     let sent = [(start, false), (early, false), (early, true)].map(|(begins, receives)| {
         if receives {
@@ -85,7 +86,7 @@ fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
     let options = Options { plugin_weight: 4, ..Options::default() };
     worker.carry_out(options.into(), Instant::ZERO);
     worker.carry_out(PortCommand::Set(PortId(1), bare_port()).into(), Instant::ZERO);
-    // No route leads there: packets that begin their journey end at once.
+    // The destination has no route, so packets end at once after classification.
     let mut frame = [0; 28];
     (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
     frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);

@@ -1,4 +1,4 @@
-//! A shared object as its manifest describes it, for plans: configurations are checked against it, and none of its code is loaded.
+//! Shared-object plugin known only by its manifest: serves to check configurations without loading any code.
 
 use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::Manifest;
 use crate::declared::{Declared, check};
 use crate::quarantined::Quarantined;
 
-/// A plugin of which only the manifest is known. Its instances handle no packets.
+/// Plugin of which only the manifest is known. Its instances handle no packets.
 #[derive(Debug)]
 pub struct DescribedPlugin {
     manifest: Manifest,
@@ -16,17 +16,17 @@ pub struct DescribedPlugin {
 }
 
 impl DescribedPlugin {
-    /// Describes an object. No code of it runs.
+    /// Describes a shared object. No code of the object runs.
     ///
     /// # Errors
-    /// [`ObjectError`] for the first thing that is wrong with the object or its manifest.
+    /// [`ObjectError`] for the first problem of the object or its manifest.
     pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
         let manifest = manifest(bytes)?;
         let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
         Ok(Self { manifest, declared })
     }
 
-    /// Its manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

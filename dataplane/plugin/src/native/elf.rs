@@ -1,6 +1,6 @@
-//! What a shared object says before any code of it runs: that it is one, for this machine, and has what a plugin exports.
+//! Checks of a shared object before any of its code runs: file type, machine and exports of a plugin.
 //!
-//! Reads any bytes without panicking.
+//! Accepts any bytes without panicking.
 
 use millrace_plugin_abi::binary::{ABI_VERSION, export};
 use object::Endianness;
@@ -10,64 +10,64 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use crate::wasm::MOST_MODULE;
 use crate::{Manifest, ManifestError};
 
-/// `() -> text`: the manifest, with a zero at its end.
+/// `() -> text`: returns the manifest, with a zero at its end.
 pub(super) const MANIFEST: &str = "millrace_manifest";
-/// `(table)`: takes the functions of the router.
+/// `(table)`: receives the table of the router's functions.
 pub(super) const ATTACH: &str = "millrace_attach";
 
-/// What every ELF file begins with.
+/// First bytes of every ELF file.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
-/// Where the class of addresses stands, and what stands there for 64 bits.
+/// Offset of the address class, and its value for 64 bits.
 const CLASS: (usize, u8) = (4, 2);
 
-/// Why a shared object was refused.
+/// Reason that a shared object was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It is longer than the router reads.
+    /// File larger than the router reads.
     #[error("the shared object has {0} bytes: at most 64 MiB are taken")]
     TooLarge(usize),
-    /// It is no shared object.
+    /// File that is no shared object.
     #[error("this is no shared object: {0}")]
     NotAnObject(String),
-    /// It was built for other machines.
+    /// Shared object for another machine architecture.
     #[error("the shared object is for {found}, and this machine is {machine}: build it for that")]
     WrongMachine {
-        /// Those machines.
+        /// Architecture of the object.
         found: String,
-        /// This one.
+        /// Architecture of this machine.
         machine: &'static str,
     },
-    /// It doesn't have what every plugin has.
+    /// Missing export that every plugin has.
     #[error("missing export: {0}: is it a plugin, and was the function left visible?")]
     MissingExport(&'static str),
-    /// The system does not load it.
+    /// Load error of the operating system.
     #[error("the shared object can't be loaded: {0}")]
     Load(String),
-    /// Its code is of another version of the interface.
+    /// Code for another version of the plugin interface.
     #[error("its code has plugin ABI version {0}, this router has {ABI_VERSION}: rebuild the plugin")]
     WrongAbi(u32),
-    /// Its manifest can't be read without running it.
+    /// Object without manifest section.
     #[error(
         "the shared object has no section {SECTION} with its manifest: build it again with the header or crate of this version"
     )]
     NoManifest,
-    /// Its code hands over another manifest than the section that was checked.
+    /// Code that returns another manifest than the checked section.
     #[error(
         "its code hands over another manifest than its section {SECTION}: only what was checked is loaded"
     )]
     OtherManifest,
-    /// Its manifest is wrong.
+    /// Invalid manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It asks for what this router does not give.
+    /// Requirement that this router doesn't meet.
     #[error("{0}")]
     NotGiven(String),
 }
 
-/// Section that holds the manifest, as JSON.
+/// ELF section that holds the manifest as JSON.
 const SECTION: &str = "millrace.manifest";
 
-/// This machine, as ELF numbers it and as it is called; `None` where that isn't known here.
+/// Returns this machine's ELF number and name; `None` for an architecture unknown to this code.
 fn machine() -> Option<(u16, &'static str)> {
     Some(match std::env::consts::ARCH {
         "x86_64" => (EM_X86_64, "x86-64"),
@@ -77,7 +77,7 @@ fn machine() -> Option<(u16, &'static str)> {
     })
 }
 
-/// What a number of ELF's means.
+/// Returns the name of an ELF machine number.
 fn name_of(machine: u16) -> String {
     match machine {
         3 => "x86 of 32 bits".to_owned(),
@@ -89,10 +89,11 @@ fn name_of(machine: u16) -> String {
     }
 }
 
-/// Returns the bytes of the manifest that an object states in its section, without the zeros behind it. No code of the object runs.
+/// Returns the bytes of the manifest in the object's manifest section, without trailing zeros. No code of the
+/// object runs.
 ///
 /// # Errors
-/// [`ObjectError`] for the first thing that is wrong with the object.
+/// [`ObjectError`] for the first problem of the object.
 pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
     check(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
@@ -104,10 +105,10 @@ pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
     text.get(..end).filter(|text| !text.is_empty()).ok_or(ObjectError::NoManifest)
 }
 
-/// Returns the manifest that an object states in its section. No code of the object runs.
+/// Returns the manifest in the object's manifest section. No code of the object runs.
 ///
 /// # Errors
-/// [`ObjectError`] for the first thing that is wrong with the object or its manifest.
+/// [`ObjectError`] for the first problem of the object or its manifest.
 pub fn manifest(bytes: &[u8]) -> Result<Manifest, ObjectError> {
     Ok(Manifest::parse(manifest_bytes(bytes)?)?)
 }
@@ -116,10 +117,10 @@ fn malformed(error: object::read::Error) -> ObjectError {
     ObjectError::NotAnObject(error.to_string())
 }
 
-/// Checks an object as far as that goes without loading it.
+/// Checks an object as far as possible without loading it.
 ///
 /// # Errors
-/// [`ObjectError`] for the first thing that is wrong.
+/// [`ObjectError`] for the first problem.
 pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     if bytes.len() > MOST_MODULE {
         return Err(ObjectError::TooLarge(bytes.len()));
@@ -147,7 +148,8 @@ pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     check_exports(header, endian, bytes)
 }
 
-/// What is mapped must be there: the loader would run into the end of the file.
+/// Checks that the file contains all mapped segments: otherwise the loader would read past the end of the
+/// file.
 fn check_segments(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
@@ -162,7 +164,7 @@ fn check_segments(
     Ok(())
 }
 
-/// Without a table of sections the names are looked for when it is loaded.
+/// Checks the exports. Without a section table, loading the object finds the symbols instead.
 fn check_exports(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
@@ -184,7 +186,7 @@ fn check_exports(
     }
 }
 
-/// What every object exports.
+/// Returns the names of the functions that every object exports.
 fn required() -> impl Iterator<Item = &'static str> {
     [ATTACH, MANIFEST].into_iter().chain(export::REQUIRED)
 }
@@ -195,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// The object of a test: this program, which is none.
+    /// Returns this test program, an ELF file that is no plugin object.
     fn program() -> Vec<u8> {
         std::fs::read("/proc/self/exe").unwrap()
     }
@@ -214,7 +216,7 @@ mod tests {
         bytes.truncate(MOST_MODULE);
         let own = u16::from_le_bytes([bytes[18], bytes[19]]);
         if machine().is_some_and(|(number, _)| number == own) {
-            // The number of s390.
+            // ELF number of the s390 architecture.
             (bytes[18], bytes[19]) = (22, 0);
             let refused = check(&bytes).unwrap_err().to_string();
             assert!(refused.contains("machine 22") && refused.contains("build it for that"), "{refused}");

@@ -1,4 +1,4 @@
-//! An instance of a shared object, as the worker sees it.
+//! Worker-side instance of a shared object.
 
 use std::fmt;
 
@@ -18,12 +18,13 @@ use crate::exchange::{Call, Exchange, Shared};
 use crate::fault::{Fault, FaultCounts, FaultKind};
 use crate::raw_packet::{raw_flow_end, settle};
 
-/// An instance of a plugin that is a shared object, with a copy of it of its own.
+/// Instance of a shared-object plugin. Each instance has its own copy of the object.
 ///
-/// One that refused to begin is dead: packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until it is restarted.
+/// An instance that refused to begin is dead: its packets get
+/// [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until a restart.
 pub struct NativeInstance {
     plugin: NativePlugin,
-    /// `None` when it is dead.
+    /// Loaded copy of the object; `None` if the instance is dead.
     object: Option<Object>,
     shared: Shared,
     area: Box<Area>,
@@ -39,10 +40,10 @@ impl fmt::Debug for NativeInstance {
 }
 
 impl NativeInstance {
-    /// A new instance, which has begun with its settings.
+    /// Creates an instance and initializes the plugin with the settings.
     ///
     /// # Errors
-    /// [`Fault`] when it refuses to begin, or can't be loaded ([`FaultKind::Init`]).
+    /// [`Fault`] of kind [`FaultKind::Init`] if the plugin refuses to begin or can't be loaded.
     pub fn new(plugin: &NativePlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
         check(plugin.manifest(), settings)?;
         let settings = serde_json::to_vec(settings)
@@ -60,12 +61,12 @@ impl NativeInstance {
         Ok(instance)
     }
 
-    /// How many faults of each kind there were.
+    /// Returns the number of faults of each kind.
     pub fn faults(&self) -> FaultCounts {
         self.shared.with(|exchange| exchange.faults)
     }
 
-    /// Begins with a copy of the object that is new, and so knows nothing.
+    /// Begins with a new copy of the object, without any earlier state.
     fn begin(&mut self) -> Result<(), Fault> {
         self.object = None;
         self.last_periodic = None;
@@ -86,7 +87,8 @@ impl NativeInstance {
         })
     }
 
-    /// Asks the plugin something that it answers; `missing` says what it means that it can't.
+    /// Sends a request to the plugin and returns its reply. `missing` gives the error text for an object
+    /// without the export.
     fn ask(
         &mut self,
         question: impl FnOnce(&Object) -> Option<i32>,
@@ -211,7 +213,7 @@ impl Instance for NativeInstance {
         restored.map(drop).map_err(|problem| self.refusal("restore", problem))
     }
 
-    /// The plugin gets a copy of the state, aligned like every structure: it may write there.
+    /// Passes a copy of the state, aligned like every structure, to the plugin: the plugin may write to it.
     fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {
         const WORDS: usize = MOST_FLOW_STATE as usize / 8;
         let Self { plugin, object, shared, area, granted, .. } = self;

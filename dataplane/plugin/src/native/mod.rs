@@ -1,16 +1,17 @@
-//! The home of plugins that are shared objects: trusted with the whole router.
+//! Runtime of shared-object plugins, which are trusted with the whole router.
 //!
-//! An object's outline is checked ([`ObjectError`] says what can be wrong), and each of its instances has a copy of it, loaded for
-//! itself, so that variables are those of one instance. A copy lies in sealed memory: what was checked is what runs. The
-//! constructors of an object run when a copy is loaded. So [`manifest`] reads what the object states from its bytes, and the caller
-//! checks signature, name, version and capabilities before [`NativePlugin::new`] loads a copy.
+//! The router checks the outline of an object before it loads the object ([`ObjectError`] lists the errors).
+//! Each instance loads its own copy, so that the variables belong to one instance. A copy is in sealed
+//! memory, so that the running code is the checked code. Loading a copy runs the constructors of the object.
+//! Therefore [`manifest`] reads the manifest from the object's bytes. The caller checks signature, name,
+//! version and capabilities before [`NativePlugin::new`] loads a copy.
 //!
-//! How a call goes. Packets are described in memory of the router. Windows and states of flows stand where they are; nothing is
-//! copied. The plugin is called, on the worker's stack, and not stopped before it returns. Then its verdicts are read. Functions of
-//! the router know by the thread whose call goes on.
+//! A call proceeds in these steps: the router describes the packets in its own memory, without copying
+//! windows or flow states. It calls the plugin on the worker's stack and waits until the plugin returns. Then
+//! it reads the verdicts. A host function finds the calling instance by the current thread.
 //!
-//! A copy is never taken out of memory, since code of it may still be referred to: by thread-local variables, handlers, threads.
-//! [`leftovers`] counts those that nobody uses any longer.
+//! A copy is never unloaded, since thread-local variables, handlers or threads may still refer to its code.
+//! [`leftovers`] counts the unused copies.
 
 mod described;
 mod elf;

@@ -1,7 +1,7 @@
-//! Loading a copy of a shared object, and calling what it exports.
+//! Loads a copy of a shared object and calls its exports.
 //!
-//! All that is unsafe about it rests on one thing: the object is trusted to be what it says, a plugin of this version of the
-//! interface. The router loads it only where its configuration says that shared objects may be.
+//! All unsafe code here rests on one assumption: the object really is a plugin of this interface version. The
+//! router loads objects only if its configuration allows shared objects.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -22,15 +22,17 @@ use super::staging::Area;
 use super::table::{Granted, HOST, Host, during};
 use crate::exchange::Shared;
 
-/// Copies that nobody uses any longer.
+/// Number of unused copies.
 static LEFTOVERS: AtomicU64 = AtomicU64::new(0);
 
-/// Copies of shared objects that are still in memory, although their instances are gone: they are never taken out.
+/// Returns the number of copies of shared objects that stay in memory after the end of their instances.
+/// Copies are never unloaded.
 pub fn leftovers() -> u64 {
     LEFTOVERS.load(Ordering::Relaxed)
 }
 
-/// A copy of a shared object, which knows the functions of the router. Its code and variables stay for as long as the process.
+/// Loaded copy of a shared object, attached to the router's functions. Its code and variables stay until the
+/// process ends.
 #[derive(Debug)]
 pub(super) struct Object {
     manifest: unsafe extern "C" fn() -> *const c_char,
@@ -52,10 +54,11 @@ impl Drop for Object {
 }
 
 impl Object {
-    /// Loads a copy of an object that was checked, and hands it the functions of the router. Its constructors run.
+    /// Loads a copy of a checked object and passes the table of the router's functions to it. The
+    /// constructors of the object run.
     ///
     /// # Errors
-    /// What the system refuses; functions that are missing.
+    /// Load error of the operating system, or a missing export.
     pub fn load(bytes: &[u8]) -> Result<Self, ObjectError> {
         let library = Library::open(&sealed(bytes)?)?;
         let attach = library.required::<unsafe extern "C" fn(&'static Host)>(ATTACH)?;
@@ -71,110 +74,113 @@ impl Object {
             restore: library.function(export::RESTORE),
             message: library.function(export::MESSAGE),
         };
-        // SAFETY: the type of the interface; the table stays.
+        // SAFETY: `attach` has the type of the interface; the table is static.
         unsafe { attach(&HOST) };
         Ok(object)
     }
 
-    /// Its manifest, JSON; `None` when it hands over nothing.
+    /// Returns the plugin's manifest as JSON; `None` if the plugin returns a null pointer.
     pub fn manifest(&self) -> Option<Vec<u8>> {
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         let text = NonNull::new(unsafe { (self.manifest)() }.cast_mut())?;
-        // SAFETY: a text that ends with a zero, by the interface, and that stays.
+        // SAFETY: by the interface, the text ends with a zero and stays in place.
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_bytes().to_vec())
     }
 
-    /// The version of the interface that it was built for.
+    /// Returns the interface version that the object was built for.
     pub fn abi(&self) -> u32 {
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         unsafe { (self.abi)() }
     }
 
-    /// Has it begin with settings.
+    /// Initializes the plugin with its settings.
     pub fn init(&self, settings: &[u8]) -> i32 {
-        // SAFETY: the type of the interface; there are as many bytes.
+        // SAFETY: the function has the type of the interface; pointer and length describe `settings`.
         unsafe { (self.init)(settings.as_ptr(), settings.len()) }
     }
 
-    /// Runs it on all packets of a started call.
+    /// Passes all packets of a started call to the plugin.
     pub fn handle(&self, shared: &Shared, area: &mut Area, granted: Granted, packets: &mut Packets<'_>) {
         while shared.with(|exchange| area.stage(exchange, packets)) {
             let call = area.call();
             shared.lend(packets, || {
-                // SAFETY: `area` has just been staged: windows and states are parts of packets and blocks of flows that `packets`
-                // lends exclusively, and nobody takes them away during the call: functions of the router change a packet
-                // without moving its bytes. Descriptions are the area's, which `during` holds exclusively.
+                // SAFETY: `area` has just been staged. Windows and states are parts of packets and flow state
+                // blocks that `packets` lends exclusively, and nobody moves them during the call: the
+                // router's functions change a packet without moving its bytes. The descriptions belong to the
+                // area, which `during` holds exclusively.
                 during(shared, area, granted, || unsafe { self.packets(call) });
             });
             shared.with(|exchange| area.collect(exchange, packets));
         }
     }
 
-    /// Has it handle packets.
+    /// Calls the packet handler of the plugin.
     ///
     /// # Safety
-    /// The call, and the descriptions, windows and states that it leads to, stand where they say until this returns, may be
-    /// written, and nobody else uses them meanwhile.
+    /// The call, and the descriptions, windows and states that it points to, must be valid and writable until
+    /// this function returns. Nobody else may use them meanwhile.
     unsafe fn packets(&self, call: *mut RawCall) {
-        // SAFETY: the type of the interface; the rest is the caller's promise.
+        // SAFETY: the function has the type of the interface; the caller guarantees the rest.
         unsafe { (self.packets)(call) };
     }
 
-    /// Sends a control message; `None` when it takes none.
+    /// Sends a control message; returns `None` if the plugin takes none.
     pub fn control(&self, name: &str, arguments: &[u8]) -> Option<i32> {
         let control = self.control?;
-        // SAFETY: the type of the interface; there are as many bytes.
+        // SAFETY: the function has the type of the interface; pointers and lengths describe `name` and
+        // `arguments`.
         Some(unsafe { control(name.as_ptr(), name.len(), arguments.as_ptr(), arguments.len()) })
     }
 
-    /// Has it do what it does from time to time.
+    /// Calls the periodic handler of the plugin.
     pub fn periodic(&self, now: u64) {
         if let Some(periodic) = self.periodic {
-            // SAFETY: the type of the interface.
+            // SAFETY: the function has the type of the interface.
             unsafe { periodic(now) };
         }
     }
 
-    /// Hands it a message of its other half.
+    /// Passes a message from the other half to the plugin.
     pub fn message(&self, bytes: &[u8]) {
         if let Some(message) = self.message {
-            // SAFETY: the type of the interface; there are as many bytes.
+            // SAFETY: the function has the type of the interface; pointer and length describe `bytes`.
             unsafe { message(bytes.as_ptr(), bytes.len()) };
         }
     }
 
-    /// Whether it wants to know of flows that end.
+    /// Whether the plugin exports a handler of flow ends.
     pub fn hears_flow_ends(&self) -> bool {
         self.flow_ended.is_some()
     }
 
-    /// Tells it that a flow has ended, with the state that was kept for it.
+    /// Notifies the plugin that a flow has ended, with the state that the plugin kept for the flow.
     pub fn flow_ended(&self, mut flow: RawFlowEnd, state: &mut [u64]) {
         let Some(flow_ended) = self.flow_ended else { return };
         flow.state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };
-        // SAFETY: the type of the interface; the state is the caller's alone, and stands there until this returns.
+        // SAFETY: the function has the type of the interface; the state belongs to the caller alone and stays
+        // in place until this returns.
         unsafe { flow_ended(&raw const flow) };
     }
 
-    /// Whether it can hand over what it knows.
+    /// Whether the plugin can save its state.
     pub fn saves(&self) -> bool {
         self.save.is_some()
     }
 
-    /// Has it hand over what it knows; `None` when it can't.
+    /// Requests the plugin's state; returns `None` if the plugin can't save it.
     pub fn save(&self) -> Option<i32> {
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         self.save.map(|save| unsafe { save() })
     }
 
-    /// Has it take over what was saved under a version; `None` when it can't.
+    /// Restores state that was saved under a state version; returns `None` if the plugin can't restore state.
     pub fn restore(&self, state: &[u8], version: u32) -> Option<i32> {
-        // SAFETY: the type of the interface; there are as many bytes.
+        // SAFETY: the function has the type of the interface; pointer and length describe `state`.
         self.restore.map(|restore| unsafe { restore(state.as_ptr(), state.len(), version) })
     }
 }
 
-/// A file in memory with these bytes, that nobody can change any more.
+/// Returns a sealed memory file with these bytes, which nobody can change.
 fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| ObjectError::Load(format!("{what}: {error}"));
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -187,9 +193,9 @@ fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     Ok(file)
 }
 
-/// A path to an open file that was never used before. The loader takes a path that it knows for the object that it loaded
-/// under it, even when another file stands there by now, and numbers of files are used again; so the path spells a number
-/// that is not, in doubled slashes (0) and dots (1).
+/// Returns a path to an open file that no earlier call returned. The loader identifies a loaded object by its
+/// path, even if another file has that path by now, and the system reuses file descriptors. The path
+/// therefore encodes a unique number in doubled slashes (0) and dots (1).
 fn path_to(file: &File) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -200,24 +206,26 @@ fn path_to(file: &File) -> String {
     format!("/proc/self/fd{}/{}", digits.collect::<String>(), file.as_raw_fd())
 }
 
-/// What the loader calls an object. It is not closed.
+/// Handle of a loaded object. The handle is never closed.
 struct Library(NonNull<c_void>);
 
 impl Library {
     fn open(file: &File) -> Result<Self, ObjectError> {
         let path = CString::new(path_to(file)).map_err(|error| ObjectError::Load(error.to_string()))?;
-        // SAFETY: the path is a text that ends with a zero. Constructors of the object run, which is trusted.
+        // SAFETY: the path ends with a zero. The constructors of the object run; the object is trusted.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Self).ok_or_else(|| ObjectError::Load(last_error(&path)))
     }
 
-    /// The function of a name; `None` where there is none. `F` is its type by the interface.
+    /// Returns the exported function `name`; `None` if the object lacks it. `F` is the function's type by the
+    /// interface.
     fn function<F: Copy>(&self, name: &str) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let name = CString::new(name).ok()?;
         // SAFETY: the handle is open, and the name ends with a zero.
         let address = NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })?;
-        // SAFETY: a function of this name has the type of the interface; a pointer to it is as large as one to data.
+        // SAFETY: a function of this name has the type of the interface; function and data pointers have the
+        // same size.
         Some(unsafe { transmute_copy(&address) })
     }
 
@@ -226,11 +234,11 @@ impl Library {
     }
 }
 
-/// Why the loader refused the object at a path, without the path, which says nothing to anybody.
+/// Returns the loader's error for the object at `path`, without the path, which means nothing to users.
 fn last_error(path: &CStr) -> String {
-    // SAFETY: the text is the thread's own until it calls the loader again.
+    // SAFETY: the text belongs to the thread until it calls the loader again.
     let text = NonNull::new(unsafe { libc::dlerror() });
-    // SAFETY: as above; it ends with a zero.
+    // SAFETY: as above; the text ends with a zero.
     let text = text.map(|text| unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned());
     let text = text.unwrap_or_else(|| "the system gives no reason".to_owned());
     text.replace(&format!("{}: ", path.to_string_lossy()), "")

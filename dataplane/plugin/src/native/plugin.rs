@@ -1,4 +1,4 @@
-//! A shared object as a type of plugin, of which instances are created like of any other.
+//! Shared object as a plugin type, from which instances are created.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use super::object::Object;
 use crate::Manifest;
 use crate::declared::Declared;
 
-/// Whether bytes begin like a shared object.
+/// Whether the bytes begin with the magic number of a shared object.
 pub fn is_object(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// A plugin that is a shared object. Clones are the same one.
+/// Shared-object plugin. Clones share the code.
 #[derive(Clone)]
 pub struct NativePlugin(Arc<Code>);
 
@@ -23,7 +23,7 @@ struct Code {
     bytes: Vec<u8>,
     manifest: Manifest,
     declared: Declared,
-    /// The copy that was asked for the manifest, until an instance takes it.
+    /// Copy of the object that was loaded to check the manifest, until an instance takes it.
     spare: Mutex<Option<Object>>,
 }
 
@@ -34,10 +34,12 @@ impl fmt::Debug for NativePlugin {
 }
 
 impl NativePlugin {
-    /// Loads an object. Its constructors run, so the caller has decided by [`manifest`](super::manifest) that the object is trusted.
+    /// Loads an object and runs its constructors. The caller must have checked by
+    /// [`manifest`](super::manifest) that the object is trusted.
     ///
     /// # Errors
-    /// [`ObjectError`] for the first thing that is wrong. All but the version of the code is checked before anything of it runs.
+    /// [`ObjectError`] for the first problem. All checks but that of the code's version and manifest precede
+    /// any code of the object.
     pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
         let stated = manifest_bytes(bytes)?;
         let manifest = Manifest::parse(stated)?;
@@ -54,20 +56,20 @@ impl NativePlugin {
         Ok(Self(Arc::new(Code { bytes, manifest, declared, spare })))
     }
 
-    /// Its manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.0.manifest
     }
 
-    /// What its manifest declares.
+    /// Returns the declarations of the manifest.
     pub(super) fn declared(&self) -> &Declared {
         &self.0.declared
     }
 
-    /// A copy of the object that nobody has used.
+    /// Returns an unused copy of the object.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Load error of the operating system.
     pub(super) fn copy(&self) -> Result<Object, ObjectError> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         spare.map_or_else(|| Object::load(&self.0.bytes), Ok)

@@ -1,5 +1,5 @@
-//! Packets on their way into a shared object and back: descriptions in memory of the router. Bytes of packets and states of flows
-//! stay where they are.
+//! Staging of packets for a shared object: descriptions in the router's memory. Packet bytes and flow states
+//! are not copied.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::Manifest;
 use crate::exchange::{Call, Exchange};
 use crate::raw_packet::{Written, describe, goes_on, transport_offset};
 
-/// What an object is shown of a call.
+/// Description of a call, as passed to the object.
 pub(super) struct Area {
     call: RawCall,
     packets: [RawPacket; MOST_PACKETS],
-    /// Bytes of a window, and of a flow's state.
+    /// Bytes of a window, and bytes of a flow's state.
     window: usize,
     state: usize,
 }
@@ -37,12 +37,12 @@ impl Area {
         }
     }
 
-    /// The call that was staged.
+    /// Returns the staged call.
     pub fn call(&mut self) -> *mut RawCall {
         &raw mut self.call
     }
 
-    /// Describes the next packets; `false` when there are none.
+    /// Describes the next packets; returns `false` if no packets are left.
     #[inline]
     pub fn stage(&mut self, exchange: &mut Exchange, packets: &mut Packets<'_>) -> bool {
         let Call { settled, now, .. } = exchange.call;
@@ -71,7 +71,7 @@ impl Area {
         count > 0
     }
 
-    /// Says where the state of a packet's flow stands. Packets of a flow share it.
+    /// Sets the address of the flow's state in the description. Packets of one flow share the state.
     #[inline]
     fn stage_state(&self, place: usize, packets: &mut Packets<'_>, described: &mut RawPacket) {
         let flow = packets.flow_number(place);
@@ -87,7 +87,7 @@ impl Area {
         }
     }
 
-    /// Takes the verdicts of the packets that the plugin had.
+    /// Collects the verdicts of the packets that the plugin holds.
     #[inline]
     pub fn collect(&mut self, exchange: &mut Exchange, packets: &mut Packets<'_>) {
         let Call { settled, under_way, .. } = exchange.call;
@@ -103,7 +103,7 @@ impl Area {
         exchange.call.under_way = 0;
     }
 
-    /// Says anew where a packet's window stands, and what may have changed beside.
+    /// Refreshes the window and other fields of a packet's description after a change.
     pub fn show(&mut self, index: usize, packet: &mut Packet) {
         let Some(described) = self.packets.get_mut(index) else { return };
         let window = packet.data().len().min(self.window);

@@ -1,7 +1,7 @@
-//! The functions of the router, as shared objects call them.
+//! Table of the router's functions that shared objects call.
 //!
-//! They are the same for all objects: whose call goes on is known by the thread. From another thread, or outside of a call,
-//! they refuse.
+//! All objects get the same table: a function finds the calling instance by the current thread. Calls from
+//! another thread or outside of a plugin call are refused.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -16,10 +16,10 @@ use crate::exchange::{Exchange, Shared};
 use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
-/// Bytes of packets that are carried over at a time.
+/// Number of packet bytes that one step copies.
 const PIECE: usize = 512;
 
-/// The table that objects are given, in the order of [`HOST_FUNCTIONS`].
+/// Function table passed to objects, in the order of [`HOST_FUNCTIONS`].
 #[repr(C)]
 pub(super) struct Host {
     size: u64,
@@ -41,7 +41,7 @@ pub(super) struct Host {
     count: extern "C" fn(u32, u64),
 }
 
-/// The table.
+/// The function table.
 pub(super) static HOST: Host = Host {
     size: size_of::<Host>() as u64,
     fail,
@@ -62,12 +62,13 @@ pub(super) static HOST: Host = Host {
     count,
 };
 
-/// Which functions of the router a plugin may call: a bit for each, by its place in [`HOST_FUNCTIONS`].
+/// Set of the host functions that a plugin may call: one bit per function, by its index in
+/// [`HOST_FUNCTIONS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted(u32);
 
 impl Granted {
-    /// Those that a manifest asks for, and those that everybody has.
+    /// Returns the functions that the manifest requests and those that every plugin may call.
     pub fn by(manifest: &Manifest) -> Self {
         let granted = |capability: Option<&str>| capability.is_none_or(|name| manifest.has_capability(name));
         let bits = HOST_FUNCTIONS.iter().enumerate();
@@ -80,7 +81,7 @@ impl Granted {
     }
 }
 
-/// Whose call goes on.
+/// Instance whose call runs on this thread.
 #[derive(Clone, Copy)]
 struct Current {
     shared: NonNull<Shared>,
@@ -92,7 +93,7 @@ thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
 }
 
-/// Puts back what was there before.
+/// Guard that restores the previous value of `CURRENT`.
 struct Earlier(Option<Current>);
 
 impl Drop for Earlier {
@@ -101,7 +102,8 @@ impl Drop for Earlier {
     }
 }
 
-/// Lets functions of the router act for an instance while `call` runs. What they share must not be borrowed then.
+/// Lets the router's functions act for an instance while `call` runs. The exchange must not be borrowed
+/// meanwhile.
 pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call: impl FnOnce() -> R) -> R {
     let current = Current { shared: NonNull::from(shared), area: NonNull::from(area), granted };
     let _earlier = Earlier(CURRENT.replace(Some(current)));
@@ -110,11 +112,12 @@ pub(super) fn during<R>(shared: &Shared, area: &mut Area, granted: Granted, call
 
 impl Current {
     fn with<R>(self, look: impl FnOnce(&mut Exchange) -> R) -> R {
-        // SAFETY: `during` borrows what this points to until the call is over, and only then is it still in `CURRENT`.
+        // SAFETY: `during` borrows the pointees until the call is over, and `CURRENT` holds the pointers only
+        // that long.
         unsafe { self.shared.as_ref() }.with(look)
     }
 
-    /// Does something with a packet that the plugin has, and then says anew where its window stands.
+    /// Calls `look` with a packet that the plugin holds, and then refreshes the packet's window.
     fn with_packet<R>(self, number: u32, look: impl FnOnce(&mut Packet) -> R) -> Option<R> {
         self.with(|exchange| {
             let index = exchange.call.place(number)?;
@@ -132,7 +135,8 @@ impl Current {
     }
 }
 
-/// Acts for the instance whose call goes on, if it was granted the function; else returns `refusal`, and that counts as its fault.
+/// Acts for the instance whose call runs, if it may call the function. Otherwise returns `refusal` and counts
+/// a fault of the instance.
 fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R) -> R {
     match CURRENT.get() {
         Some(current) if current.granted.has(function) => act(current),
@@ -145,17 +149,18 @@ fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R)
 }
 
 /// # Safety
-/// There are so many bytes at the address, and they are not written as long as the slice is used.
+/// `bytes` bytes must be readable at the address, and nobody may write them while the slice is in use.
 unsafe fn slice<'a>(address: *const u8, bytes: usize) -> &'a [u8] {
     if bytes == 0 || address.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(address, bytes) }
 }
 
 extern "C" fn fail(text: *const u8, bytes: usize) {
-    // SAFETY: the plugin hands over as many bytes as it says, for the call; so in all that follows.
+    // SAFETY: the plugin guarantees `bytes` readable bytes during the call. The same holds for all functions
+    // below.
     let text = unsafe { slice(text, bytes) };
     acting("fail", (), |current| current.with(|exchange| exchange.hear_failure(text)));
 }
@@ -181,7 +186,8 @@ extern "C" fn packet_read(number: u32, offset: u32, to: *mut u8, bytes: usize) -
             let Some(room) = piece.get_mut(..wanted) else { break };
             let read = current.with_packet(number, |packet| packet.read(from, room));
             let read = read.unwrap_or(0);
-            // SAFETY: the plugin has so many bytes there; nothing refers to them, even if they are a packet's.
+            // SAFETY: the plugin guarantees `bytes` writable bytes there; no reference to them exists, even
+            // if they belong to a packet.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), to.add(done), read) };
             done += read;
             if read < wanted {
@@ -230,7 +236,7 @@ extern "C" fn flow_backlog(number: u32, to: *mut u8, bytes: usize) -> u32 {
     acting("flow_backlog", 0, |current| {
         let Some(backlog) = current.with(|exchange| exchange.backlog(number)) else { return 0 };
         let room = if to.is_null() { 0 } else { bytes.min(size_of::<RawBacklog>()) };
-        // SAFETY: the plugin has so many bytes there, which need not be aligned.
+        // SAFETY: the plugin guarantees `bytes` writable bytes there, which need not be aligned.
         unsafe { ptr::copy_nonoverlapping((&raw const backlog).cast(), to, room) };
         room as u32
     })
@@ -263,7 +269,7 @@ extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room:
         let key = Key::of(unsafe { slice(key, bytes) });
         let answer = current.with(|exchange| exchange.maps.get(map, key, value));
         if answer == map_answer::DONE {
-            // SAFETY: the plugin has so much room there; nothing refers to it.
+            // SAFETY: the plugin guarantees `room` writable bytes there; no reference to them exists.
             unsafe { ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
         }
         answer

@@ -1,4 +1,4 @@
-//! What is bound to which packets at which gate.
+//! Bindings of instances and actions to filters at gates.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,30 +9,31 @@ use millrace_units::GateId;
 use super::{Error, MOST_BINDINGS, PluginControlUnit};
 use crate::{Action, BindingId, CallLimits, Gate, PluginChange};
 
-/// Gate, action, filter and priority: no two bindings share all of them.
+/// Gate, action, filter and priority: unique for each binding.
 pub(super) type Identity<S> = (GateId, Action, S, i32);
 
-/// Returns what a binding shares with no other.
+/// Returns the unique identity of a binding.
 fn identity<S: Clone>(gate: GateId, action: &Action, filter: &S, priority: i32) -> Identity<S> {
     (gate, action.clone(), filter.clone(), priority)
 }
 
-/// A binding as the control side knows it.
+/// Control-side binding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound<S, F> {
-    /// The gate.
+    /// Gate of the binding.
     pub gate: GateId,
-    /// What is done.
+    /// Action on matching packets.
     pub action: Action,
-    /// The filter as written.
+    /// Filter as written.
     pub filter: S,
-    /// The filter in the form that is matched.
+    /// Compiled filter.
     pub compiled: F,
-    /// Higher wins.
+    /// Priority of the binding; a higher number wins.
     pub priority: i32,
-    /// Limits of calls, if the action is an instance.
+    /// Limits of calls if the action is an instance.
     pub call_limits: CallLimits,
-    /// What people know it by: grows with each binding, so the smaller is the older, and no other one ever has it.
+    /// Number of the binding for users. Numbers grow with each binding and are never reused, so a smaller
+    /// number is an older binding.
     pub number: u64,
 }
 
@@ -40,8 +41,9 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Binds an instance to a filter at a gate. The same instance may be bound many times.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) when the plugin can't stand there,
-    /// [`Bound`](Error::Bound) when there is such a binding already, [`Full`](Error::Full) after 1,048,576 bindings.
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) if the plugin doesn't
+    /// support the gate's position, [`Bound`](Error::Bound) for an existing binding, [`Full`](Error::Full)
+    /// after 1,048,576 bindings.
     pub fn register_instance(
         &mut self,
         instance: &str,
@@ -101,7 +103,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             call_limits,
             number: self.next_number,
         };
-        // One that was freed, or the next behind all.
+        // Take a freed id, or the next id after all ids in use.
         let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
         self.next_number += 1;
         let change = bind(binding, &bound);
@@ -120,7 +122,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         })
     }
 
-    /// Removes the binding of an instance to a filter at a gate, with that priority; where none is named, the one of the highest.
+    /// Removes the binding of an instance to a filter at a gate. Without a given priority, removes the
+    /// binding with the highest priority.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
@@ -152,7 +155,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((binding, change))
     }
 
-    /// Returns the binding of an action to a filter at a gate, with that priority.
+    /// Returns the binding of an action to a filter at a gate with this priority.
     pub fn find_binding(
         &self,
         action: &Action,
@@ -193,7 +196,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     }
 }
 
-/// Refuses a gate at a position where `what` can't stand.
+/// Rejects a gate at a position that `what` doesn't support.
 pub(super) fn stands_at(gate: &Gate, positions: &[Position], what: impl Fn() -> String) -> Result<(), Error> {
     if positions.contains(&gate.position) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the plugin control unit tells about plugins, instances, gates and bindings.
+//! Descriptions of plugins, instances, gates and bindings for users.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,123 +10,124 @@ use serde_json::{Map, Value};
 use super::{Bound, Error, NamedInstance, PluginControlUnit, Registered};
 use crate::{Action, BindingId, CallLimits, Gate, GateOrder};
 
-/// A plugin's code (*Router Plugins*, section 4): the type, which stands for a position of gates, in the upper 16 bits,
-/// and the plugin's number in the lower. A plugin that takes several positions has as many codes.
+/// Code of a plugin (*Router Plugins*, section 4). The upper 16 bits hold the type, which stands for a
+/// position of gates. The lower 16 bits hold the plugin's number. A plugin has one code for each of its
+/// positions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct PluginCode(pub u32);
 
 impl PluginCode {
-    /// The code of plugin `number` at gates of `position`.
+    /// Returns the code of plugin `number` at gates of `position`.
     pub fn new(position: Position, number: u16) -> Self {
         Self((position as u32 + 1) << 16 | u32::from(number))
     }
 
-    /// The type: 1 for `early`, up to 5 for `copy`.
+    /// Returns the type: 1 for `early`, up to 5 for `copy`.
     pub fn kind(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The plugin's number.
+    /// Returns the plugin's number.
     pub fn number(self) -> u16 {
         self.0 as u16
     }
 }
 
-/// A type of plugin.
+/// Description of a plugin.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PluginDescription {
-    /// Its name.
+    /// Name of the plugin.
     pub name: &'static str,
-    /// Its version.
+    /// Version of the plugin.
     pub version: &'static str,
-    /// What it does.
+    /// One-line summary of the plugin.
     pub summary: &'static str,
-    /// Where its code lives, and what that means.
+    /// Runtime of the plugin, in words.
     pub home: &'static str,
-    /// The positions that its instances can be bound at.
+    /// Positions at which its instances can be bound.
     pub positions: Vec<&'static str>,
-    /// Its codes, one per position.
+    /// Codes of the plugin, one per position.
     pub codes: Vec<PluginCode>,
-    /// Its control messages, with what they do.
+    /// Control messages, each with a line of help.
     pub messages: Vec<(&'static str, &'static str)>,
-    /// What it needs of the interface.
+    /// Required interface features.
     pub features: Vec<String>,
-    /// The capabilities that it asks for.
+    /// Requested capabilities.
     pub capabilities: Vec<&'static str>,
-    /// Its counters.
+    /// Names of its counters.
     pub counters: Vec<&'static str>,
 }
 
-/// All that a plugin says of itself.
+/// Complete declaration of a plugin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PluginStatement {
-    /// What is told of each plugin.
+    /// Description of the plugin.
     pub description: PluginDescription,
-    /// Its manual page, where it has one.
+    /// Manual page of the plugin, if it has one.
     pub manual: Option<String>,
-    /// The JSON Schema of its settings; `None` when it takes none, or reads them by itself.
+    /// JSON Schema of the settings; `None` if the plugin takes none or reads them by itself.
     pub settings: Option<Map<String, Value>>,
-    /// The maps that its instances write.
+    /// Maps that the plugin's instances write.
     pub maps: Vec<MapShape>,
-    /// The version of what its instances save.
+    /// Version of the saved state's format.
     pub state_version: u32,
-    /// Its host companion.
+    /// Declaration of the host companion.
     pub host_companion: Option<Box<Self>>,
 }
 
-/// An instance.
+/// Description of an instance.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InstanceDescription {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// The name of its plugin.
+    /// Name of its plugin.
     pub plugin: &'static str,
-    /// The settings that it was created with.
+    /// Settings of the instance.
     pub settings: Map<String, Value>,
-    /// What it is bound to.
+    /// Bindings of the instance.
     pub bindings: Vec<BindingDescription>,
 }
 
-/// A gate.
+/// Description of a gate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GateDescription {
-    /// Its name.
+    /// Name of the gate.
     pub name: String,
-    /// Where in the journey it stands.
+    /// Position of the gate in the journey.
     pub position: &'static str,
-    /// Where among the gates of that position it stands.
+    /// Order of the gate among the gates of its position.
     pub order: GateOrder,
-    /// What is bound at it, oldest first.
+    /// Bindings at the gate, the oldest first.
     pub bindings: Vec<BindingDescription>,
 }
 
-/// A binding.
+/// Description of a binding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingDescription {
-    /// Its id, by which the worker counts.
+    /// Id of the binding, under which the worker counts.
     pub id: BindingId,
-    /// The instance's name, if the action is one.
+    /// Name of the instance if the action is an instance.
     pub instance: Option<String>,
-    /// What is done.
+    /// Action on matching packets.
     pub action: Action,
-    /// The gate's name.
+    /// Name of the gate.
     pub gate: String,
-    /// The filter as written.
+    /// Filter as written.
     pub filter: String,
-    /// Higher wins.
+    /// Priority of the binding; a higher number wins.
     pub priority: i32,
-    /// Limits of calls, if the action is an instance.
+    /// Limits of calls if the action is an instance.
     pub call_limits: CallLimits,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// All types of plugins, in the order in which they became known.
+    /// Returns all plugins, in the order of registration.
     pub fn plugins(&self) -> Vec<PluginDescription> {
         self.plugins.iter().map(Registered::describe).collect()
     }
 
-    /// All that a plugin says of itself.
+    /// Returns the complete declaration of a plugin.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
@@ -135,7 +136,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(state(&*registered.plugin, registered.number))
     }
 
-    /// All instances, by age of their ids.
+    /// Returns all instances, in ascending order of ids.
     pub fn instances(&self) -> Vec<InstanceDescription> {
         let describe = |(id, named): (&InstanceId, &NamedInstance)| InstanceDescription {
             name: named.name.clone(),
@@ -146,17 +147,17 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.iter().map(describe).collect()
     }
 
-    /// The gates alone, in the order in which packets meet them.
+    /// Returns the gates, without their bindings, in the order in which packets pass them.
     pub fn gates_in_order(&self) -> &[Gate] {
         &self.gates
     }
 
-    /// The settings of an instance, as they were written.
+    /// Returns the settings of an instance as written.
     pub fn settings_of(&self, id: InstanceId) -> Option<&Map<String, Value>> {
         self.instances.get(&id).map(|named| &named.settings)
     }
 
-    /// All gates, in the order in which packets meet them.
+    /// Returns all gates, each with its bindings, in the order in which packets pass them.
     pub fn gates(&self) -> Vec<GateDescription> {
         let describe = |gate: &Gate| GateDescription {
             name: gate.name.clone(),
@@ -167,7 +168,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.gates.iter().map(describe).collect()
     }
 
-    /// All bindings, oldest first.
+    /// Returns all bindings, the oldest first.
     pub fn bindings(&self) -> Vec<BindingDescription> {
         self.describe_bindings(|_| true)
     }

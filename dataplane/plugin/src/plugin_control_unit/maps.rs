@@ -1,4 +1,4 @@
-//! Maps of instances: made with their instance, and kept while anybody reads them.
+//! Maps of instances: created with their instance and kept while a reader exists.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,19 +10,20 @@ use serde_json::{Map, Value};
 use super::{Error, NamedInstance, PluginControlUnit, in_use};
 use crate::settings::{Prepared, prepare};
 
-/// An instance, and the maps of others that its settings name.
+/// New instance, with the maps of other instances that its settings name.
 pub(super) struct Made {
     pub instance: Box<dyn Instance>,
     pub reads: Vec<Arc<SharedMap>>,
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// Says how many workers there are, before there is any instance: each writes a copy of its instances' maps.
+    /// Sets the number of workers. Call this before any instance exists: each worker writes its own copy of
+    /// the maps.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
     }
 
-    /// An instance of a plugin for a worker, with settings as they were written, and with maps of its own.
+    /// Creates an instance of a plugin for a worker, from settings as written and with its own `maps`.
     pub(super) fn make(
         &self,
         plugin: &dyn Plugin,
@@ -40,15 +41,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(Made { instance, reads })
     }
 
-    /// Empty maps for an instance of a plugin.
+    /// Creates empty maps for an instance of a plugin.
     pub(super) fn new_maps(&self, plugin: &dyn Plugin) -> Vec<Arc<SharedMap>> {
         plugin.maps().iter().map(|shape| SharedMap::new(shape.clone(), self.workers)).collect()
     }
 
-    /// The maps of an instance when another version of its plugin takes its place: those that both declare alike stay.
+    /// Returns the maps of an instance after an upgrade of its plugin. Maps that both versions declare with
+    /// the same shape stay.
     ///
     /// # Errors
-    /// [`InUse`](Error::InUse) when another instance reads one that would go.
+    /// [`InUse`](Error::InUse) if another instance reads a map that the new version lacks.
     pub(super) fn maps_under(
         &self,
         named: &NamedInstance,
@@ -64,7 +66,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             .collect())
     }
 
-    /// Instances that read any of the maps of an instance, itself left out.
+    /// Returns the other instances that read any of the owner's maps.
     pub(super) fn readers(&self, owner: &str, maps: &[Arc<SharedMap>]) -> Vec<String> {
         let reads = |named: &&NamedInstance| {
             named.name != owner
@@ -74,7 +76,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         readers.map(|named| format!("instance {:?}, which reads its maps", named.name)).collect()
     }
 
-    /// The maps of an instance.
+    /// Returns the maps of an instance.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
@@ -83,10 +85,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.instances.get(&id).map_or(&[], |named| &named.maps))
     }
 
-    /// A map of an instance.
+    /// Returns a map of an instance by name.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) where its plugin declares none.
+    /// [`Unknown`](Error::Unknown), or [`NoMaps`](Error::NoMaps) if the plugin declares none.
     pub fn map_named(&self, instance: &str, map: &str) -> Result<Arc<SharedMap>, Error> {
         let maps = self.maps(instance)?;
         if maps.is_empty() {

@@ -1,12 +1,15 @@
-//! The plugin control unit (*Router Plugins*, section 4): the one way to create, bind and address instances.
+//! Plugin control unit (*Router Plugins*, section 4): creates, binds and addresses instances.
 //!
-//! It answers the standard messages: [`create_instance`](PluginControlUnit::create_instance),
-//! [`free_instance`](PluginControlUnit::free_instance), [`register_instance`](PluginControlUnit::register_instance)
-//! (bind) and [`deregister_instance`](PluginControlUnit::deregister_instance) (unbind); a plugin's own messages are
-//! checked by [`address`](PluginControlUnit::address). It changes nothing but itself: what the worker has to do is
-//! returned. As it can be cloned, several changes are tried on a clone, which takes the original's place when all succeed.
+//! The unit implements the standard messages: [`create_instance`](PluginControlUnit::create_instance),
+//! [`free_instance`](PluginControlUnit::free_instance),
+//! [`register_instance`](PluginControlUnit::register_instance) (bind) and
+//! [`deregister_instance`](PluginControlUnit::deregister_instance) (unbind).
+//! [`address`](PluginControlUnit::address) checks a plugin's own messages. The unit changes only itself, and
+//! returns the changes for the workers. The unit can be cloned: a caller tries several changes on a clone,
+//! and replaces the original if all succeed.
 
 mod bindings;
+mod checks;
 mod description;
 mod maps;
 mod quarantine;
@@ -14,12 +17,13 @@ mod replacement;
 #[cfg(test)]
 mod tests;
 
+use self::checks::{check_features, check_name, in_use, understood};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Home, Instance, Message, Plugin, PluginError, Position, SharedMap};
+use millrace_plugin_abi::{Home, Instance, Message, Plugin, Position, SharedMap};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
@@ -36,18 +40,18 @@ use crate::PluginControlError as Error;
 use bindings::{Identity, bind, unbind};
 use maps::Made;
 
-/// Ids of gates are bytes.
+/// Maximum number of gates; gate ids are bytes.
 const MOST_GATES: usize = 256;
-/// Ids of instances, and numbers of plugins, are 16 bits wide.
+/// Maximum number of instances and of plugins; their ids are 16 bits wide.
 const MOST_INSTANCES: usize = 1 << 16;
-/// Far more than a linear search bears, and little enough that a worker's memory for them stays small.
+/// Maximum number of bindings: too many for a linear search, few enough to keep the memory of a worker small.
 const MOST_BINDINGS: usize = 1 << 20;
 
 #[derive(Clone)]
 struct Registered {
     plugin: Arc<dyn Plugin>,
     number: u16,
-    /// Whether it is part of the router, even if a file has taken its place since.
+    /// Whether the plugin is built in, even if a file replaced it later.
     is_built_in: bool,
 }
 
@@ -56,33 +60,33 @@ struct NamedInstance {
     name: String,
     plugin: Arc<dyn Plugin>,
     settings: Map<String, Value>,
-    /// Why it is in quarantine from its creation on; no code of its plugin has run then.
+    /// Reason for quarantine since creation; no code of the plugin has run in that case.
     held: Option<String>,
-    /// Its maps.
+    /// Maps of the instance.
     maps: Vec<Arc<SharedMap>>,
-    /// Maps of others that its settings name.
+    /// Maps of other instances that its settings name.
     reads: Vec<Arc<SharedMap>>,
 }
 
-/// The control side: types of plugins, names, and what is bound where. `S` is a filter as written, `F` one in the form
-/// that workers match.
+/// Control side of plugins: plugin types, names and bindings. `S` is a filter as written, `F` a compiled
+/// filter.
 #[derive(Clone)]
 pub struct PluginControlUnit<S, F> {
     plugins: Vec<Registered>,
     next_plugin: usize,
     instances: BTreeMap<InstanceId, NamedInstance>,
-    /// In the order in which packets meet them.
+    /// Gates in the order in which packets pass them.
     gates: Vec<Gate>,
     bindings: BTreeMap<BindingId, Bound<S, F>>,
-    /// The same bindings, by what no two of them share.
+    /// Index of the bindings by their unique identity.
     by_filter: HashMap<Identity<S>, BindingId>,
     free_bindings: Vec<BindingId>,
-    /// The same bindings, by their numbers.
+    /// Index of the bindings by their numbers.
     by_number: HashMap<u64, BindingId>,
     next_number: u64,
-    /// Numbers of ports by name.
+    /// Port numbers by name.
     ports: BTreeMap<String, u16>,
-    /// How many workers there are.
+    /// Number of workers.
     workers: usize,
 }
 
@@ -104,7 +108,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> Default for PluginControlUni
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// The default gates, no plugins, no instances.
+    /// Creates a unit with the default gates and without plugins and instances.
     pub fn new() -> Self {
         Self {
             plugins: Vec::new(),
@@ -121,11 +125,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// The changes that bring the last worker to what is known here: gates, instances made anew from their settings, and
-    /// bindings, oldest first.
+    /// Returns the changes that bring the last worker to this state: gates, instances created from their
+    /// settings, and bindings, the oldest first.
     ///
     /// # Errors
-    /// What a plugin says against the settings of one of its instances.
+    /// Error of a plugin about the settings of an instance.
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
         for (id, named) in &self.instances {
@@ -135,11 +139,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
-    /// For another worker than the last, an instance for each that `changes` add, made anew from its settings: what
-    /// [`PluginChange::again`] wants.
+    /// Creates the instances for [`PluginChange::again`] at another worker than the last: one for each
+    /// instance that `changes` add, from its settings.
     ///
     /// # Errors
-    /// What a plugin says against the settings.
+    /// Error of a plugin about the settings of an instance.
     pub fn further_instances<G>(
         &self,
         changes: &[PluginChange<G>],
@@ -152,7 +156,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         added.map(|named| Ok(self.make_named(named, worker)?.instance)).collect()
     }
 
-    /// The one answer out of those that the workers' instances gave to a message.
+    /// Merges the replies of the workers' instances to a message into one answer.
     pub fn merge_replies(&self, id: InstanceId, message: &Message, replies: Vec<Value>) -> Value {
         match self.instances.get(&id) {
             Some(named) => named.plugin.merge(message, replies),
@@ -160,10 +164,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// Whether there is no plugin of a name yet.
+    /// Checks that no plugin has this name.
     ///
     /// # Errors
-    /// [`Taken`](Error::Taken) when there is.
+    /// [`Taken`](Error::Taken) if a plugin has the name.
     pub fn check_new(&self, name: &str) -> Result<(), Error> {
         match self.plugin(name) {
             Ok(_) => Err(Error::Taken { kind: "plugin", name: name.to_owned() }),
@@ -171,11 +175,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// Makes a type of plugin known.
+    /// Registers a plugin.
     ///
     /// # Errors
-    /// [`Taken`](Error::Taken) when there is one of its name, [`Features`](Error::Features) for what it is not offered,
-    /// [`Full`](Error::Full) after 65,536.
+    /// [`Taken`](Error::Taken) for a name in use, [`Features`](Error::Features) for required features that
+    /// are not offered, [`Full`](Error::Full) after 65,536 plugins.
     pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
         self.check_new(plugin.name())?;
         check_features(&*plugin)?;
@@ -187,10 +191,10 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(())
     }
 
-    /// Forgets a type of plugin.
+    /// Removes a plugin.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while there are instances of it.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while the plugin has instances.
     pub fn remove_plugin(&mut self, name: &str) -> Result<(), Error> {
         self.plugin(name)?;
         let users: Vec<_> = self
@@ -204,7 +208,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(())
     }
 
-    /// Whether the plugin of a name is part of the router, even if a file has taken its place since.
+    /// Whether a plugin is built in, even if a file replaced it later.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
@@ -212,7 +216,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.plugin(name)?.is_built_in)
     }
 
-    /// The plugin of a name.
+    /// Returns the plugin with this name.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
@@ -220,11 +224,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.plugin(name)?.plugin.clone())
     }
 
-    /// A new instance, bound to nothing, for the last worker.
+    /// Creates an instance without bindings for the last worker.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the name,
-    /// [`Plugin`](Error::Plugin) for the settings, [`Full`](Error::Full) after 65,536 instances.
+    /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the
+    /// name, [`Plugin`](Error::Plugin) for the settings, [`Full`](Error::Full) after 65,536 instances.
     pub fn create_instance(
         &mut self,
         plugin: &str,
@@ -238,7 +242,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((id, PluginChange::AddInstance { id, instance }))
     }
 
-    /// A free id, and an instance of that name to be.
+    /// Returns a free id and the record of a future instance with this name.
     fn name_instance(
         &self,
         plugin: &str,
@@ -257,16 +261,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((id, NamedInstance { name, plugin, settings, held: None, maps, reads: Vec::new() }))
     }
 
-    /// Says which ports there are: settings may name them.
+    /// Sets the ports that settings may name.
     pub fn set_ports(&mut self, ports: BTreeMap<String, u16>) {
         self.ports = ports;
     }
 
-    /// Removes an instance, and before it all of its bindings.
+    /// Removes all bindings of an instance, then the instance.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names it in its
-    /// settings.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names
+    /// it in its settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instance(name)?;
         in_use("instance", name, &self.users(name)?)?;
@@ -286,7 +290,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
-    /// Instances that know another one by its name: they read its maps, or their settings name it.
+    /// Returns the instances that refer to another instance: they read its maps or name it in their settings.
     fn users(&self, name: &str) -> Result<Vec<String>, Error> {
         let mut users = self.readers(name, self.maps(name)?);
         let others = self.instances.values().filter(|named| named.name != name);
@@ -298,7 +302,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(users)
     }
 
-    /// The instance that a control message goes to, once its plugin is known to have such a message.
+    /// Returns the instance that a control message is for, after checking that its plugin has such a message.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), or [`Plugin`](Error::Plugin) with [`PluginError::UnknownMessage`].
@@ -309,7 +313,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(id)
     }
 
-    /// A new gate at a position: behind the last one there, or where `order` says.
+    /// Creates a gate at a position: behind the last gate there, or at the given `order`.
     ///
     /// # Errors
     /// [`Name`](Error::Name), [`Taken`](Error::Taken), [`OrderTaken`](Error::OrderTaken),
@@ -348,7 +352,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes a gate.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while instances are bound at it.
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while the gate has bindings.
     pub fn remove_gate(&mut self, name: &str) -> Result<PluginChange<F>, Error> {
         let id = self.gate(name)?.id;
         let users: Vec<_> = self
@@ -363,7 +367,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(PluginChange::RemoveGate { gate: id })
     }
 
-    /// The instance of a name.
+    /// Returns the id of the instance with this name.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), with the nearest name.
@@ -373,7 +377,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         })
     }
 
-    /// The gate of a name.
+    /// Returns the gate with this name.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), with the nearest name.
@@ -390,17 +394,17 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         })
     }
 
-    /// The name of an instance; empty when there is none of that id.
+    /// Returns the name of an instance; empty for an unknown id.
     pub fn instance_name(&self, id: InstanceId) -> &str {
         self.instances.get(&id).map_or("", |named| &named.name)
     }
 
-    /// All instances, with their names and those of their plugins.
+    /// Returns all instances with their names and the names of their plugins.
     pub fn instance_names(&self) -> impl Iterator<Item = (InstanceId, &str, &'static str)> {
         self.instances.iter().map(|(id, named)| (*id, &*named.name, named.plugin.name()))
     }
 
-    /// An action in words, without the ports that it names.
+    /// Describes an action in words, without the ports that it names.
     pub fn action_name(&self, action: &Action) -> String {
         match action {
             Action::Instance(id) => format!("instance {:?}", self.instance_name(*id)),
@@ -415,22 +419,22 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// The name of a gate; empty when there is none of that id.
+    /// Returns the name of a gate; empty for an unknown id.
     pub fn gate_name(&self, id: GateId) -> &str {
         self.gates.iter().find(|gate| gate.id == id).map_or("", |gate| &gate.name)
     }
 
-    /// The binding of an id.
+    /// Returns the binding with this id.
     pub fn binding(&self, id: BindingId) -> Option<&Bound<S, F>> {
         self.bindings.get(&id)
     }
 
-    /// The binding of a number, if it wasn't removed.
+    /// Returns the id of the binding with this number if the binding still exists.
     pub fn binding_numbered(&self, number: u64) -> Option<BindingId> {
         self.by_number.get(&number).copied()
     }
 
-    /// All bindings, the oldest first. (Ids are used again, so that their order says nothing of age.)
+    /// Returns all bindings, the oldest first. Ids are reused, so their order is not the order of age.
     pub fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
         let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
         bindings.sort_by_key(|(_, bound)| bound.number);
@@ -460,39 +464,7 @@ fn add_gate<F>(gate: &Gate) -> PluginChange<F> {
     PluginChange::AddGate { gate: gate.id, position: gate.position, order: gate.order }
 }
 
-fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {
-    if users.is_empty() {
-        return Ok(());
-    }
-    Err(Error::InUse { kind, name: name.to_owned(), users: users.join(", ") })
-}
-
-/// Whether a plugin has a control message.
-fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
-    let known = plugin.messages();
-    if known.iter().any(|(name, _)| *name == message.name) {
-        return Ok(());
-    }
-    Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
-}
-
-/// Refuses a plugin, or a host companion, that needs what it is not offered where it would run.
-fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
-    let refused = |problem| Error::Features { name: plugin.name(), problem };
-    plugin.features().check_at_workers().map_err(refused)?;
-    let slow = plugin.host_companion().map(Plugin::features).unwrap_or_default();
-    slow.check_on_host_level().map_err(refused)
-}
-
-fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if (1..=64).contains(&name.len()) && name.chars().all(valid) {
-        return Ok(());
-    }
-    Err(Error::Name { kind, name: name.to_owned() })
-}
-
-/// The smallest number below `limit` that is not taken.
+/// Returns the smallest number below `limit` that is not taken.
 fn free(taken: impl Iterator<Item = usize>, limit: usize, kind: &'static str) -> Result<usize, Error> {
     let mut taken: Vec<_> = taken.collect();
     taken.sort_unstable();

@@ -1,4 +1,4 @@
-//! Instances that are in quarantine from their creation on, for what they did before the router was started.
+//! Instances in quarantine since their creation, for faults before the router's start.
 
 use std::fmt;
 use std::hash::Hash;
@@ -13,11 +13,11 @@ use crate::quarantined::Quarantined;
 use crate::settings::prepare;
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// A new instance, bound to nothing, which is in quarantine, and why. It can be bound like any other, and its bindings say
-    /// what becomes of packets. No code of its plugin runs.
+    /// Creates an instance in quarantine, without bindings, for the reason `why`. The instance can be bound,
+    /// and the limits of its bindings decide the treatment of packets. No code of the plugin runs.
     ///
     /// # Errors
-    /// As [`create_instance`](Self::create_instance), as far as that is known without running it.
+    /// As [`create_instance`](Self::create_instance), as far as the checks need no code of the plugin.
     pub fn create_quarantined(
         &mut self,
         plugin: &str,
@@ -33,29 +33,30 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((id, changes))
     }
 
-    /// Whether an instance is in quarantine from its creation on.
+    /// Whether an instance is in quarantine since its creation.
     pub fn is_held(&self, id: InstanceId) -> bool {
         self.instances.get(&id).is_some_and(|named| named.held.is_some())
     }
 
-    /// An instance made anew from its settings for each of so many workers: what it takes to let it out of quarantine.
+    /// Creates an instance from its settings for each of `workers` workers, to release the instance from
+    /// quarantine.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
+    /// [`Unknown`](Error::Unknown), or an error of the plugin about the settings.
     pub fn afresh(&self, instance: &str, workers: usize) -> Result<Successors, Error> {
         let id = self.instance(instance)?;
         let named = self.named(id, instance)?;
         self.succeeding(id, instance, &*named.plugin, &named.settings, named.maps.clone(), workers)
     }
 
-    /// Notes that an instance is in quarantine no longer.
+    /// Records the release of an instance from quarantine.
     pub fn note_release(&mut self, id: InstanceId) {
         if let Some(named) = self.instances.get_mut(&id) {
             named.held = None;
         }
     }
 
-    /// The changes that bring an instance to the worker of that number.
+    /// Returns the changes that add an instance to the worker with this number.
     pub(super) fn add_instance(
         &self,
         id: InstanceId,
@@ -67,7 +68,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok([Some(added), held].into_iter().flatten().collect())
     }
 
-    /// What stands on a worker for an instance.
+    /// Creates the worker-side instance, or a placeholder for an instance in quarantine.
     pub(super) fn make_named(&self, named: &NamedInstance, worker: usize) -> Result<Made, Error> {
         match &named.held {
             None => self.make(&*named.plugin, &named.settings, &named.maps, worker),

@@ -1,4 +1,4 @@
-//! Instances and plugins that get another version, other settings or another name, and go on.
+//! Replacement of instances and plugins: other version, settings or name.
 
 use std::fmt;
 use std::hash::Hash;
@@ -13,22 +13,22 @@ use super::{Error, NamedInstance, PluginControlUnit, check_name, in_use, underst
 use crate::Action;
 use crate::settings::prepare;
 
-/// Instances of another version of a plugin, made to take the place of one.
+/// Instances that replace an instance, such as those of another plugin version.
 pub struct Successors {
-    /// Whose place.
+    /// Id of the replaced instance.
     pub id: InstanceId,
-    /// Its name.
+    /// Name of the replaced instance.
     pub name: String,
-    /// One for each worker.
+    /// New instances, one for each worker.
     pub instances: Vec<Box<dyn Instance>>,
-    /// The maps that they write and read, to be noted when they have taken the place.
+    /// Maps that the new instances write and read, to be recorded after the replacement.
     pub maps: HeldMaps,
 }
 
-/// An instance, and the one of its host companion, if its plugin has one.
+/// Id of an instance, with the instance of its host companion if its plugin has one.
 pub type HostCompanion = (InstanceId, Option<Box<dyn Instance>>);
 
-/// The maps that an instance writes, and those of others that it reads.
+/// Maps that an instance writes, and maps of other instances that it reads.
 #[derive(Clone, Debug, Default)]
 pub struct HeldMaps {
     own: Vec<Arc<SharedMap>>,
@@ -36,12 +36,12 @@ pub struct HeldMaps {
 }
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// The instances of a plugin, with an instance of another version of it for each of so many workers: what it takes to
-    /// put that in its place. Those that are in quarantine from their creation on stay there, and are left out.
+    /// Creates the successors of all instances of a plugin for its upgrade to `plugin`: one new instance per
+    /// worker. Skips instances in quarantine since their creation.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown) where there is no plugin of its name, [`Position`](Error::Position) when it can't stand
-    /// where instances are bound, and what it says against their settings.
+    /// [`Unknown`](Error::Unknown) if no plugin has this name. [`Position`](Error::Position) if the new
+    /// version doesn't support a gate where an instance is bound. An error of the plugin about the settings.
     pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
         self.plugin(plugin.name())?;
         let mut successors = Vec::new();
@@ -59,7 +59,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(successors)
     }
 
-    /// What takes the place of an instance at each of so many workers.
+    /// Creates the successors of an instance, one for each of `workers` workers.
     pub(super) fn succeeding(
         &self,
         id: InstanceId,
@@ -78,10 +78,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(Successors { id, name: name.to_owned(), instances, maps: HeldMaps { own, reads } })
     }
 
-    /// An instance of the host companion of a plugin, with settings as they were written; `None` where it has none.
+    /// Creates an instance of a plugin's host companion from settings as written; `None` if the plugin has no
+    /// host companion.
     ///
     /// # Errors
-    /// What it says against the settings.
+    /// Error of the host companion about the settings.
     pub fn host_companion(
         &self,
         plugin: &dyn Plugin,
@@ -91,30 +92,32 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(Some(self.make(slow, settings, &[], 0)?.instance))
     }
 
-    /// The same for all instances of the plugin of that name that aren't in quarantine from their creation on.
+    /// Creates the host companions of all instances of the plugin. Skips instances in quarantine since their
+    /// creation.
     ///
     /// # Errors
-    /// What it says against their settings.
+    /// Error of the host companion about the settings.
     pub fn host_companions(&self, plugin: &dyn Plugin) -> Result<Vec<HostCompanion>, Error> {
         let concerned = |named: &NamedInstance| named.plugin.name() == plugin.name() && named.held.is_none();
         let named = self.instances.iter().filter(|(_, named)| concerned(named));
         named.map(|(id, named)| Ok((*id, self.host_companion(plugin, &named.settings)?))).collect()
     }
 
-    /// The same for an instance there is, quarantine or not.
+    /// Creates the host companion of an existing instance, also of one in quarantine.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), and what it says against the settings.
+    /// [`Unknown`](Error::Unknown), or an error of the host companion about the settings.
     pub fn host_companion_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
         let named = self.named(self.instance(instance)?, instance)?;
         self.host_companion(&*named.plugin, &named.settings)
     }
 
-    /// The instance to whose host companion a control message goes, once that is known to have such a message.
+    /// Returns the instance for whose host companion a control message is, after checking that the companion
+    /// has such a message.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), [`NoHostCompanion`](Error::NoHostCompanion), or [`Plugin`](Error::Plugin) with
-    /// [`UnknownMessage`](millrace_plugin_abi::PluginError::UnknownMessage).
+    /// [`Unknown`](Error::Unknown), [`NoHostCompanion`](Error::NoHostCompanion), or [`Plugin`](Error::Plugin)
+    /// with [`UnknownMessage`](millrace_plugin_abi::PluginError::UnknownMessage).
     pub fn address_host_companion(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
         let id = self.instance(instance)?;
         let slow = self.named(id, instance)?.plugin.host_companion();
@@ -122,25 +125,25 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(id)
     }
 
-    /// The names of all instances that aren't in quarantine from their creation on.
+    /// Returns the names of all instances but those in quarantine since their creation.
     pub fn running(&self) -> impl Iterator<Item = (InstanceId, &str)> {
         let running = self.instances.iter().filter(|(_, named)| named.held.is_none());
         running.map(|(id, named)| (*id, named.name.as_str()))
     }
 
-    /// Notes the maps of an instance whose successors have taken its place.
+    /// Records the maps of an instance after its replacement by successors.
     pub fn note_maps(&mut self, id: InstanceId, maps: HeldMaps) {
         if let Some(named) = self.instances.get_mut(&id) {
             (named.maps, named.reads) = (maps.own, maps.reads);
         }
     }
 
-    /// An instance with other settings for each of so many workers: what it takes to put them in the place of one.
-    /// `settings` are those that change; `null` takes one away. Returns the settings that it will have. For one that is in
-    /// quarantine from its creation on there is no instance: only its settings change.
+    /// Creates the successors of an instance for a change of settings: one new instance per worker. Returns
+    /// them with the new settings. `settings` holds the changes; `null` removes a setting. An instance in
+    /// quarantine since its creation gets no successors: only its settings change.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), and what its plugin says against the settings.
+    /// [`Unknown`](Error::Unknown), or an error of the plugin about the settings.
     pub fn with_settings(
         &self,
         instance: &str,
@@ -164,14 +167,14 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((successors, whole))
     }
 
-    /// Notes the settings that an instance has from now on.
+    /// Records the new settings of an instance.
     pub fn note_settings(&mut self, id: InstanceId, settings: Map<String, Value>) {
         if let Some(named) = self.instances.get_mut(&id) {
             named.settings = settings;
         }
     }
 
-    /// The plugin of an instance.
+    /// Returns the plugin of an instance.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
@@ -180,16 +183,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.named(id, instance)?.plugin.clone())
     }
 
-    /// What is known of an instance.
+    /// Returns the record of an instance.
     pub(super) fn named(&self, id: InstanceId, name: &str) -> Result<&NamedInstance, Error> {
         self.instances.get(&id).ok_or_else(|| Error::unknown("instance", name, std::iter::empty()))
     }
 
-    /// Gives an instance another name.
+    /// Renames an instance.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name); [`InUse`](Error::InUse) while settings of
-    /// another instance name its maps.
+    /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name); [`InUse`](Error::InUse)
+    /// while another instance reads its maps or names it in its settings.
     pub fn rename_instance(&mut self, name: &str, to: &str) -> Result<(), Error> {
         let id = self.instance(name)?;
         in_use("instance", name, &self.users(name)?)?;
@@ -203,8 +206,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(())
     }
 
-    /// Has a plugin take the place of the one of its name, for instances there are and those to come. Returns the one that
-    /// was there.
+    /// Replaces the plugin of the same name for all present and future instances. Returns the replaced
+    /// plugin.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).

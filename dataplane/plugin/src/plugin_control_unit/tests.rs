@@ -1,5 +1,6 @@
 //! Tests of the control side, and of both sides together.
 
+use millrace_plugin_abi::PluginError;
 use std::sync::Arc;
 
 use millrace_plugin_abi::{Instance, Packets, Progress, Reply};
@@ -27,7 +28,7 @@ impl Instance for Quiet {
     }
 }
 
-/// Stands at early and late gates, and takes no settings.
+/// Plugin that supports early and late gates, and takes no settings.
 struct QuietPlugin;
 
 impl Plugin for QuietPlugin {
@@ -125,7 +126,8 @@ fn the_number_of_a_binding_is_never_another_ones() {
     assert_eq!(unit.binding_numbered(numbered), Some(first));
     unit.remove_binding(first).unwrap();
     assert_eq!(unit.binding_numbered(numbered), None);
-    // The worker's id is used again, the number is not; nor when all bindings of an instance go.
+    // The worker reuses the id of a binding, but never its number; also if all bindings of an instance are
+    // removed.
     let second = bind_80(&mut unit, "q1", "monitor").unwrap();
     assert_eq!(second, first);
     assert!(number(&unit, second) > numbered);
@@ -237,7 +239,7 @@ fn a_plugins_code_tells_type_and_number() {
     );
 }
 
-/// The first filter that is equal to the packet.
+/// Table in which the first filter equal to the packet wins.
 #[derive(Default)]
 struct Exact(Vec<(u16, BindingId)>);
 
@@ -269,7 +271,7 @@ fn a_new_worker_is_brought_to_what_the_others_know() {
         create(&mut unit, name).unwrap();
         bind_80(&mut unit, name, "monitor").unwrap();
     }
-    // Now the id 0 belongs to the youngest binding.
+    // The id 0 now belongs to the youngest binding.
     unit.deregister_instance("a", "monitor", &"dport 80".to_owned(), None).unwrap();
     assert_eq!(bind_80(&mut unit, "a", "monitor").unwrap(), BindingId(0));
     let mut worker = WorkerPlugins::<Exact>::new();
@@ -299,7 +301,7 @@ fn what_was_tried_on_a_clone_leaves_the_original() {
 fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
     let mut unit = unit();
     let settings = json!({"a": 1}).as_object().cloned().unwrap();
-    // Its plugin refuses this setting; it isn't asked.
+    // The plugin refuses this setting, but is not asked.
     let (id, changes) =
         unit.create_quarantined("quiet", "q1", settings.clone(), "it hung".to_owned()).unwrap();
     let words: Vec<_> = changes.iter().map(|change| format!("{change:?}")).collect();
@@ -310,7 +312,7 @@ fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
     assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 3);
     assert!(unit.successors(&QuietPlugin, 2).unwrap().is_empty(), "an upgrade doesn't let it out");
     assert!(unit.create_quarantined("quiet", "q1", settings, String::new()).is_err(), "the name is taken");
-    // It is let out with settings that its plugin takes.
+    // Release the instance with settings that its plugin takes.
     assert!(unit.afresh("q1", 2).is_err());
     let less = json!({"a": null}).as_object().cloned().unwrap();
     let (successors, settings) = unit.with_settings("q1", &less, 2).unwrap();

@@ -1,4 +1,4 @@
-//! A plugin's code, which better code can take the place of.
+//! Compiled code of a plugin, which a better tier can replace.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -12,17 +12,17 @@ use super::inspect::{Inspected, ModuleError, inspect};
 use super::sandbox::Sandbox;
 use crate::Manifest;
 
-/// A plugin's code, compiled and linked. Clones are the same one; any thread may make instances of it.
+/// Compiled and linked code of a plugin. Clones share the code, and any thread may create instances from it.
 ///
-/// A handle names the code that was the best when it was taken; [`current`](Self::current) takes the best there is now.
-/// Instances do so when they begin, also when they begin anew.
+/// A handle refers to the best code at the time of its creation; [`current`](Self::current) returns a handle
+/// to the best code now. Instances call `current` when they start or restart.
 #[derive(Clone)]
 pub struct WasmPlugin {
     loaded: Arc<Loaded>,
     code: Arc<Code>,
 }
 
-/// What all handles of a plugin share.
+/// Data shared by all handles of a plugin.
 struct Loaded {
     sandbox: Sandbox,
     name: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Code {
 
 impl Loaded {
     fn best(&self) -> MutexGuard<'_, Arc<Code>> {
-        // It is replaced as a whole or not at all.
+        // A panic leaves no half-written value, as the code is replaced as a whole.
         self.best.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,43 +59,43 @@ impl WasmPlugin {
         Self { loaded: Arc::new(Loaded { sandbox, name, inspected, best }), code }
     }
 
-    /// Its name, as its manifest has it.
+    /// Returns the plugin's name from its manifest.
     pub fn name(&self) -> &'static str {
         self.loaded.name
     }
 
-    /// Its manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.loaded.inspected.manifest
     }
 
-    /// Bytes that each instance takes beside memory and entries of tables, at most.
+    /// Returns the maximum bytes of an instance beside memory and table entries.
     pub(super) fn instance_bytes(&self) -> usize {
         self.loaded.inspected.instance_bytes
     }
 
-    /// The tier of the code that this handle names.
+    /// Returns the tier of this handle's code.
     pub fn tier(&self) -> Tier {
         self.code.tier
     }
 
-    /// The plugin with the best code there is now.
+    /// Returns a handle to the best code of the plugin.
     #[must_use]
     pub fn current(&self) -> Self {
         Self { loaded: Arc::clone(&self.loaded), code: Arc::clone(&self.loaded.best()) }
     }
 
-    /// Gives the plugin code of a better tier, for instances that begin or are restarted from now on. Those that run go on
-    /// with the code they have. Code that isn't better than what is there is let go.
+    /// Gives the plugin code of a better tier. Instances that start or restart from now on use it; running
+    /// instances keep their code. Discards code that isn't better than the current code.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] when the artifact is of another version of the engine or of another processor; the plugin
-    /// keeps its code then.
+    /// [`ModuleError::Compile`] if the artifact is of another version of the engine or of another processor;
+    /// the plugin keeps its code.
     ///
     /// # Safety
-    /// As of [`Sandbox::load`]: the artifact is run as machine code.
+    /// As for [`Sandbox::load`]: the artifact is run as machine code.
     pub unsafe fn upgrade(&self, artifact: &[u8], tier: Tier) -> Result<(), ModuleError> {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller guarantees it.
         let code = unsafe { self.loaded.sandbox.link(self.manifest(), artifact, tier) }?;
         let mut best = self.loaded.best();
         if code.tier > best.tier {
@@ -104,10 +104,10 @@ impl WasmPlugin {
         Ok(())
     }
 
-    /// The compiled code, to be kept where nobody else writes, for [`Sandbox::load`].
+    /// Returns the compiled code for [`Sandbox::load`]. Store it where nobody else can write.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] when it can't be written down.
+    /// [`ModuleError::Compile`] if the serialization fails.
     pub fn artifact(&self) -> Result<Vec<u8>, ModuleError> {
         self.code.linked.module().serialize().map_err(not_compiled)
     }
@@ -116,7 +116,7 @@ impl WasmPlugin {
         &self.loaded.sandbox
     }
 
-    /// The engine that runs this handle's code.
+    /// Returns the engine that runs this handle's code.
     pub(super) fn engine(&self) -> &Engine {
         self.code.linked.module().engine()
     }
@@ -127,10 +127,11 @@ impl WasmPlugin {
 }
 
 impl Sandbox {
-    /// Checks and compiles a module, to optimised code, in this process: for modules that are trusted not to take long.
+    /// Checks a module and compiles it to optimised code in this process. Use this only for modules that are
+    /// trusted to compile fast.
     ///
     /// # Errors
-    /// [`ModuleError`] when it is no plugin for this router.
+    /// [`ModuleError`] if the module is no plugin for this router.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
         let inspected = inspect(wasm)?;
         let module = Module::from_binary(self.engine(Tier::Optimised).map_err(not_compiled)?, wasm)
@@ -139,45 +140,46 @@ impl Sandbox {
         Ok(self.plugin(inspected, code))
     }
 
-    /// Checks a module, and takes what [`compile`](super::compile()) made of it.
+    /// Checks a module and loads the artifact that [`compile`](super::compile()) made of it.
     ///
     /// # Errors
-    /// [`ModuleError`] when it is no plugin for this router, [`ModuleError::Compile`] when the artifact is of another tier, of
-    /// another version of the engine or of another processor: compile it again then.
+    /// [`ModuleError`] if the module is no plugin for this router. [`ModuleError::Compile`] if the artifact
+    /// is of another tier, another version of the engine or another processor; compile the module again in
+    /// this case.
     ///
     /// # Safety
-    /// `artifact` must be, unchanged, what [`compile`](super::compile()) or [`WasmPlugin::artifact`] returned for these bytes of
-    /// `wasm` and this tier: it is run as machine code.
+    /// `artifact` must be the unchanged result of [`compile`](super::compile()) or [`WasmPlugin::artifact`]
+    /// for these bytes of `wasm` and this tier: it is run as machine code.
     pub unsafe fn load(&self, wasm: &[u8], artifact: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller guarantees it.
         unsafe { self.load_inspected(inspect(wasm)?, artifact, tier) }
     }
 
-    /// The same, for a module that was [inspected](super::inspect()) already.
+    /// Loads an artifact of a module that was already [inspected](super::inspect()).
     ///
     /// # Errors
-    /// As of [`load`](Self::load).
+    /// As for [`load`](Self::load).
     ///
     /// # Safety
-    /// As of [`load`](Self::load), for the bytes that were inspected.
+    /// As for [`load`](Self::load), for the inspected bytes.
     pub unsafe fn load_inspected(
         &self,
         inspected: Inspected,
         artifact: &[u8],
         tier: Tier,
     ) -> Result<WasmPlugin, ModuleError> {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller guarantees it.
         let code = unsafe { self.link(&inspected.manifest, artifact, tier) }?;
         Ok(self.plugin(inspected, code))
     }
 
-    /// Code from an artifact.
+    /// Links the code of an artifact.
     ///
     /// # Safety
-    /// As of [`load`](Self::load).
+    /// As for [`load`](Self::load).
     unsafe fn link(&self, manifest: &Manifest, artifact: &[u8], tier: Tier) -> Result<Code, ModuleError> {
         let engine = self.engine(tier).map_err(not_compiled)?;
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller guarantees it.
         let module = unsafe { Module::deserialize(engine, artifact) }.map_err(not_compiled)?;
         linked(manifest, &module, tier)
     }
@@ -195,23 +197,23 @@ fn linked(manifest: &Manifest, module: &Module, tier: Tier) -> Result<Code, Modu
     Ok(Code { tier, linked })
 }
 
-/// Code of a tier, for tests.
+/// Helpers of tests that need code of a tier.
 #[cfg(test)]
 pub(super) mod test_code {
     use super::super::compile::compile;
     use super::*;
 
-    /// A plugin with code of a tier.
+    /// Returns a plugin with code of a tier.
     pub fn compiled(sandbox: &Sandbox, wasm: &[u8], tier: Tier) -> WasmPlugin {
         let artifact = compile(wasm, tier).unwrap();
-        // SAFETY: it was made of the same bytes just now.
+        // SAFETY: the artifact was just made of the same bytes.
         unsafe { sandbox.load(wasm, &artifact, tier) }.unwrap()
     }
 
     /// Gives a plugin code of a tier.
     pub fn recompiled(plugin: &WasmPlugin, wasm: &[u8], tier: Tier) {
         let artifact = compile(wasm, tier).unwrap();
-        // SAFETY: the caller has the bytes that the plugin was made of.
+        // SAFETY: the caller passes the bytes of which the plugin was made.
         unsafe { plugin.upgrade(&artifact, tier) }.unwrap();
     }
 }
@@ -228,10 +230,10 @@ mod tests {
         let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
         let wasm = module("");
         let artifact = sandbox.compile(&wasm).unwrap().artifact().unwrap();
-        // SAFETY: it was made of the same bytes just now.
+        // SAFETY: the artifact was just made of the same bytes.
         let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) }.unwrap();
         assert_eq!((loaded.name(), loaded.manifest().window), ("test", 128));
-        // SAFETY: what is no artifact at all is told by its header.
+        // SAFETY: the engine rejects bytes without an artifact header.
         let foreign = unsafe { sandbox.load(&wasm, b"no artifact", Tier::Optimised) };
         assert!(matches!(foreign, Err(ModuleError::Compile(_))));
     }
@@ -248,10 +250,10 @@ mod tests {
         let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
         let wasm = module("");
         let artifact = compile(&wasm, Tier::Baseline).unwrap();
-        // SAFETY: it was made of the same bytes just now.
+        // SAFETY: the artifact was just made of the same bytes.
         let loaded = unsafe { sandbox.load(&wasm, &artifact, Tier::Baseline) }.unwrap();
         assert_eq!(loaded.tier(), Tier::Baseline);
-        // SAFETY: what is of the other compiler is told by its header.
+        // SAFETY: the engine rejects the header of an artifact of the other compiler.
         let other = unsafe { sandbox.load(&wasm, &artifact, Tier::Optimised) };
         assert!(matches!(other, Err(ModuleError::Compile(_))));
     }

@@ -1,4 +1,4 @@
-//! From a module to machine code: by which compiler, and under which rules.
+//! Compilation of a module to machine code: compilers and their settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use wasmtime::{Config, Engine, OptLevel, Strategy, WasmBacktraceDetails};
 
 use super::inspect::ModuleError;
 
-/// Bytes of stack that a plugin's calls may fill.
+/// Bytes of stack for the calls of a plugin.
 const STACK: usize = 256 << 10;
-/// Bytes of stack for those and the router's functions that they call.
+/// Bytes of stack for these calls and for the host functions that they call.
 const WHOLE_STACK: usize = STACK + (256 << 10);
 
-/// Which compiler made a plugin's code. The later one is the better one.
+/// Compiler of a plugin's code. The later variant is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Tier {
-    /// Winch: it compiles in one pass, about ten times faster than the other one, to slower code.
+    /// Winch: compiles in one pass, about ten times faster than Cranelift, but to slower code.
     Baseline,
-    /// Cranelift, which optimises.
+    /// Cranelift, an optimising compiler.
     Optimised,
 }
 
 impl Tier {
-    /// Its name, in lower case.
+    /// Returns the name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -48,7 +48,8 @@ impl FromStr for Tier {
     }
 }
 
-/// How code of a tier is made and run. Both ends must agree on it, whichever process they are in.
+/// Returns the engine configuration of a tier. Compiling and running processes must use the same
+/// configuration.
 pub(super) fn config(tier: Tier) -> Config {
     let mut config = Config::new();
     config
@@ -58,9 +59,9 @@ pub(super) fn config(tier: Tier) -> Config {
         .wasm_memory64(false)
         .wasm_multi_memory(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-        // A backtrace of a trap is paid for by the worker.
+        // The worker would pay for the backtrace of a trap.
         .wasm_backtrace_max_frames(None)
-        // What belongs to which byte of the module is for backtraces.
+        // Only backtraces need the map from code to module bytes.
         .generate_address_map(false);
     match tier {
         Tier::Baseline => config.strategy(Strategy::Winch),
@@ -69,11 +70,11 @@ pub(super) fn config(tier: Tier) -> Config {
     config
 }
 
-/// Compiles a module to what [`Sandbox::load`](super::Sandbox::load) takes. Nothing of it is run. How long it takes and how
-/// much memory is up to the module: a router has it done by a process that can be ended.
+/// Compiles a module to an artifact for [`Sandbox::load`](super::Sandbox::load), without running any of it.
+/// Time and memory depend on the module: a router compiles in a process that it can end.
 ///
 /// # Errors
-/// [`ModuleError::Compile`] when the module is not valid, or the tier's compiler can't compile it.
+/// [`ModuleError::Compile`] if the module is invalid or the compiler of the tier can't compile it.
 pub fn compile(wasm: &[u8], tier: Tier) -> Result<Vec<u8>, ModuleError> {
     let engine = Engine::new(&config(tier)).map_err(not_compiled)?;
     engine.precompile_module(wasm).map_err(not_compiled)

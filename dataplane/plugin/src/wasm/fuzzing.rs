@@ -1,4 +1,5 @@
-//! Entrance of the fuzz targets: calls of a sandboxed plugin whose memory and answers are the caller's, without a module that runs.
+//! Interface for fuzz targets: calls of a sandboxed plugin whose memory and answers come from the caller,
+//! without a module.
 
 use millrace_plugin_abi::{Instant, Packets};
 
@@ -6,10 +7,10 @@ use super::staging::{Area, Step};
 use crate::exchange::{Call, Exchange, Shared};
 use crate::{Manifest, raw_packet};
 
-/// Where the plugin reserved memory for calls.
+/// Address of the memory that the plugin reserved for calls.
 const RESERVED: u32 = 64;
 
-/// Memory of a plugin, and what it shares with the router.
+/// Memory of a plugin, with its exchange.
 pub struct PluginMemory {
     shared: Shared,
     memory: Vec<u8>,
@@ -22,11 +23,11 @@ impl std::fmt::Debug for PluginMemory {
     }
 }
 
-/// What a plugin can do during a call.
+/// Interface of the plugin during a call.
 pub struct Answering<'a> {
     exchange: &'a mut Exchange,
     area: &'a Area,
-    /// Memory of the plugin: descriptions, windows, states of flows, the call.
+    /// Memory of the plugin: descriptions, windows, flow states, the call.
     pub memory: &'a mut [u8],
 }
 
@@ -37,29 +38,29 @@ impl std::fmt::Debug for Answering<'_> {
 }
 
 impl Answering<'_> {
-    /// `packet_resize`.
+    /// Calls `packet_resize`.
     pub fn resize(&mut self, number: u32, bytes: i32) {
         let resize = |packet: &mut _, _: &mut [u8]| raw_packet::resize(packet, bytes);
         let _ = self.exchange.with_packet(number, self.memory, self.area, resize);
     }
 
-    /// `packet_write`.
+    /// Calls `packet_write`.
     pub fn write(&mut self, number: u32, offset: u32, from: &[u8]) {
         let write = |packet: &mut _, _: &mut [u8]| raw_packet::write(packet, offset, from);
         let _ = self.exchange.with_packet(number, self.memory, self.area, write);
     }
 
-    /// `packet_backlog`.
+    /// Calls `flow_backlog`.
     pub fn backlog(&mut self, number: u32) {
         let _ = self.exchange.backlog(number);
     }
 }
 
 impl PluginMemory {
-    /// Memory of a plugin with this manifest.
+    /// Creates the memory of a plugin with this manifest.
     ///
     /// # Panics
-    /// When the manifest asks for more memory than there can be.
+    /// Panics if the manifest requests more memory than possible.
     pub fn new(manifest: &Manifest) -> Self {
         let mut memory = vec![0; RESERVED as usize + Area::bytes(manifest) + 64];
         let length = memory.len();
@@ -68,7 +69,7 @@ impl PluginMemory {
         Self { shared: Shared::new(manifest), memory, area }
     }
 
-    /// Calls the plugin with packets; `answer` gets up to 64 at a time, and how many these are.
+    /// Calls the plugin with packets. `answer` gets up to 64 packets at a time, and their number.
     pub fn call(
         &mut self,
         packets: &mut Packets<'_>,
@@ -87,7 +88,7 @@ impl PluginMemory {
         });
     }
 
-    /// What the plugin did wrong since the last call.
+    /// Returns the fault of the plugin since the last call.
     pub fn take_fault(&mut self) -> Option<String> {
         self.shared.with(|exchange| exchange.take_fault().map(|fault| fault.text))
     }

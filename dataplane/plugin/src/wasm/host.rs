@@ -1,6 +1,6 @@
-//! The functions of the router that plugins call, and what their stores hold.
+//! Host functions that plugins call, and the data of their stores.
 //!
-//! A plugin that hands over an address outside of its memory is at fault, as if it had used the address itself.
+//! An address outside of the plugin's memory is a fault of the plugin, as if the plugin had accessed it.
 
 use millrace_plugin_abi::binary::IMPORTS;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Result, Trap};
@@ -11,29 +11,29 @@ use crate::exchange::{Exchange, Shared};
 use crate::maps::Key;
 use crate::{Manifest, raw_packet};
 
-/// Bytes of a table's entry: a pointer.
+/// Bytes of a table entry: a pointer.
 const ENTRY: usize = size_of::<usize>();
 
-/// What the store of an instance holds.
+/// Data in the store of an instance.
 pub(super) struct Data {
     pub shared: Shared,
-    /// The plugin's memory, and where calls stand in it. `None` while it is not known yet.
+    /// Memory of the plugin, and the area for calls in it; `None` until known.
     pub memory: Option<Memory>,
     pub area: Option<Area>,
-    /// Where the state that is common to all flows stands; 0 where there is none.
+    /// Address of the state common to all flows; 0 without such state.
     pub service: u32,
-    /// Whether the plugin runs on the worker's stack: it can't be stopped and gone on with.
+    /// Whether the plugin runs on the worker's stack, where it can't be suspended.
     pub on_worker: bool,
-    /// Slices, or ticks after the first one, by which the call is late.
+    /// Number of slices by which the call is late. On the worker's stack, counts ticks after the first slice.
     pub late: u32,
-    /// Bytes of memory, tables and what else an instance takes, at most.
+    /// Maximum bytes of memory, tables and other data of an instance.
     pub most_memory: usize,
-    /// Bytes of these that there are.
+    /// Bytes currently in use.
     pub bytes: usize,
 }
 
 impl Data {
-    /// Whether memory or a table may grow by so many bytes, which count from now on. A refusal is counted.
+    /// Whether memory or a table may grow by `bytes`. Counts the bytes, or the refusal.
     fn grows(&mut self, bytes: Option<usize>) -> bool {
         let total = bytes.and_then(|bytes| self.bytes.checked_add(bytes));
         match total.filter(|total| *total <= self.most_memory) {
@@ -60,7 +60,7 @@ impl ResourceLimiter for Data {
     }
 }
 
-/// The memory of the plugin that called, and the store's data.
+/// Returns the calling plugin's memory and the store's data.
 fn parts<'a>(caller: &'a mut Caller<'_, Data>) -> Result<(&'a mut [u8], &'a mut Data)> {
     let Some(memory) = caller.data().memory else {
         wasmtime::bail!(
@@ -80,10 +80,10 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
     memory.get_mut(start..start + bytes as usize).ok_or(Trap::MemoryOutOfBounds)
 }
 
-/// Puts the functions where the modules of a plugin find them: those of the capabilities that it asks for, no others.
+/// Links the host functions of the capabilities that the manifest requests, and no others.
 ///
 /// # Errors
-/// When one is there already.
+/// A host function that is already linked.
 pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;
@@ -133,7 +133,7 @@ fn log(mut caller: Caller<'_, Data>, level: u32, address: u32, bytes: u32) -> Re
     Ok(())
 }
 
-/// Does something with a packet that the plugin has; see [`Exchange::with_packet`].
+/// Calls `look` with a packet that the plugin holds; see [`Exchange::with_packet`].
 fn with_packet<R>(
     caller: &mut Caller<'_, Data>,
     number: u32,

@@ -1,6 +1,6 @@
-//! What a WebAssembly module says before it is compiled: its manifest, what it imports and what it exports.
+//! Inspection of a WebAssembly module before its compilation: manifest, imports and exports.
 //!
-//! Reads any bytes without panicking. Whether the code inside is valid says the compiler.
+//! Accepts any bytes without panicking. The compiler validates the code inside.
 
 use std::fmt;
 
@@ -12,81 +12,81 @@ use wasmparser::{
 
 use crate::{Manifest, ManifestError};
 
-/// Bytes of a module, at most.
+/// Maximum bytes of a module.
 pub const MOST_MODULE: usize = 64 << 20;
-/// What a module begins with.
+/// First bytes of a module.
 const MAGIC: &[u8] = b"\0asm";
 
-/// Why a module was refused.
+/// Reason that a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModuleError {
-    /// It is longer than [`MOST_MODULE`].
+    /// Module longer than [`MOST_MODULE`].
     #[error("the module has {0} bytes: at most 64 MiB are taken")]
     TooLarge(usize),
-    /// It is no WebAssembly module.
+    /// File that is no WebAssembly module.
     #[error("this is no WebAssembly module: {0}")]
     NotAModule(String),
-    /// It has no manifest.
+    /// Module without manifest.
     #[error("the module has no custom section \"millrace.manifest\": is it a plugin?")]
     NoManifest,
-    /// It has more than one manifest.
+    /// Module with more than one manifest.
     #[error("the module has more than one custom section \"millrace.manifest\"")]
     TwoManifests,
-    /// Its manifest is wrong.
+    /// Invalid manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It imports what the router doesn't have.
+    /// Import that the router doesn't offer.
     #[error(
         "unknown import {module}.{name}: a plugin imports the functions of \"millrace\", and nothing else"
     )]
     UnknownImport {
-        /// The module it wants it from.
+        /// Module part of the import's name.
         module: String,
-        /// What it wants.
+        /// Function part of the import's name.
         name: String,
     },
-    /// It imports a function whose capability its manifest doesn't name.
+    /// Import of a function whose capability the manifest doesn't request.
     #[error("capability not granted: {function} needs {capability:?} among the manifest's capabilities")]
     NotGranted {
-        /// The function.
+        /// Name of the function.
         function: &'static str,
-        /// The capability.
+        /// Required capability.
         capability: &'static str,
     },
-    /// It imports a function of the router under another type.
+    /// Import of a host function with a wrong type.
     #[error("import {name}: its type is {found}, and has to be {expected}")]
     ImportType {
-        /// The function.
+        /// Name of the function.
         name: &'static str,
-        /// Its type in the module.
+        /// Type in the module.
         found: String,
-        /// Its type.
+        /// Expected type.
         expected: String,
     },
-    /// It doesn't export what it must.
+    /// Missing mandatory export.
     #[error("missing export: {name}, of the type {expected}")]
     MissingExport {
-        /// What is missing.
+        /// Name of the export.
         name: &'static str,
-        /// What it has to be.
+        /// Expected type.
         expected: String,
     },
-    /// It exports something of another type under a name of the interface.
+    /// Export with a wrong type under a name of the interface.
     #[error("export {name}: it is {found}, and has to be {expected}")]
     ExportType {
-        /// The name.
+        /// Name of the export.
         name: &'static str,
-        /// What it is in the module.
+        /// Type in the module.
         found: String,
-        /// What it has to be.
+        /// Expected type.
         expected: String,
     },
-    /// The compiler refused it.
+    /// Module that the compiler refused.
     #[error("the module can't be compiled: {0}")]
     Compile(String),
 }
 
-/// The type of a function, as the interface has it.
+/// Type of a function in the interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Signature {
     parameters: &'static [ValType],
@@ -105,7 +105,7 @@ impl Signature {
         function.params() == self.parameters && function.results() == self.result.as_slice()
     }
 
-    /// That of what a plugin exports; `None` for a name that the interface doesn't have.
+    /// Returns the type of a plugin's export; `None` for a name outside the interface.
     fn of_export(name: &str) -> Option<Self> {
         Some(match name {
             export::ABI | export::SAVE => signature(&[], Some(I32)),
@@ -120,7 +120,7 @@ impl Signature {
         })
     }
 
-    /// That of a function of the router; `None` for a name that it doesn't have.
+    /// Returns the type of a host function; `None` for a name outside the interface.
     fn of_import(name: &str) -> Option<Self> {
         Some(match name {
             "fail" | "reply" => signature(&[I32, I32], None),
@@ -156,19 +156,19 @@ fn type_name(function: &FuncType) -> String {
     text
 }
 
-/// A module that was inspected.
+/// Result of an inspection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Inspected {
-    /// Its manifest.
+    /// Manifest of the module.
     pub manifest: Manifest,
-    /// Bytes that the engine allocates for each instance beside memory and entries of tables, at most.
+    /// Maximum bytes that the engine allocates for each instance beside memory and table entries.
     pub instance_bytes: usize,
 }
 
-/// Reads a module's manifest, checks imports and exports, and counts the bytes that an instance takes.
+/// Reads a module's manifest, checks imports and exports, and counts the bytes of an instance.
 ///
 /// # Errors
-/// [`ModuleError`] for the first thing that is wrong; never [`ModuleError::Compile`].
+/// [`ModuleError`] for the first problem; never [`ModuleError::Compile`].
 pub fn inspect(module: &[u8]) -> Result<Inspected, ModuleError> {
     if module.len() > MOST_MODULE {
         return Err(ModuleError::TooLarge(module.len()));
@@ -187,13 +187,13 @@ pub fn inspect(module: &[u8]) -> Result<Inspected, ModuleError> {
     Ok(Inspected { manifest, instance_bytes: outline.instance_bytes })
 }
 
-/// Globals of a module, at most.
+/// Maximum number of globals of a module.
 const MOST_GLOBALS: u32 = 4096;
 
-/// Bytes that the engine allocates for each instance, by what a module declares; the engine asks its limiter about none of
-/// them. A function is counted as if a reference to it existed.
+/// Bytes that the engine allocates for each instance, by kind of the module's declarations. The engine
+/// doesn't ask its limiter about these bytes. Each function counts as if a reference to it existed.
 mod bytes_of {
-    /// `VMFunctionImport`, and what the others that are imported take.
+    /// `VMFunctionImport`; also used for imports of other kinds.
     pub const IMPORT: usize = 32;
     /// `VMFuncRef`.
     pub const FUNCTION: usize = 32;
@@ -203,32 +203,32 @@ mod bytes_of {
     pub const TABLE: usize = 128;
     /// `VMTagDefinition`.
     pub const TAG: usize = 16;
-    /// Address and length of a passive segment of data, whose bytes all instances share.
+    /// Address and length of a passive data segment, whose bytes all instances share.
     pub const DATA: usize = 16;
-    /// The record of a passive segment of elements.
+    /// Record of a passive element segment.
     pub const ELEMENTS: usize = 32;
-    /// `ValRaw`: an entry of such a segment.
+    /// `ValRaw`: entry of a passive element segment.
     pub const ELEMENT: usize = 16;
 }
 
-/// The parts of a module that say how it looks from outside.
+/// Declarations of a module that are visible from outside.
 #[derive(Default)]
 struct Outline<'a> {
     manifest: Option<&'a [u8]>,
-    /// `None` for types that are no functions.
+    /// Function types; `None` for types that are no functions.
     types: Vec<Option<FuncType>>,
     imports: Vec<Import<'a>>,
-    /// The type of each function, those that are imported first.
+    /// Type index of each function, imported functions first.
     functions: Vec<u32>,
     memories: Vec<wasmparser::MemoryType>,
     imported_memories: usize,
     exports: Vec<(&'a str, ExternalKind, u32)>,
-    /// Bytes of each instance, beside memory and entries of tables.
+    /// Bytes of each instance beside memory and table entries.
     instance_bytes: usize,
 }
 
 fn malformed(error: wasmparser::BinaryReaderError) -> ModuleError {
-    // In one line, like all that is told.
+    // Put the error on one line, like all error texts.
     let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
     ModuleError::NotAModule(words.join(" "))
 }
@@ -383,7 +383,7 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Returns the bytes of each instance that a section stands for.
+/// Returns the bytes of each instance that a section requires.
 fn instance_bytes(payload: &Payload<'_>) -> wasmparser::Result<usize> {
     let each = |count: u32, bytes: usize| (count as usize).saturating_mul(bytes);
     Ok(match payload {
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn globals_beyond_the_limit_are_refused() {
         let globals = |count: u32| "(global i32 (i32.const 0))\n".repeat(count as usize);
-        // The module has one of its own.
+        // The test module already has one global.
         assert!(inspect(&module(&globals(MOST_GLOBALS - 1))).is_ok());
         let refused = refusal(&globals(MOST_GLOBALS));
         assert!(refused.ends_with("it has 4097 globals; at most 4096"), "{refused}");
@@ -511,7 +511,7 @@ mod tests {
         let more = |body: &str| bytes(body) - plain;
         assert_eq!(more("(elem func 0 0 0)"), 32 + 3 * 16);
         assert_eq!(more("(elem funcref (ref.null func) (ref.func 0))"), 32 + 2 * 16);
-        // Entries of active segments stand in tables, those of declared ones nowhere.
+        // Entries of active segments are in tables; declared segments have no entries at run time.
         assert_eq!(more("(elem declare func 0 0 0)"), 32);
         assert_eq!(more("(table 3 funcref) (elem (i32.const 0) func 0 0 0)"), 128 + 32);
         assert_eq!(more("(func) (func)"), 64);

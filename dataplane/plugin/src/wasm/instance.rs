@@ -1,4 +1,4 @@
-//! An instance of a WebAssembly plugin, as the worker sees it.
+//! Worker-side instance of a WebAssembly plugin.
 
 use std::fmt;
 use std::future::Future;
@@ -21,15 +21,15 @@ use crate::exchange::{Call, Exchange, Job, Shared};
 use crate::fault::{Fault, FaultCounts, FaultKind};
 use crate::raw_packet::{WrongVerdict, raw_flow_end, settle};
 
-/// Slices that a message, or a beginning, may take.
+/// Maximum number of slices of a control message or of the plugin's initialization.
 const MOST_SLICES: usize = 100;
 
-/// What an instance begins with.
+/// Settings of a new instance.
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
-    /// The plugin's settings; empty for its defaults.
+    /// Settings of the plugin; empty for its defaults.
     pub settings: Map<String, Value>,
-    /// Bytes of memory, at most.
+    /// Maximum bytes of memory.
     pub most_memory: usize,
 }
 
@@ -39,40 +39,41 @@ impl Default for InstanceSettings {
     }
 }
 
-/// What an instance counts of itself. Those of all its lives are added up.
+/// Counters of an instance, over all its restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InstanceCounts {
-    /// Faults by kind.
+    /// Number of faults by kind.
     pub faults: FaultCounts,
-    /// How often it wanted more memory than it may have.
+    /// Number of refused requests for more memory than the limit.
     pub memory_refused: u64,
-    /// Lines of the log beyond ten a second.
+    /// Number of log lines beyond ten per second.
     pub lines_suppressed: u64,
-    /// Ends of flows that it was not told of, being too busy.
+    /// Number of flow ends that the busy instance missed.
     pub flow_ends_lost: u64,
-    /// Slices after which it was stopped in the middle.
+    /// Number of slices after which the instance was suspended.
     pub suspensions: u64,
 }
 
-/// An instance of a WebAssembly plugin.
+/// Instance of a WebAssembly plugin.
 ///
-/// One that trapped is dead: packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault) until
-/// [`restart`](Self::restart).
+/// An instance that trapped is dead: its packets get [`Verdict::Fault`](millrace_plugin_abi::Verdict::Fault)
+/// until [`restart`](Self::restart).
 pub struct WasmInstance {
     plugin: WasmPlugin,
-    /// Its calls, as the clock of plugins sees them.
+    /// Calls of the instance, as the plugin clock sees them.
     calls: Arc<Calls>,
-    /// The plugin's life; `None` when it is over. Dropped before `shared`, of which it has the other handle.
+    /// Future that runs the plugin; `None` for a dead instance. Dropped before `shared`, as it holds the
+    /// other handle of `shared`.
     life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
     shared: Shared,
     settings: Vec<u8>,
     most_memory: usize,
     fault: Option<Fault>,
-    /// Whether the fault was told, or there is none.
+    /// Whether the fault was reported, or no fault exists.
     told: bool,
     suspensions: u64,
     last_periodic: Option<Instant>,
-    /// The control message that it is at.
+    /// Name of the control message in progress.
     asked: Option<String>,
 }
 
@@ -86,10 +87,10 @@ impl fmt::Debug for WasmInstance {
 }
 
 impl WasmInstance {
-    /// A new instance, which has begun with its settings.
+    /// Creates an instance and initializes the plugin with its settings.
     ///
     /// # Errors
-    /// [`Fault`] when it refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
+    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
         check(plugin.manifest(), &settings)?;
@@ -112,10 +113,10 @@ impl WasmInstance {
         Ok(instance)
     }
 
-    /// Ends the plugin, if it lives, and begins it anew from the same code and settings. What it counted stays.
+    /// Ends the plugin if it lives, and starts it again with the same settings. The counters stay.
     ///
     /// # Errors
-    /// As of [`new`](Self::new); the instance is dead then.
+    /// As for [`new`](Self::new); the instance is dead in this case.
     pub fn restart(&mut self) -> Result<(), Fault> {
         self.life = None;
         (self.fault, self.told) = (None, true);
@@ -129,22 +130,22 @@ impl WasmInstance {
         self.fault.clone().map_or(Ok(()), Err)
     }
 
-    /// The code that it runs.
+    /// Returns the code of the instance.
     pub fn plugin(&self) -> &WasmPlugin {
         &self.plugin
     }
 
-    /// What ended it; `None` while it lives.
+    /// Returns the fault that ended the instance; `None` for a live instance.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    /// The latest verdict of it that made no sense.
+    /// Returns the latest wrong verdict.
     pub fn wrong_verdict(&self) -> Option<WrongVerdict> {
         self.shared.with(|exchange| exchange.wrong)
     }
 
-    /// What it counted.
+    /// Returns the counters.
     pub fn counts(&self) -> InstanceCounts {
         self.shared.with(|exchange| InstanceCounts {
             faults: exchange.faults,
@@ -155,12 +156,12 @@ impl WasmInstance {
         })
     }
 
-    /// Whether a call with packets was stopped in the middle and has to be resumed.
+    /// Whether a call with packets is suspended and waits for `resume`.
     pub fn is_suspended(&self) -> bool {
         self.shared.with(|exchange| exchange.call.active)
     }
 
-    /// When `millrace_periodic` is to be called next; `None` when it isn't.
+    /// Returns the time of the next call of `millrace_periodic`; `None` without such a call.
     fn due(&self) -> Option<Instant> {
         self.life.as_ref()?;
         let timer = self.shared.with(|exchange| exchange.timer);
@@ -178,7 +179,7 @@ impl WasmInstance {
         }
     }
 
-    /// What the plugin is asked to do by a message.
+    /// Converts a control message into a job of the plugin.
     fn control_job(&self, message: &Message) -> Result<Job, PluginError> {
         let arguments = arguments(self.plugin.name(), self.plugin.manifest(), message)?;
         Ok(Job::Control { name: message.name.clone(), arguments })
@@ -188,7 +189,7 @@ impl WasmInstance {
         PluginError::setting(self.plugin.name(), what, problem)
     }
 
-    /// Has the plugin go on with a call; one that is dead decides nothing.
+    /// Continues a call with packets. A dead plugin decides no packet.
     #[inline]
     fn go_on_with(&mut self, packets: &mut Packets<'_>) -> Progress {
         if self.life.is_none() {
@@ -198,8 +199,8 @@ impl WasmInstance {
         self.go_on(Some(packets))
     }
 
-    /// Has the plugin do what there is to do, and go on with what it is at, for about a slice. The packets are those of a call
-    /// that is under way. [`Progress::Done`] when it has nothing to do, or is dead.
+    /// Runs the plugin for about one slice: new work, and the call in progress. `packets` are the packets of
+    /// that call. Returns [`Progress::Done`] if the plugin has no work left or is dead.
     #[inline]
     fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
         let Self { life: Some(life), shared, plugin, calls, suspensions, .. } = self else {
@@ -241,17 +242,17 @@ impl WasmInstance {
         }
     }
 
-    /// Runs the plugin until it has nothing to do or is dead; `false` when 100 slices were not enough.
+    /// Runs the plugin until it has no work left or is dead; returns `false` if 100 slices were not enough.
     fn finish(&mut self) -> bool {
         (0..MOST_SLICES).any(|_| self.go_on(None) == Progress::Done)
     }
 
-    /// Has the plugin do a job to its end.
+    /// Runs a job of the plugin to its end.
     fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
         if self.life.is_none() {
             return Err(self.why_dead());
         }
-        // Ends of flows and the like that it is still at are done first.
+        // The plugin first finishes calls in progress, such as flow ends.
         if self.is_suspended() || self.asked.is_some() {
             return Err("it is in the middle of a call; ask again".to_owned());
         }
@@ -402,7 +403,7 @@ impl Instance for WasmInstance {
             return Progress::Done;
         }
         self.shared.with(|exchange| exchange.push_end(raw_flow_end(flow), state));
-        // In the middle of something it hears of it afterwards.
+        // A busy plugin receives the end of the flow after its current call.
         if self.shared.with(|exchange| exchange.idle) { self.go_on(None) } else { Progress::Done }
     }
 

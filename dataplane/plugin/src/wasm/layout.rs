@@ -1,4 +1,4 @@
-//! The structures of the binary interface as bytes in a plugin's memory, little-endian.
+//! Little-endian byte layout of the binary interface's structures in a plugin's memory.
 
 use std::mem::{offset_of, size_of};
 
@@ -20,7 +20,7 @@ const REASON: usize = offset_of!(RawPacket, reason);
 const TARGET: usize = offset_of!(RawPacket, target);
 const UNTIL: usize = offset_of!(RawPacket, until);
 
-/// Puts the bytes of a field at the field's offset in a structure.
+/// Writes the bytes of a field at an offset of a structure.
 #[inline(always)]
 fn put_field<const N: usize>(structure: &mut [u8], at: usize, field: [u8; N]) {
     let place = structure.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
@@ -30,7 +30,7 @@ fn put_field<const N: usize>(structure: &mut [u8], at: usize, field: [u8; N]) {
     }
 }
 
-/// Puts fields of a structure where they stand in it.
+/// Writes fields of a structure at their offsets.
 macro_rules! put {
     ($bytes:ident, $structure:ident as $type:ident: $($field:ident)*) => {$(
         put_field(&mut $bytes, offset_of!($type, $field), $structure.$field.to_le_bytes());
@@ -43,7 +43,8 @@ pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
     bytes
 }
 
-/// A description in eight words: it is written for every packet, and eight stores cost a third of what one for each field does.
+/// Encodes a description in eight words. Each packet needs a description, and eight stores cost a third of
+/// one store per field.
 #[inline]
 fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     let at = |value: u64, bit: u32| value << bit;
@@ -81,7 +82,8 @@ pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
     }
 }
 
-/// Adds to a description which flow the packet is of, where its state stands, and whether the packet is its first.
+/// Writes the flow of a packet into its description: flow number, address of the state, and whether the
+/// packet is the first.
 pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is_first: bool) {
     put_field(description, offset_of!(RawPacket, flow), flow.to_le_bytes());
     put_field(description, offset_of!(RawPacket, state), state.to_le_bytes());
@@ -91,8 +93,8 @@ pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is
     }
 }
 
-/// Writes into a description what a function of the router may have changed: lengths and offsets of the packet, of which
-/// `window` bytes are shown.
+/// Updates a description after a host function changed the packet: lengths and offsets, and a window of
+/// `window` bytes.
 pub(super) fn put_shape(description: &mut [u8; PACKET], packet: &Packet, window: usize) {
     let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
     let more = if packet.len() > window { packet_flags::MORE } else { 0 };
@@ -118,20 +120,20 @@ pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
     bytes
 }
 
-/// The tag that stands in a description.
+/// Returns the tag in a description.
 #[inline]
 pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
     description[TAG]
 }
 
-/// Whether a description says that the packet goes on as it would by itself.
+/// Whether the description has the verdict pass and a valid tag.
 #[inline]
 pub(super) fn passes(description: &[u8; PACKET]) -> bool {
     description[VERDICT] == verdict::PASS && tag(description) <= MOST_TAG
 }
 
 impl Written {
-    /// Read from a description.
+    /// Reads the plugin's fields from a description.
     #[inline]
     pub fn read(bytes: &[u8; PACKET]) -> Self {
         let until = bytes.get(UNTIL..).and_then(|rest| rest.first_chunk());

@@ -1,7 +1,8 @@
-//! The life of a plugin's instance, as one future: it begins, is driven through its calls, and ends with a fault.
+//! Life of a plugin's instance as one future: initialization, calls, and an end by a fault.
 //!
-//! The future owns the store, so nothing borrows across a suspension, and dropping the future ends the plugin wherever it
-//! is. It is polled by hand: when the plugin's slice is over, and when it waits for work, a poll returns.
+//! The future owns the store, so no borrow crosses a suspension, and dropping the future ends the plugin at
+//! any point. The caller polls by hand: a poll returns at the end of the plugin's slice, or when the plugin
+//! waits for work.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -21,9 +22,9 @@ use crate::exchange::{Exchange, Job, Shared};
 use crate::fault::{Fault, FaultKind};
 use crate::service_state::ServiceState;
 
-/// Runs an instance of `plugin` with `settings`, JSON, until it fails.
+/// Runs an instance of `plugin` with JSON `settings` until it fails.
 pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
-    // Better code may have come since the last time.
+    // Take the best code, which may be newer than the previous start.
     let plugin = plugin.current();
     match Life::begin(&plugin, shared, &settings, most_memory).await {
         Ok((mut life, area)) => match life.serve(&area).await {
@@ -34,7 +35,7 @@ pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, m
     }
 }
 
-/// Ticks by which a call on the worker's stack may exceed its slice before it is a fault.
+/// Maximum number of ticks by which a call on the worker's stack may exceed its slice before it is a fault.
 const MOST_OVERTIME: u32 = 20;
 
 struct Life {
@@ -43,7 +44,7 @@ struct Life {
     exports: Exports,
 }
 
-/// What a plugin exports.
+/// Exported functions and memory of a plugin.
 struct Exports {
     memory: Memory,
     abi: TypedFunc<(), u32>,
@@ -86,7 +87,7 @@ impl Exports {
     }
 }
 
-/// A function of the plugin that is called as packets come.
+/// Plugin function called at packet rate.
 struct Entry<P> {
     function: TypedFunc<P, ()>,
     place: &'static str,
@@ -98,8 +99,8 @@ impl<P: WasmParams + Sync> Entry<P> {
         Self { function, place, shortness: Shortness::new(short_calls) }
     }
 
-    /// Calls it for so many things at once: on the worker's stack if it has shown that this is short, and if not on one of
-    /// its own, on which it can be stopped after a slice and gone on with.
+    /// Calls the function for `count` packets. Runs it on the worker's stack if its calls have been short.
+    /// Otherwise runs it on its own stack, where it can be suspended after a slice and resumed.
     async fn call(
         &mut self,
         store: &mut Store<Data>,
@@ -117,7 +118,7 @@ impl<P: WasmParams + Sync> Entry<P> {
         result.map_err(at(self.place))
     }
 
-    /// Calls it on the worker's stack, where it has shown that this is short.
+    /// Calls the function on the worker's stack, as its calls have been short.
     #[inline]
     fn call_here(
         &mut self,
@@ -148,21 +149,21 @@ fn at(place: &str) -> impl Fn(Error) -> Fault {
     move |error| Fault::of_error(&error, place)
 }
 
-/// The same, where it can't be set up: what is no trap is counted as a beginning that failed.
+/// Converts an error at the start of a plugin: an error that is no trap counts as failed initialization.
 fn at_begin(error: Error) -> Fault {
     let fault = Fault::of_error(&error, "its beginning");
     let kind = if error.is::<wasmtime::Trap>() { fault.kind } else { FaultKind::Init };
     Fault { kind, ..fault }
 }
 
-/// Memory of the plugin that the router has for a message.
+/// Plugin memory that the router uses for a message.
 struct Message {
     address: u32,
     bytes: u32,
 }
 
-/// Bytes of an instance beside memory and tables that don't count: ordinary plugins take less, so a limit of whole pages gives
-/// as many pages.
+/// Uncounted bytes of an instance beside memory and tables. Ordinary plugins take less, so a limit of whole
+/// pages grants that number of pages.
 const UNCOUNTED: usize = 64 << 10;
 
 /// Returns the bytes that count before the plugin has memory or a table.
@@ -223,7 +224,7 @@ impl Life {
         Ok((life, area))
     }
 
-    /// Has the plugin begin with its settings.
+    /// Initializes the plugin with its settings.
     async fn init(&mut self, settings: &[u8]) -> Result<(), Fault> {
         let refused = |text: String| Fault::new(FaultKind::Init, text);
         let message = self.pass(&[settings]).await?.map_err(refused)?;
@@ -236,7 +237,7 @@ impl Life {
         answer.map(drop).map_err(refused)
     }
 
-    /// Has the plugin give a place to the state that is common to all flows, where it declares some.
+    /// Reserves plugin memory for the state common to all flows, if the plugin declares such state.
     async fn place_service(&mut self) -> Result<(), Fault> {
         let bytes = self.exchange(|exchange| {
             exchange.service.is_news = true;
@@ -254,7 +255,7 @@ impl Life {
         self.show_service()
     }
 
-    /// Where the state that is common to all flows stands in memory, with what is kept of it.
+    /// Calls `copy` with the plugin's copy and the router's copy of the state common to all flows.
     fn with_service(&mut self, copy: impl FnOnce(&mut [u8], &mut ServiceState)) -> Result<(), Fault> {
         let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
         let start = data.service as usize;
@@ -268,7 +269,7 @@ impl Life {
         })
     }
 
-    /// Shows the plugin what is kept, where it has not seen that.
+    /// Copies the router's state into the plugin's memory if the plugin hasn't seen it.
     #[inline(always)]
     fn show_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 || !self.exchange(|exchange| exchange.service.is_news) {
@@ -280,7 +281,7 @@ impl Life {
         })
     }
 
-    /// Keeps what the plugin left there.
+    /// Copies the plugin's state into the router's memory.
     #[inline(always)]
     fn keep_service(&mut self) -> Result<(), Fault> {
         if self.store.data().service == 0 {
@@ -304,7 +305,7 @@ impl Life {
         Err(Fault::new(FaultKind::Init, problem))
     }
 
-    /// Has the plugin do what is to be done, one thing after the other.
+    /// Runs the pending steps of the plugin, one after the other.
     async fn serve(&mut self, area: &Area) -> Result<Infallible, Fault> {
         let mut is_first = true;
         loop {
@@ -318,7 +319,7 @@ impl Life {
             }
             self.show_service()?;
             match step {
-                // The common case, without the room that a call needs which may be stopped.
+                // Handle the common case without the memory that a suspendable call needs.
                 Step::Packets(call, count) if self.exports.packets.shortness.is_shown(count) => {
                     let slice = self.plugin.sandbox().slice();
                     self.exports.packets.call_here(&mut self.store, slice, call, count)?;
@@ -329,7 +330,7 @@ impl Life {
         }
     }
 
-    /// Whether as much time as a slice has passed since the plugin was given time.
+    /// Whether a whole slice has passed since the start of the plugin's slice.
     fn is_late(&mut self) -> bool {
         let sandbox = self.plugin.sandbox();
         let ticks = sandbox.ticker().ticks();
@@ -337,7 +338,7 @@ impl Life {
         self.exchange(|exchange| ticks.wrapping_sub(exchange.since) >= slice)
     }
 
-    /// What the plugin is to do next.
+    /// Returns the next step of the plugin.
     #[inline]
     fn next(&mut self, area: &Area) -> Result<Option<Step>, Fault> {
         let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
@@ -447,7 +448,8 @@ impl Life {
         release.call_async(&mut self.store, parameters).await.map_err(at(export::RELEASE))
     }
 
-    /// Puts `parts`, one behind the other, into memory of the plugin. The inner error says why it doesn't take them.
+    /// Copies `parts` one after the other into the plugin's memory. The inner error gives the reason that the
+    /// plugin has no room.
     async fn pass(&mut self, parts: &[&[u8]]) -> Result<Result<Message, String>, Fault> {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let address = self.reserve(bytes.max(1)).await?;
@@ -469,7 +471,7 @@ impl Life {
     }
 }
 
-/// What becomes of a call whose slice is over.
+/// Decides about a call at the end of its slice: suspend, continue or interrupt.
 #[cold]
 fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline {
     let data = store.data_mut();
@@ -481,7 +483,7 @@ fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline
     }
 }
 
-/// Ends the poll; the next one goes on behind.
+/// Ends the poll; the next poll continues after this point.
 async fn pause() {
     let mut waited = false;
     poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;

@@ -1,17 +1,21 @@
-//! The WebAssembly home of plugins: modules that are contained.
+//! WebAssembly runtime of plugins: sandboxed modules.
 //!
-//! A module is checked ([`inspect`]), compiled and linked in a [`Sandbox`], and run by [`WasmInstance`]s. It reaches its own
-//! memory and the functions of the router that its manifest names, and nothing else.
+//! The router checks a module ([`inspect`]), compiles and links it in a [`Sandbox`], and runs it in
+//! [`WasmInstance`]s. A module accesses only its own memory and the host functions that its manifest
+//! requests.
 //!
-//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has an engine of its own; an instance that
-//! begins takes the best code that its plugin has by then ([`WasmPlugin::current`]).
+//! There are two compilers ([`Tier`]). Their code doesn't mix, so each has its own engine. An instance takes
+//! the best code of its plugin when it starts ([`WasmPlugin::current`]).
 //!
-//! How a call goes. Each instance is a future that owns its store, and waits for something to do. With a call of packets it is
-//! polled: they are copied into memory that the plugin gave for that when it began, the plugin is called, verdicts and windows
-//! are copied back, and it waits, which ends the poll. The plugin is called on a stack of its own, so that one whose slice is over
-//! ends the poll in the middle, by the engine's epochs, which a thread counts up; the next poll goes on from there. A function
-//! that has shown that its calls are short is called on the worker's stack, at a fraction of the cost (`shortness`), and
-//! without an allocation. A trap ends the future.
+//! Each instance is a future that owns its store and waits for work. A call with packets proceeds in these
+//! steps. The worker polls the future, which copies the packets into memory that the plugin reserved at its
+//! start. The future calls the plugin, copies verdicts and windows back, and waits for work, which ends the
+//! poll.
+//!
+//! The plugin runs on its own stack. If its slice is over, the engine's epochs end the poll in the middle of
+//! the call, and the next poll continues from there. A thread increments the epochs. A function whose calls
+//! have been short runs on the worker's stack at a fraction of the cost (`shortness`), without an allocation.
+//! A trap ends the future.
 
 mod code;
 mod compile;

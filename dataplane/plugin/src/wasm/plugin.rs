@@ -1,4 +1,4 @@
-//! A WebAssembly plugin as a type of plugin, of which instances are created like of any other.
+//! WebAssembly plugin as a plugin type, from which instances are created.
 
 use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
 use crate::declared::Declared;
 
-/// A plugin that was loaded.
+/// Loaded WebAssembly plugin.
 #[derive(Debug)]
 pub struct LoadedPlugin {
     plugin: WasmPlugin,
@@ -15,28 +15,28 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// The plugin of a module.
+    /// Creates the plugin of a module.
     ///
     /// # Errors
-    /// What its manifest asks for and this router does not give.
+    /// Describes a requirement of the manifest that this router doesn't meet.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
         let declared = Declared::new(plugin.manifest())?;
         let most_memory = plugin.sandbox().memory();
         Ok(Self { plugin, declared, most_memory })
     }
 
-    /// The same plugin, whose instances may have so many bytes of memory.
+    /// Returns the plugin with another memory limit for its instances, in bytes.
     #[must_use]
     pub fn with_memory(self, most_memory: usize) -> Self {
         Self { most_memory, ..self }
     }
 
-    /// The plugin's code, by a handle through which better code can be given to it.
+    /// Returns a handle to the plugin's code, through which a better tier can be installed.
     pub fn code(&self) -> &WasmPlugin {
         &self.plugin
     }
 
-    /// The tier of the code that an instance would begin with now.
+    /// Returns the tier of the code that a new instance would use.
     pub fn tier(&self) -> Tier {
         self.plugin.current().tier()
     }

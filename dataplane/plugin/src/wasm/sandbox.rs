@@ -1,4 +1,4 @@
-//! The engines that plugins run in.
+//! Engines that run WebAssembly plugins.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,29 +11,29 @@ use super::compile::{Tier, config, not_compiled};
 use super::inspect::ModuleError;
 use super::ticker::Ticker;
 
-/// Bytes of memory of an instance, unless it is said otherwise.
+/// Default memory limit of an instance, in bytes.
 pub const DEFAULT_MEMORY: usize = 4 << 20;
 
-/// Why there is no sandbox.
+/// Error at the creation of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The machine is none that plugins can run on.
+    /// Machine that can't run WebAssembly plugins.
     #[error("WebAssembly plugins can't run on this machine: {0}")]
     Engine(String),
-    /// There is no thread for its clock.
+    /// Failure to start the clock's thread.
     #[error("no thread for the clock of plugins: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// How long plugins run before they are stopped in the middle.
+/// Time slices and memory limits of plugins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SandboxSettings {
-    /// Time between two ticks of the clock. 50 µs by default; it ticks only while plugins run.
+    /// Interval between two ticks of the clock. 50 µs by default; the clock ticks only while plugins run.
     pub tick: Duration,
-    /// Ticks in a slice. 2 by default: since the first comes too early, slices take 1 to 2 of them.
+    /// Ticks in a slice. 2 by default: the first tick may come at once, so a slice takes 1 to 2 intervals.
     pub slice: u32,
-    /// How often in a row a function has to end within its slice before it is called without a stack of its own. 1,024 by
-    /// default; 0 for never.
+    /// Number of consecutive calls of a function that must end within their slice before the function runs on
+    /// the worker's stack. 1,024 by default; 0 for never.
     pub short_calls: u32,
     /// Bytes of memory that an instance may have. 4 MiB by default.
     pub memory: usize,
@@ -45,14 +45,14 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Where plugins run, all of a router's. Clones are the same one.
+/// Environment of all WebAssembly plugins of a router. Clones share it.
 #[derive(Clone)]
 pub struct Sandbox(Arc<Inner>);
 
 struct Inner {
-    /// Code of each tier runs in an engine of its own: each compiler has conventions of its own.
+    /// Engine of optimised code. Each tier has its own engine, as each compiler has its own conventions.
     optimised: Engine,
-    /// `None` on processors other than x86-64: for those Winch is still in development.
+    /// Engine of baseline code; `None` on processors other than x86-64, which Winch doesn't fully support.
     baseline: Option<Engine>,
     ticker: Ticker,
     slice: u64,
@@ -67,10 +67,10 @@ impl fmt::Debug for Sandbox {
 }
 
 impl Sandbox {
-    /// Its engines, and the thread that keeps their clock.
+    /// Creates the engines and the clock's thread.
     ///
     /// # Errors
-    /// [`SandboxError`] when the machine or its limits don't allow it.
+    /// [`SandboxError`] if the machine or its limits don't allow it.
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
         let optimised = Engine::new(&config(Tier::Optimised))
             .map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
@@ -84,16 +84,16 @@ impl Sandbox {
         Ok(Self(Arc::new(Inner { optimised, baseline, ticker, slice, short_calls, memory })))
     }
 
-    /// Whether code of a tier can be made and run on this machine.
+    /// Whether this machine can compile and run code of a tier.
     pub fn has(&self, tier: Tier) -> bool {
         self.engine(tier).is_ok()
     }
 
-    /// Hashes all that artifacts of a tier depend on but their module: the engine's version, the features of this processor,
-    /// and how it was told to compile. Artifacts are for those sandboxes in which it is the same.
+    /// Hashes everything that artifacts of a tier depend on beside their module: engine version, processor
+    /// features and compiler settings. An artifact is valid in sandboxes with the same hash.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] when there is no such tier on this machine.
+    /// [`ModuleError::Compile`] if this machine doesn't support the tier.
     pub fn hash_compatibility(&self, tier: Tier, hasher: &mut impl Hasher) -> Result<(), ModuleError> {
         let engine = self.engine(tier).map_err(not_compiled)?;
         tier.name().hash(hasher);
@@ -113,17 +113,17 @@ impl Sandbox {
         &self.0.ticker
     }
 
-    /// Bytes of memory that an instance may have.
+    /// Returns the bytes of memory that an instance may have.
     pub(super) fn memory(&self) -> usize {
         self.0.memory
     }
 
-    /// Calls after which a function is taken to be short; 0 for never.
+    /// Returns the number of calls after which a function counts as short; 0 for never.
     pub(super) fn short_calls(&self) -> u32 {
         self.0.short_calls
     }
 
-    /// Ticks in a slice.
+    /// Returns the number of ticks in a slice.
     pub(super) fn slice(&self) -> u64 {
         self.0.slice
     }

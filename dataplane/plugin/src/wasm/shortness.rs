@@ -1,33 +1,34 @@
-//! Which functions of a plugin have shown that their calls are short.
+//! Detection of plugin functions whose calls are short.
 //!
-//! A call that can be stopped and gone on with needs a stack of its own, which costs as much as a short call itself. A function
-//! whose calls have ended within their slice often enough in a row is called on the worker's stack instead. Should a call last
-//! longer all the same, it gets little more time before it is a fault, and the function has to show it again, twice as often:
-//! whatever a plugin does, the time that it can take from others that way comes to nothing. With more packets at once than it
-//! was ever short with, it has its own stack all the same.
+//! A call that can be suspended needs its own stack, which costs as much as a short call itself. A function
+//! runs on the worker's stack once enough consecutive calls have ended within their slice. If a call lasts
+//! longer nevertheless, it gets little more time before it is a fault. The function must then prove itself
+//! again with twice as many calls. Whatever a plugin does, the time that it can take from others this way is
+//! negligible. A call with more packets than any short call before still gets its own stack.
 
-/// What the calls of a function have shown.
+/// Record of a function's calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shortness {
     needed: u32,
     seen: u32,
-    /// The most things at once that it was short with.
+    /// Largest number of packets in a short call.
     most: u32,
 }
 
 impl Shortness {
-    /// Nothing is shown yet; it takes so many calls in a row, or can't be shown with 0.
+    /// Creates an empty record. The function needs `needed` short calls in a row; with 0 it never counts as
+    /// short.
     pub fn new(needed: u32) -> Self {
         Self { needed: if needed == 0 { u32::MAX } else { needed }, seen: 0, most: 0 }
     }
 
-    /// Whether a call for so many things at once may be expected to end within its slice.
+    /// Whether a call for `count` packets probably ends within its slice.
     #[inline]
     pub fn is_shown(&self, count: u32) -> bool {
         self.seen >= self.needed && count <= self.most
     }
 
-    /// Notes a call for so many things at once, and whether it ended within its slice.
+    /// Records a call for `count` packets, and whether it ended within its slice.
     #[inline]
     pub fn note(&mut self, count: u32, short: bool) {
         if short {

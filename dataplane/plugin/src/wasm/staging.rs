@@ -1,7 +1,8 @@
-//! Packets on their way into a plugin's memory and back.
+//! Staging of packets: copies into a plugin's memory and back.
 //!
-//! A plugin gives memory for a call once, when it begins. Up to 64 packets at a time are described there, with the window of
-//! each; when the plugin has handled them, verdicts are read, and its windows are written to the packets if it may write.
+//! A plugin reserves memory for calls once, when it starts. The router describes up to 64 packets at a time
+//! there, and copies the window of each packet. After the call the router reads the verdicts. It writes the
+//! windows back to the packets if the plugin may write packets.
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, packet_flags};
@@ -15,39 +16,39 @@ use crate::Manifest;
 use crate::exchange::{Call, EndedFlow, Exchange};
 use crate::raw_packet::{Written, describe, goes_on};
 
-/// What a plugin is to do.
+/// Next step of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// To handle the call at an address, with so many packets.
+    /// Call at this address, with this number of packets.
     Packets(u32, u32),
-    /// To hear of the end of the flow at an address.
+    /// End of the flow described at this address.
     FlowEnded(u32),
-    /// To do what it does at a time.
+    /// Periodic call at this time.
     Periodic(Instant),
-    /// What it is asked, which is no packets.
+    /// Pending job without packets.
     Job,
 }
 
-/// Bytes of a line of the processor's cache. What is written for every packet begins with one, so that no store lies across two.
+/// Bytes of a cache line. Data of each packet starts at a line, so that no store crosses two lines.
 const LINE: usize = 64;
 
-/// Where calls stand in a plugin's memory. There are, in this order: 64 descriptions, 64 windows, 64 times the state of a flow,
-/// the call, a flow's end with its state.
+/// Layout of calls in a plugin's memory. In this order: 64 descriptions, 64 windows, 64 flow states, the
+/// call, the end of a flow with its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     address: u32,
     window: usize,
-    /// Bytes from one window to the next.
+    /// Distance between two windows, in bytes.
     stride: usize,
     state: usize,
-    /// Bytes of all of it.
+    /// Bytes of the whole area.
     bytes: usize,
-    /// Whether what is written into windows is written to the packets.
+    /// Whether the router writes windows back to the packets.
     writes: bool,
 }
 
 impl Area {
-    /// In memory at `reserved`, with windows and states of flows as long as the manifest says.
+    /// Lays out an area in memory at `reserved`, with the manifest's sizes of windows and flow states.
     fn new(reserved: u32, manifest: &Manifest) -> Self {
         let (window, state) = (usize::from(manifest.window), manifest.flow_state.into());
         let address = reserved.next_multiple_of(LINE as u32);
@@ -58,13 +59,13 @@ impl Area {
         area
     }
 
-    /// Bytes that are needed, wherever the plugin reserves them.
+    /// Returns the bytes to reserve, whatever the address.
     pub fn bytes(manifest: &Manifest) -> usize {
         Self::new(0, manifest).bytes + LINE - 8
     }
 
-    /// The area in what a plugin reserved at an address; `None` when that is not aligned to 8 bytes, or not all of it lies in
-    /// its memory, which has so many bytes.
+    /// Returns the area in memory that a plugin reserved at an address. Returns `None` if the address is not
+    /// aligned to 8 bytes, or if the area exceeds the plugin's memory of `memory` bytes.
     pub fn reserved(reserved: u32, manifest: &Manifest, memory: usize) -> Option<Self> {
         let is_there = reserved != 0
             && reserved.is_multiple_of(8)
@@ -100,7 +101,7 @@ impl Area {
         u64::from(self.address) + offset as u64
     }
 
-    /// The area in memory. It was there when it was reserved, and memory doesn't shrink.
+    /// Returns the area in memory. The area stays valid after its reservation, as memory doesn't shrink.
     #[inline]
     fn of<'m>(&self, memory: &'m mut [u8]) -> Result<&'m mut [u8], Trap> {
         let region = memory.get_mut(self.address as usize..).and_then(|rest| rest.get_mut(..self.bytes));
@@ -111,17 +112,18 @@ impl Area {
 /// Descriptions and windows of a call, in the plugin's memory.
 type Staged<'m> = (&'m mut [[u8; PACKET]], &'m mut [u8]);
 
-/// Descriptions, windows, and what stands behind both.
+/// Splits the area into the descriptions, and the windows with all that follows.
 fn parts(region: &mut [u8]) -> Option<Staged<'_>> {
     let (descriptions, rest) = region.split_at_mut_checked(Area::packet(MOST_PACKETS))?;
     Some((descriptions.as_chunks_mut().0, rest))
 }
 
 impl Exchange {
-    /// Takes what the plugin has done, and says what it is to do next; `None` when there is nothing: it is idle then.
+    /// Collects the results of the latest step and returns the next step; `None` if no work is left, which
+    /// makes the plugin idle.
     ///
     /// # Errors
-    /// [`Trap::MemoryOutOfBounds`] when the area isn't in memory.
+    /// [`Trap::MemoryOutOfBounds`] if the area isn't in memory.
     #[inline]
     pub(super) fn next(&mut self, memory: &mut [u8], area: &Area) -> Result<Option<Step>, Trap> {
         let region = area.of(memory)?;
@@ -147,7 +149,7 @@ impl Exchange {
         Ok(self.job.is_some().then_some(Step::Job))
     }
 
-    /// Describes the next packets to the plugin; `false` when there are none.
+    /// Describes the next packets to the plugin; returns `false` if no packets are left.
     #[inline(never)]
     fn stage(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, now, .. } = self.call;
@@ -182,7 +184,7 @@ impl Exchange {
         count > 0
     }
 
-    /// Puts the state of a packet's flow where the plugin finds it. Packets of a flow in one call share a place.
+    /// Copies the state of a packet's flow into the area. Packets of one flow in a call share a slot.
     fn stage_state(
         &mut self,
         index: usize,
@@ -210,7 +212,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the state of a packet's flow back, where it is the first packet of its flow in the call.
+    /// Copies the state of a packet's flow back, if the packet is the first of its flow in the call.
     fn collect_state(
         &self,
         index: usize,
@@ -220,7 +222,7 @@ impl Exchange {
         area: &Area,
     ) {
         let flow = self.flows.get(index).copied().unwrap_or_default();
-        // The flow may have ended, and its state be gone.
+        // The flow may have ended, and its state may be released.
         if flow != 0
             && packets.flow_number(place) == flow
             && !self.flows.iter().take(index).any(|other| *other == flow)
@@ -231,7 +233,8 @@ impl Exchange {
         }
     }
 
-    /// Takes verdicts and windows of the packets that the plugin has; whether there are more packets.
+    /// Collects verdicts and windows of the packets that the plugin holds. Returns whether more packets are
+    /// left.
     #[inline(never)]
     fn collect(&mut self, packets: &mut Packets<'_>, region: &mut [u8], area: &Area) -> bool {
         let Call { settled, under_way, .. } = self.call;
@@ -244,7 +247,7 @@ impl Exchange {
         packets.look_at(settled..settled + count, descriptions.iter(), |_, packet, description| {
             let (window, rest) = windows.split_at_checked(area.stride)?;
             windows = rest;
-            // That it passes is said already.
+            // The verdict slot already holds `Pass`.
             let verdict = (!passes(description)).then(|| self.collect_verdict(description));
             if verdict.is_none_or(goes_on) {
                 packet.tag = tag(description);
@@ -257,15 +260,14 @@ impl Exchange {
         self.call.settled < packets.len()
     }
 
-    /// The verdict of a packet that doesn't just pass.
+    /// Returns the verdict of a packet that doesn't simply pass.
     #[cold]
     fn collect_verdict(&mut self, description: &[u8; PACKET]) -> Verdict {
         self.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
-    /// Does something with the packet of a number, after what the plugin wrote into its window has been written to it:
-    /// `look` gets the packet and how many bytes of it its window has. Afterwards the window shows the packet as it is then.
-    /// `None` when the plugin doesn't have that packet.
+    /// Calls `look` with packet `number` and the plugin's memory. First writes the plugin's window back to
+    /// the packet, and refreshes the window afterwards. Returns `None` if the plugin doesn't hold the packet.
     pub(super) fn with_packet<R>(
         &mut self,
         number: u32,
@@ -291,8 +293,7 @@ impl Exchange {
 }
 
 impl Area {
-    /// Writes the beginning of a packet into its window again, and the offsets that may have changed into its
-    /// description.
+    /// Copies the beginning of a packet into its window, and updates lengths and offsets in its description.
     fn show(&self, index: usize, packet: &Packet, region: &mut [u8]) {
         let data = packet.data();
         let length = data.len().min(self.window);
@@ -307,8 +308,9 @@ impl Area {
         }
     }
 
-    /// Writes a window to its packet, where the plugin may change packets: as many bytes as it shows of the packet as it is now.
-    /// Whatever changes the length of a packet during a call shows it anew.
+    /// Writes a window back to its packet if the plugin may change packets. Covers as many bytes as the
+    /// window shows of the packet's current content. Any host function that changes a packet's length
+    /// refreshes the window.
     #[inline]
     fn write_window(&self, packet: &mut Packet, window: &[u8]) {
         if !self.writes {
@@ -316,21 +318,22 @@ impl Area {
         }
         let data = packet.data_mut();
         let length = data.len().min(self.window);
-        // Most packets are as they were, and one that isn't written needn't leave the cache again: frames of a batch are where
-        // they are in its way.
+        // Skip unchanged packets, which are most packets. A write would occupy cache lines that other frames
+        // of the batch need.
         let is_other = length != 128 || data.first_chunk::<128>() != window.first_chunk();
         if is_other && let (Some(to), Some(from)) = (data.get_mut(..length), window.get(..length)) {
             copy(to, from);
         }
     }
 
-    /// The description of the packet at a place in the call.
+    /// Returns the description of the packet at an index of the call.
     fn description(region: &mut [u8], index: usize) -> Option<&mut [u8; PACKET]> {
         region.get_mut(Self::packet(index)..)?.first_chunk_mut()
     }
 }
 
-/// Writes bytes at an offset of an area. An offset and a length that are the area's own lie within it; others write nothing.
+/// Writes bytes at an offset of an area. Offsets and lengths of the area's layout are in bounds; others write
+/// nothing.
 #[inline]
 fn put(region: &mut [u8], at: usize, bytes: &[u8]) {
     let place = region.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
@@ -340,7 +343,7 @@ fn put(region: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Shows a flow that has ended, and says where.
+/// Writes the end of a flow into the area, and returns its address.
 #[cold]
 fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &Area) -> u32 {
     let at = area.flow_end();
@@ -352,8 +355,8 @@ fn show_end(EndedFlow { mut raw, state }: EndedFlow, region: &mut [u8], area: &A
     area.address + at as u32
 }
 
-/// Copies all of `from` to `to`, which must be as long. Windows are short, and copied for every packet: those of up to 128 bytes
-/// take a few moves in place, where `memcpy` would have to be called.
+/// Copies all of `from` to `to`, which has the same length. Each packet needs this copy: up to 128 bytes take
+/// a few inlined moves instead of a call of `memcpy`.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -364,7 +367,7 @@ fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first `N` bytes and the last: all, of up to two times `N`.
+/// Copies the first and the last `N` bytes: everything if the length is at most twice `N`.
 #[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {

@@ -1,15 +1,15 @@
-//! Modules for tests: plugins in the text format that do one thing each.
+//! Test modules: small plugins in the WebAssembly text format.
 
-/// The text of a plugin, which may write to packets unless `keys` name capabilities. `keys` are added to its manifest
-/// (`, "window": 4`), `body` to its module. What `body` doesn't export itself is there: memory is given out from 1,024 on
-/// and never taken back, and packets pass.
+/// Returns the text of a plugin, which may write packets unless `keys` list capabilities. Adds `keys` (such
+/// as `, "window": 4`) to the manifest, and `body` to the module. Supplies each export that `body` lacks:
+/// memory reservations start at 1,024 and are never released, and packets pass.
 pub(crate) fn text(keys: &str, body: &str) -> String {
     let writes = if keys.contains("capabilities") { "" } else { r#", "capabilities": ["packet-write"]"# };
     let manifest = format!(
         r#"{{"abi": 1, "name": "test", "version": "1.0.0", "summary": "For tests.", "positions": ["late"]{keys}{writes}}}"#
     );
     let manifest = manifest.replace('"', "\\\"");
-    // Imports come before everything else.
+    // Imports must precede all other parts of a module.
     let (imports, rest): (Vec<_>, Vec<_>) =
         body.lines().partition(|line| line.trim_start().starts_with("(import"));
     let (imports, body) = (imports.join("\n"), rest.join("\n"));
@@ -36,12 +36,12 @@ pub(crate) fn text(keys: &str, body: &str) -> String {
     )
 }
 
-/// A plugin whose module has `body` added.
+/// Returns a plugin whose module contains `body`.
 pub(crate) fn module(body: &str) -> Vec<u8> {
     module_with("", body)
 }
 
-/// A plugin whose manifest has `keys` and whose module has `body` added.
+/// Returns a plugin whose manifest contains `keys` and whose module contains `body`.
 pub(crate) fn module_with(keys: &str, body: &str) -> Vec<u8> {
     let text = text(keys, body);
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -1,4 +1,4 @@
-//! The clock of pre-emption: a thread that counts epochs up while plugins run.
+//! Clock of pre-emption: a thread that increments epochs while plugins run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use wasmtime::Engine;
 
-/// Ticks between two looks whether there were calls; after as many without any the thread goes to sleep. Waking it is a system
-/// call, which a busy worker is spared that way.
+/// Number of ticks between two checks for calls. The thread sleeps after this number of ticks without calls.
+/// Waking the thread takes a system call, which a busy worker thus avoids.
 const QUIET_TICKS: u32 = 40;
 
-/// Counts the epochs of engines up, once every period, while any call runs. Ends with its last owner.
+/// Thread that increments the epochs of engines once per period while any call runs. The thread ends with its
+/// last owner.
 #[derive(Debug)]
 pub(super) struct Ticker {
     state: Arc<State>,
@@ -26,23 +27,24 @@ struct State {
     callers: Mutex<Vec<Caller>>,
 }
 
-/// The calls of one instance, as the clock sees them. Written by who calls it alone, so that no call waits for another worker's.
+/// Calls of one instance, as the clock sees them. Only the calling worker writes, so no call waits for
+/// another worker.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Calls {
-    /// Goes up by one when a call begins, and by one when it ends: odd while one goes on.
+    /// Counter that grows by one at the start and at the end of each call: odd during a call.
     beat: AtomicU64,
 }
 
 impl Calls {
-    /// There is one writer, so this needs no atomic addition.
+    /// Adds without an atomic addition, as only one thread writes.
     #[inline]
     fn step(&self) {
         self.beat.store(self.beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 }
 
-/// An instance, and its beat when the clock last looked.
+/// Instance, with its beat at the clock's latest check.
 #[derive(Debug)]
 struct Caller {
     calls: Weak<Calls>,
@@ -50,7 +52,7 @@ struct Caller {
 }
 
 impl State {
-    /// Whether any call went on since this was last asked. Instances that are gone are forgotten.
+    /// Whether any call ran since the previous check. Removes instances that no longer exist.
     fn was_active(&self) -> bool {
         let mut active = false;
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|caller| {
@@ -65,10 +67,10 @@ impl State {
 }
 
 impl Ticker {
-    /// Begins to count, with a period as exact as the kernel's timers.
+    /// Starts the clock, with a period as exact as the kernel's timers.
     ///
     /// # Errors
-    /// When no thread can be begun.
+    /// Failure to start the thread.
     pub fn new(engines: Vec<Engine>, period: Duration) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
         let seen = Arc::clone(&state);
@@ -78,7 +80,7 @@ impl Ticker {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Makes the clock run for the calls of one more instance.
+    /// Registers the calls of another instance with the clock.
     pub fn caller(&self) -> Arc<Calls> {
         let calls = Arc::new(Calls::default());
         let caller = Caller { calls: Arc::downgrade(&calls), seen: 0 };
@@ -86,10 +88,11 @@ impl Ticker {
         calls
     }
 
-    /// Lets the clock run as long as the result is kept.
+    /// Keeps the clock running until the result is dropped.
     ///
-    /// No fence stands between the two words, for one would cost as much as a short call: who begins a call may not see that the
-    /// thread is about to sleep, and the thread not see the call. It looks again a tick later, when what was written is seen.
+    /// There is no fence between the two words, as a fence would cost as much as a short call. The caller may
+    /// therefore miss that the thread is about to sleep, and the thread may miss the call. The thread checks
+    /// again one tick later, when both writes are visible.
     #[inline]
     pub fn start<'c>(&self, calls: &'c Calls) -> Running<'c> {
         calls.step();
@@ -99,7 +102,7 @@ impl Ticker {
         Running { calls, since: self.ticks() }
     }
 
-    /// How often it has ticked.
+    /// Returns the number of ticks so far.
     #[inline]
     pub fn ticks(&self) -> u64 {
         self.state.ticks.load(Ordering::Relaxed)
@@ -113,14 +116,14 @@ impl Ticker {
     }
 }
 
-/// A call that runs.
+/// Running call.
 pub(super) struct Running<'c> {
     calls: &'c Calls,
     since: u64,
 }
 
 impl Running<'_> {
-    /// How often the clock had ticked when it began.
+    /// Returns the tick at the start of the call.
     #[inline]
     pub fn since(&self) -> u64 {
         self.since
@@ -139,14 +142,14 @@ impl Drop for Ticker {
         self.state.ended.store(true, Ordering::SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It can't have panicked, and if it had there would be nothing to do about it.
+            // The thread doesn't panic, and a panic would need no handling here.
             let _ = thread.join();
         }
     }
 }
 
 fn tick(state: &State, engines: &[Engine], period: Duration) {
-    // Without it, the kernel takes 50 µs more than it was asked for. A kernel that refuses makes slices longer.
+    // Without this, timers of the kernel are 50 µs late. If the kernel refuses, slices are longer.
     let _ = nix::sys::prctl::set_timerslack(1);
     let tick = || {
         std::thread::sleep(period);
@@ -169,7 +172,7 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
 }
 
 fn sleep_until_needed(state: &State) {
-    // A waking that comes before the sleep isn't lost: the sleep ends at once then.
+    // A wake-up before the sleep isn't lost: the sleep ends at once in this case.
     while state.asleep.load(Ordering::SeqCst) && !state.ended.load(Ordering::SeqCst) {
         std::thread::park();
     }

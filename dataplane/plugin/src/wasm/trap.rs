@@ -1,4 +1,4 @@
-//! What the engine's traps mean as faults.
+//! Conversion of the engine's traps into faults.
 
 use wasmtime::Trap;
 
@@ -20,7 +20,8 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// What `error` means when it came up in the function `place` of the plugin; [`FaultKind::OtherTrap`] if it is no trap.
+    /// Converts `error`, raised in the plugin's function `place`, into a fault. An error that is no trap is
+    /// [`FaultKind::OtherTrap`].
     pub(super) fn of_error(error: &wasmtime::Error, place: &str) -> Self {
         let kind = match error.downcast_ref::<Trap>() {
             Some(trap) => FaultKind::of_trap(*trap),

@@ -1,4 +1,4 @@
-//! Flows in the driver: what of their paths a program does by itself, and the accounting of what it did.
+//! Offloaded flows: the part of their paths that the XDP program executes, and its accounting.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::slab::Key;
 use crate::{Action, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// What a program in the driver is to do with the packets on a path.
+    /// Returns the steps that the XDP program executes for the packets of a path.
     ///
     /// # Errors
-    /// Why they are a worker's.
+    /// The reason that the packets stay at the worker.
     pub fn driver_form(&self, path: PathId) -> Result<DriverForm, DriverRefusal> {
         let mut form = DriverForm::default();
         for stage in self.paths.stages(path) {
             let Some(binding) = self.bindings.get(stage.binding) else { continue };
             if form.drops() && stage.position == Position::Queue {
-                // What was dropped comes to no queue.
+                // Dropped packets reach no queue.
                 break;
             }
             match (stage.position, stage.step) {
@@ -37,7 +37,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 (_, Step::Queue(_)) => return Err(DriverRefusal::Queue),
                 (_, Step::Refuse(Refusal::Reject)) => return Err(DriverRefusal::Reject),
                 (_, Step::Refuse(Refusal::Drop)) => {
-                    // Nothing behind it gets the packets.
+                    // No later stage gets the packets.
                     form.add(stage, DriverStep::Drop)?;
                     break;
                 }
@@ -52,7 +52,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         Ok(form)
     }
 
-    /// The form of an instance, if it may be asked.
+    /// Returns the eBPF variant of an instance if the XDP program may call it.
     fn asked_form(&self, key: Key) -> Result<&LoadedForm, DriverRefusal> {
         let hosted = self.instances.get(key).ok_or(DriverRefusal::Instance)?;
         let form = hosted.form.as_ref().ok_or(DriverRefusal::Instance)?;
@@ -62,7 +62,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if form.is_asked { Ok(form) } else { Err(DriverRefusal::Placed) }
     }
 
-    /// Says what form for the driver an instance has. It shares memory with it from now on, also when the form is gone.
+    /// Sets the eBPF variant of an instance. The instance shares memory with the variant from now on, even
+    /// after the variant's removal.
     pub fn set_driver_form(&mut self, id: InstanceId, form: Option<LoadedForm>) {
         let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else { return };
         let known = hosted.form.take().map(|form| form.memory.id());
@@ -72,7 +73,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         hosted.form = form;
     }
 
-    /// The token bucket of a form, if it has one that is still there.
+    /// Returns the token bucket of a driver form if its binding still exists.
     pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
         let word = *form.bindings.get(usize::from(form.polices_at?))?;
         match &self.bindings.get(Key::from_word(word))?.action {
@@ -81,7 +82,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Counts at the bindings of a form what a program did: what it sent on, and what it dropped.
+    /// Adds packets that the XDP program forwarded or dropped to the counts of the form's bindings.
     pub fn driver_did(&mut self, form: &DriverForm, sent: Amount, dropped: Amount) {
         let first_behind = form.polices_at.or(form.asks_at).map_or(u8::MAX, |at| at + 1);
         for (at, word) in (0..form.count).zip(form.bindings) {
@@ -97,7 +98,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             if let Some(Step::Instance(key)) = binding.step.filter(|_| dropped.packets > 0)
                 && let Some(hosted) = self.instances.get_mut(key)
             {
-                // A form has no reasons of its own.
+                // The eBPF variant has no drop reasons of its own.
                 let [unnamed, ..] = &mut *hosted.drops;
                 *unnamed += dropped.packets;
             }

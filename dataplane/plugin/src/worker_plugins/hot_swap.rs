@@ -1,7 +1,7 @@
-//! An instance takes the place of another one, between two batches, and takes over what that knows.
+//! Upgrade of an instance between two batches: replacement by a successor with state hand-over.
 //!
-//! Paths and bindings stay as they are: they name the place, and not the instance. Only where the new one keeps another kind
-//! of state for flows they have to be found anew, and that state begins anew.
+//! Paths and bindings stay, as they refer to the slot and not to the instance. Only if the successor keeps
+//! another kind of flow state, flows are classified anew and their state starts anew.
 
 use millrace_packet::Pool;
 use millrace_plugin_abi::Instance;
@@ -17,8 +17,8 @@ use crate::succession::{Inheritance, Inherited, Successed, Succession, Successor
 use crate::waiting::Asked;
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Puts another instance in the place of one: now, or when the call that goes on is done. `told` gets the one that is out
-    /// of use, to be dropped where time doesn't matter.
+    /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
+    /// to be dropped where time doesn't matter.
     pub fn succeed(&mut self, id: InstanceId, successor: Successor, now: Instant, told: Successed) {
         let Some(key) = self.instances.key(id) else { return told(None) };
         if self.waiting.is_busy(key) {
@@ -28,7 +28,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.succeed_now(key, successor, now, told);
     }
 
-    /// The same, for an instance that isn't busy; returns the key that it has from now on.
+    /// Replaces an instance that isn't busy; returns its new key.
     pub(crate) fn succeed_now(
         &mut self,
         key: Key,
@@ -41,7 +41,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             told(None);
             return key;
         };
-        // One whose pause is over is restarted before it is asked.
+        // Restart an instance whose pause is over before asking for its state.
         hosted.is_well(now, &mut self.news);
         let well = hosted.record.health == Health::Well;
         if same_version && inheritance != Inheritance::Renounced {
@@ -59,7 +59,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
         };
         if inherited.is_err() {
-            // It goes on; where handing over has killed it, without what it knew, and without a pause.
+            // The old instance stays. If saving its state has killed it, it restarts without the state and
+            // without a pause.
             hosted.recover(now, &mut self.news);
             told(Some(Succession { instance, inherited }));
             return key;
@@ -71,8 +72,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         key
     }
 
-    /// Lets another instance see copies of so many packets of one, and compares what they do. One that is tried out already
-    /// is so no longer.
+    /// Starts a shadow instance that processes copies of the next `packets` packets, and compares the
+    /// verdicts. Replaces an existing shadow instance.
     pub fn shadow(
         &mut self,
         id: InstanceId,
@@ -87,14 +88,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Ends the trial of an instance that is tried out beside one: its report tells how far it came.
+    /// Ends the shadow run of an instance; its report covers the packets so far.
     pub fn end_shadow(&mut self, id: InstanceId) {
         if let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) {
             hosted.shadow = None;
         }
     }
 
-    /// Has bindings and timers know an instance that is new; returns its key.
+    /// Updates bindings and timers for a new instance; returns its key.
     fn introduce(&mut self, old: Key, keeps_states: bool) -> Key {
         let key = if keeps_states { old } else { self.instances.renew(old).unwrap_or(old) };
         let Some(hosted) = self.instances.get_mut(key) else { return old };
@@ -111,13 +112,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         key
     }
 
-    /// Whether paths that were found so far may be others now; asked once after each change.
+    /// Whether a change may have altered the paths of known flows. Ask once after each change.
     pub fn take_reclassify(&mut self) -> bool {
         std::mem::take(&mut self.reclassify)
     }
 }
 
-/// Hands over what an instance knows; `inheritance` says whether the other one may do without.
+/// Hands the state of an instance over. `inheritance` states whether the new instance may start without it.
 fn inherit(
     old: &mut dyn Instance,
     new: &mut dyn Instance,
@@ -141,7 +142,7 @@ fn inherit(
     if is_tried { begin_anew(new, problem) } else { Err(problem) }
 }
 
-/// Has an instance begin anew that may have taken over a part of what it should have.
+/// Restarts an instance that may have taken over only a part of the state.
 fn begin_anew(instance: &mut dyn Instance, problem: String) -> Result<Inherited, String> {
     match instance.restart() {
         Ok(()) => Ok(Inherited::Lost(problem)),

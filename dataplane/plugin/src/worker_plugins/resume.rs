@@ -13,12 +13,12 @@ use crate::path::{Part, Step};
 use crate::waiting::{Asked, Backlog, Call, End, Errand, Place, Released};
 use crate::{BindingCounts, BindingTable, CallLimits};
 
-/// Calls of an instance, with packets that waited for it, in one iteration.
+/// Maximum number of calls of an instance with waiting packets in one iteration.
 const CALLS: usize = 16;
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Gives each suspended call a slice, runs due timers of instances, and puts packets that wait no longer into `released`.
-    /// `queues` counts the packets in queues.
+    /// Runs each suspended call for a slice, runs due timers of instances, and moves packets that wait no
+    /// longer into `released`. `queues` reports queue backlogs.
     pub fn resume(&mut self, now: Instant, queues: &dyn Backlogs, released: &mut Vec<Released>) {
         self.restart_paused(now);
         while let Some(waiting) = self.waiting.due(now) {
@@ -41,7 +41,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else {
                 continue;
             };
-            // One that fails again in this is put on the list anew.
+            // Instances that fail during the restart are already on the list again.
             if !hosted.is_well(now, &mut self.news) && hosted.is_pausing() && !self.news.paused.contains(&id)
             {
                 self.news.paused.push(id);
@@ -49,8 +49,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Releases packets that are held for a removed instance or binding. Called once after changes, before packets that the change made
-    /// quicker.
+    /// Releases packets held for a removed instance or binding. Call this once after changes, before any
+    /// packet that the changes let pass without waiting, so that packets keep their order.
     pub fn release_orphans(&mut self) {
         let Self { waiting, instances, bindings, paths, .. } = self;
         waiting.let_go(|holder, place| {
@@ -77,7 +77,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Resumes the call of an instance, and begins calls that wait behind it. Returns whether any is left.
+    /// Resumes the call of an instance, and begins calls that wait behind it. Returns whether any call is
+    /// left.
     fn resume_backlog(
         &mut self,
         backlog: &mut Backlog,
@@ -100,7 +101,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// Begins the next call, control messages first. Returns whether a call is under way and needs a slice.
+    /// Begins the next call, control messages first. Returns whether a call is running and needs a slice.
     fn begin(&mut self, backlog: &mut Backlog, now: Instant) -> bool {
         while let Some(asked) = backlog.asked.pop_front() {
             let (message, answer) = match asked {
@@ -135,7 +136,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         backlog.begin_call()
     }
 
-    /// Gives an instance a message that waited; its call may be suspended afterwards.
+    /// Gives an instance a waiting message; the call may be suspended afterwards.
     fn tell_from(&mut self, backlog: &mut Backlog, bytes: &[u8], now: Instant) {
         let Some(hosted) = self.instances.get_mut(backlog.instance) else { return };
         if !hosted.is_well(now, &mut self.news) {
@@ -213,7 +214,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 (Outcome::Failed, _) | (_, None) => Verdict::Fault,
                 (_, Some(verdict)) => verdict,
             };
-            // Another may stand in its place by now: whether that one writes says nothing of this packet.
+            // A successor may be in the slot: only the recorded flag tells whether this packet may be changed.
             if written
                 && let Err(found) = recheck_behind(&mut waiting.packet, &waiting.key, verdict, place.position)
             {
@@ -279,14 +280,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.waiting.len()
     }
 
-    /// Returns whether no packet waits, and no instance has timers or a pause.
+    /// Whether no packet waits, and no instance has timers or a pause.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.timed.is_empty() && self.news.paused.is_empty()
     }
 }
 
-/// Begins a call with packets that waited, or resumes it, for a slice.
+/// Starts a call with waiting packets, or resumes it, for one slice.
 fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
@@ -326,7 +327,7 @@ fn slice(
                 return Outcome::Suspended;
             }
             hosted.instance.abort();
-            // The fault below says more than the instance's own.
+            // Discard the instance's own fault text; the text below is more precise.
             _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
             let text = format!("{spent}; `bind --budget` grants more");

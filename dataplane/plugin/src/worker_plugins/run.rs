@@ -1,4 +1,4 @@
-//! The way of a batch's packets through the instances of their path.
+//! Run of a batch's packets through the instances of their path.
 
 use std::fmt;
 
@@ -16,57 +16,57 @@ use crate::slab::Key;
 use crate::waiting::{End, Kept, LONGEST_HOLD, Place, Taken, Ticket, WaitingRoom};
 use crate::{Action, BindingId, BindingTable, Direction, OnFault, Policer};
 
-/// How often in a row a packet may be sent from instance to instance.
+/// Maximum number of consecutive instances that may pass a packet on to another instance.
 pub(crate) const MOST_PASSED_ON: u8 = 8;
 
-/// A stage of a path, for who looks on.
+/// Stage of a path, for observers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stop {
-    /// The gate.
+    /// Gate of the stage.
     pub gate: GateId,
-    /// What is bound there.
+    /// Binding at the gate.
     pub binding: BindingId,
-    /// The instance, if it is one.
+    /// Instance of the binding, if its action is one.
     pub instance: Option<InstanceId>,
 }
 
-/// Who looks on while packets go through the stages of their path. What is left as it is costs nothing.
+/// Observer of packets at the stages of their path. Methods without an implementation cost nothing.
 pub trait Watch {
-    /// The members of a group come to a stage.
+    /// Called before the members of a group enter a stage.
     #[inline(always)]
     fn before(&mut self, group: &Group<'_>, at: Stop) {
         let _ = (group, at);
     }
 
-    /// They have been there: members are those that go on, and those that the stage refuses, if it does.
+    /// Called after a stage with the packets that continue, or with those that the stage refuses.
     #[inline(always)]
     fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
         let _ = (group, at, refusal);
     }
 }
 
-/// Nobody.
+/// Observer that does nothing.
 impl Watch for () {}
 
-/// Packets of a batch that are on the same path.
+/// Packets of a batch with the same path.
 pub struct Group<'a> {
-    /// The packets of the batch.
+    /// Packets of the batch.
     pub packets: &'a mut [Packet],
-    /// Their flow keys, by the same indices.
+    /// Flow keys, by the same indices.
     pub keys: &'a [FlowKey],
-    /// Numbers of the blocks of their flows' state, by the same indices.
+    /// State block numbers of the flows, by the same indices.
     pub states: &'a [u32],
-    /// Room for verdicts, by the same indices: [`Verdict::Pass`], before and after.
+    /// Verdicts, by the same indices: [`Verdict::Pass`] before and after the run.
     pub verdicts: &'a mut [Verdict],
-    /// Indices of the packets that are on the path. Those that don't pass are taken out; the others keep their order.
+    /// Indices of the packets on the path. Packets that don't pass are removed; the others keep their order.
     pub members: &'a mut Vec<u16>,
-    /// Their bytes, if that is known; `None` when this may have changed.
+    /// Bytes of the members; `None` if the number may have changed.
     pub bytes: &'a mut Option<u64>,
-    /// Those that were taken out, with the reason, are added here.
+    /// Receives the removed members with the reason for their removal.
     pub taken: &'a mut Vec<(u16, Taken)>,
-    /// Those that go on and were sent somewhere are added here; what was said last counts.
+    /// Receives the members for which an instance chose output ports; the latest entry of a packet counts.
     pub directed: &'a mut Vec<(u16, Direction)>,
-    /// Who knows what waits in queues.
+    /// Source of queue backlogs.
     pub queues: &'a dyn Backlogs,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for Group<'_> {
     }
 }
 
-/// What was decided of a packet.
+/// Decision about a packet.
 pub(crate) enum Decision {
     Pass,
     Direct(Direction),
@@ -86,20 +86,20 @@ pub(crate) enum Decision {
     End(End),
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// Every packet passes, and was not looked at.
+    /// Every packet passes, and none was read.
     Untouched,
-    /// Verdicts are written.
+    /// The verdicts are written.
     Decided,
-    /// It goes on later.
+    /// The call is suspended.
     Suspended,
-    /// The instance failed, or has failed before.
+    /// The instance failed now or earlier.
     Failed,
 }
 
-/// What calls need beside packets and bindings.
+/// Data that calls need beside packets and bindings.
 pub(crate) struct Desk<'a> {
     pub instances: &'a mut Instances,
     pub waiting: &'a mut WaitingRoom,
@@ -109,7 +109,7 @@ pub(crate) struct Desk<'a> {
     pub spare: &'a mut Vec<Vec<u16>>,
 }
 
-/// A call of an instance.
+/// Call of an instance.
 #[derive(Clone, Copy)]
 struct Visit {
     place: Place,
@@ -119,19 +119,19 @@ struct Visit {
 }
 
 impl<T: BindingTable> WorkerPlugins<T> {
-    /// Whether the path has anything to do at a position.
+    /// Whether the path has any stage at a position.
     #[inline]
     pub fn has_stages(&self, path: PathId, position: Position) -> bool {
         !self.paths.stages_at(path, position).is_empty()
     }
 
-    /// Whether all stages of a path stand at the positions `early` and `late`.
+    /// Whether all stages of a path are at the positions `early` and `late`.
     #[inline]
     pub fn is_through(&self, path: PathId) -> bool {
         self.paths.is_through(path)
     }
 
-    /// Whether any instance of a path may [look at packets](millrace_plugin_abi::Instance::looks_at_packets).
+    /// Whether any instance of the path may read packets.
     pub fn looks_at_packets(&self, path: PathId) -> bool {
         self.paths.stages(path).iter().any(|stage| match stage.step {
             Step::Instance(instance) => self.instances.get(instance).is_some_and(Hosted::looks_at_packets),
@@ -139,15 +139,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
         })
     }
 
-    /// Hands packets to the instances of their path at a position, from a place on, one after the other; each gets those that
-    /// the one before let pass. When a filter refuses packets, those that were left are still members of the group when
-    /// this returns, and how is what it returns.
+    /// Runs packets through the stages of their path at a position, from a stage on. Each stage gets the
+    /// packets that the previous one let pass. Returns the refusal if a filter refuses the remaining packets,
+    /// which stay members of the group.
     #[inline]
     pub fn run(&mut self, from: Place, group: &mut Group<'_>, now: Instant) -> Option<Refusal> {
         self.run_watched(from, group, now, &mut ())
     }
 
-    /// The same for who looks on.
+    /// Runs packets like [`run`](Self::run), with an observer.
     #[inline]
     pub fn run_watched(
         &mut self,
@@ -199,7 +199,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                         }
                     }
                 }
-                // What a filter at the position of the route refuses is dropped where that route is taken.
+                // At the position `route`, the route of the filter drops the packets.
                 Step::Count if matches!(binding.action, Action::Drop | Action::Reject) => {
                     binding.counts.drops += group.members.len() as u64;
                 }
@@ -210,21 +210,21 @@ impl<T: BindingTable> WorkerPlugins<T> {
         None
     }
 
-    /// Takes a packet that was taken out of its group to be kept; `most` packets are to wait at the worker, and an instance
-    /// may keep as many of these as are free beside what it keeps. Gives back one that finds no room, to be dropped as
-    /// [`DropReason::PluginBusy`].
+    /// Takes a packet that was removed from its group in order to wait. At most `most` packets wait at the
+    /// worker, and an instance may keep as many of them as there are free places beside its own. Gives a
+    /// packet without room back, to be dropped as [`DropReason::PluginBusy`].
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         self.waiting.keep(ticket, most, kept)
     }
 
-    /// To be said when all packets of a batch with tickets were handed over.
+    /// Ends a batch. Call this after all packets with tickets were passed to `keep`.
     pub fn end_of_batch(&mut self) {
         self.waiting.end_of_batch();
     }
 }
 
 impl Desk<'_> {
-    /// Calls an instance with the members of a group. Whether all of them are as they were.
+    /// Calls an instance with the members of a group. Returns whether all members are unchanged.
     #[inline]
     fn visit(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) -> bool {
         let Visit { place, instance, part, passed_on } = visit;
@@ -244,7 +244,7 @@ impl Desk<'_> {
                 if !hosted.writes {
                     return true;
                 }
-                // It may have failed in the middle of a packet.
+                // The instance may have failed in the middle of writing a packet.
                 group.members.iter().for_each(|member| group.verdicts[usize::from(*member)] = Verdict::Pass);
                 drop_malformed(hosted, place.position, binding, group, now, self.news);
             }
@@ -262,7 +262,7 @@ impl Desk<'_> {
         false
     }
 
-    /// Takes out the members that don't pass, and hands on those that are sent to other instances.
+    /// Removes the members that don't pass, and passes members on to other instances.
     #[inline]
     fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
@@ -315,7 +315,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Calls an instance with some packets of a group that are not its members now; those that pass are afterwards.
+    /// Calls an instance with packets outside the group. Packets that pass become members.
     #[cold]
     fn hand_on(
         &mut self,
@@ -333,7 +333,7 @@ impl Desk<'_> {
         self.spare.push(part);
     }
 
-    /// What a verdict of an instance at a position comes to. One that makes no sense is a fault.
+    /// Converts a verdict of an instance at a position into a decision. An invalid verdict is a fault.
     pub(crate) fn decide(
         &mut self,
         verdict: Verdict,
@@ -385,7 +385,7 @@ impl Desk<'_> {
         }
     }
 
-    /// What is wrong with sending a packet by these ports from a gate of a position.
+    /// Returns the fault of sending a packet by these ports from a gate at `position`, if it is one.
     fn wrong_way(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
         if position == Position::Queue {
             return Some(
@@ -399,8 +399,7 @@ impl Desk<'_> {
     }
 }
 
-/// Checks the members of a group that an instance may have changed, and that go on. Takes out those that are malformed, which is the
-/// instance's fault: one for the call.
+/// Checks members that an instance may have changed. Removes malformed ones; they are one fault per call.
 fn drop_malformed(
     hosted: &mut Hosted,
     position: Position,
@@ -428,10 +427,10 @@ fn drop_malformed(
     }
 }
 
-/// Checks a packet that an instance may have changed, if it goes on with this verdict.
+/// Checks a packet that an instance may have changed, if the packet continues with this verdict.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// The first rule that the packet violates.
 pub(crate) fn recheck_behind(
     packet: &mut Packet,
     key: &FlowKey,
@@ -440,18 +439,18 @@ pub(crate) fn recheck_behind(
 ) -> Result<(), Malformed> {
     match verdict {
         Verdict::Drop(_) | Verdict::Consume => Ok(()),
-        // It gets another key.
+        // The packet gets another flow key.
         Verdict::Classify => recheck(packet, None, position),
         _ => recheck(packet, Some(key.family()), position),
     }
 }
 
-/// The ports whose bits are set.
+/// Returns the ports whose bits are set.
 pub(crate) fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
     (0..64).filter(move |port| bits >> port & 1 == 1)
 }
 
-/// Takes those members out of a group that find no room in a token bucket; how many.
+/// Removes the members that don't conform to a token bucket. Returns their number.
 fn police(policer: &Policer, group: &mut Group<'_>, now: Instant) -> u64 {
     let Group { packets, members, taken, .. } = group;
     let before = members.len();
@@ -481,7 +480,8 @@ fn call(
     if let Some(shadow) = &mut hosted.shadow {
         shadow.watch(group.packets, group.keys, group.members);
     }
-    // Who waits for an instance has found it busy, and then it isn't called from here.
+    // No packets wait: a packet that waits for the instance has found it busy, and then this function isn't
+    // called.
     let known = Known { queues: group.queues, waiting: (0, 0) };
     let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)
@@ -496,7 +496,7 @@ fn call(
             Outcome::Untouched
         }
         Progress::Done => {
-            // What it did wrong stands in the verdicts of the packets that it did not decide.
+            // The verdicts of undecided packets already report the fault.
             hosted.has_failed(now, news);
             Outcome::Decided
         }
@@ -514,7 +514,7 @@ fn call(
 }
 
 impl Group<'_> {
-    /// Takes all members out.
+    /// Removes all members.
     fn take_all(&mut self, why: Taken) {
         for member in self.members.drain(..) {
             self.verdicts[usize::from(member)] = Verdict::Pass;

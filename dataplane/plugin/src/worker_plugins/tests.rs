@@ -1,4 +1,4 @@
-//! Tests of the worker's side with a table that filters by destination port alone.
+//! Tests of the worker side with a table that filters by destination port alone.
 
 mod driver_forms;
 mod health;
@@ -9,6 +9,7 @@ mod succession;
 mod verdicts;
 mod waiting;
 
+use millrace_units::PathId;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Bindings by destination port; the latest wins.
+/// Table of bindings by destination port; the latest wins.
 #[derive(Default)]
 struct ByPort(Vec<(u16, BindingId)>);
 
@@ -45,7 +46,7 @@ impl BindingTable for ByPort {
     }
 }
 
-/// Drops packets from source port 1, consumes those from 2, and counts what it sees.
+/// Instance that drops packets from source port 1, consumes packets from port 2, and counts all packets.
 struct Picky(u64);
 
 impl Instance for Picky {
@@ -111,7 +112,7 @@ fn path_of(worker: &mut WorkerPlugins<ByPort>, port: u16) -> PathId {
     worker.classify(&port, None).path
 }
 
-/// The answer to a message, if it is given at once.
+/// Returns the answer to a message if the instance answers at once.
 fn ask(worker: &mut WorkerPlugins<ByPort>, instance: u16, message: &Message, now: Instant) -> Option<Reply> {
     let (sender, answers) = std::sync::mpsc::channel();
     let answer = Box::new(move |answer| sender.send(answer).unwrap());
@@ -124,11 +125,11 @@ fn seen(worker: &mut WorkerPlugins<ByPort>, instance: u16) -> u64 {
     ask(worker, instance, &message, Instant::ZERO).unwrap().unwrap().as_u64().unwrap()
 }
 
-/// Packets of 60 bytes from some source ports, as a batch that went along a path.
+/// Batch of 60-byte packets from given source ports, after its run along a path.
 struct Sent {
     packets: Vec<Packet>,
     keys: Vec<FlowKey>,
-    /// Those that are left.
+    /// Remaining members.
     members: Vec<u16>,
     taken: Vec<(u16, Taken)>,
     directed: Vec<(u16, Direction)>,
@@ -170,7 +171,8 @@ impl Sent {
     }
 }
 
-/// Sends packets from these source ports along a path at a position, and returns who is left, and the verdicts.
+/// Sends packets from these source ports along a path at a position. Returns the remaining members, and the
+/// verdict of each packet.
 fn send(
     worker: &mut WorkerPlugins<ByPort>,
     path: PathId,
@@ -191,7 +193,7 @@ fn send(
     (sent.members, verdicts)
 }
 
-/// Needs several slices for each call, and fails at packets from source port 9.
+/// Instance that needs several slices for each call, and fails at packets from source port 9.
 #[derive(Default)]
 struct Slow {
     slices: u32,
@@ -246,7 +248,7 @@ impl Instance for Slow {
     }
 }
 
-/// Sends packets as a batch, and keeps those that wait.
+/// Sends packets as a batch, and keeps the waiting ones.
 fn send_and_keep(
     worker: &mut WorkerPlugins<ByPort>,
     pool: &Pool,
@@ -264,7 +266,7 @@ fn send_and_keep(
     worker.end_of_batch();
 }
 
-/// Source ports of packets that go on, with how they end.
+/// Returns the source ports of released packets, with the ends of their journeys.
 fn released(worker: &mut WorkerPlugins<ByPort>, now: Instant) -> Vec<(u16, Option<End>)> {
     let mut released = Vec::new();
     worker.resume(now, &NoQueues, &mut released);
@@ -284,7 +286,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// Says the same of every packet.
+/// Instance that gives the same verdict to every packet.
 struct Says(Verdict);
 
 impl Instance for Says {

@@ -1,4 +1,4 @@
-//! The same rule in all homes comes to the same.
+//! Conformance of the runtimes: the same rule has the same results in all of them.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, json};
 use crate::rule::{Rule, RuleIn};
 use crate::support::{Bench, STATELESS, Sent, contained, from_rust, message, module, native, object, source};
 
-/// What happens to an instance.
+/// Event of an instance.
 #[derive(Clone, Debug)]
 enum Event {
     Packets(Vec<Sent>),
@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 pub type Plugins = Vec<(&'static str, RuleIn, Box<dyn Plugin>)>;
 
-/// The rule in the homes for which there are compilers here, and what it was written in.
+/// The rule in all runtimes for which this machine has compilers, with its source language.
 pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     let mut plugins: Plugins = Vec::new();
     if let Some(module) = module(&source("rule.c")) {
@@ -65,7 +65,7 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     plugins
 });
 
-/// What comes of an event, in words that are equal where it is.
+/// Applies an event and describes its result in a text that is equal in all runtimes.
 fn happen(
     bench: &mut Bench,
     pool: &Pool,

@@ -1,4 +1,4 @@
-//! Features of the interface: the same is needed, and refused, in all homes.
+//! Tests of interface features: all runtimes require and refuse the same features.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::conformance::PLUGINS;
 use crate::native::text;
 use crate::support::{module_of, object_of, refusal_of_module};
 
-/// A plugin that would be part of the router.
+/// Stand-in for a built-in plugin.
 struct BuiltIn(Features);
 
 impl Plugin for BuiltIn {

@@ -1,5 +1,5 @@
-//! Plugins in their three homes: part of the router, WebAssembly module, shared object. One rule, written in Rust and in C, does the
-//! same to the same packets in all of them.
+//! Tests of plugins in three runtimes: built-in, WebAssembly module, shared object. One rule, written in Rust
+//! and in C, treats the same packets alike in all of them.
 
 mod conformance;
 mod features;

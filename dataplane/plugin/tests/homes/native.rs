@@ -1,4 +1,4 @@
-//! What is said of shared objects alone.
+//! Tests of shared objects alone.
 
 use millrace_packet::Pool;
 use millrace_plugin::native::{NativePlugin, leftovers};
@@ -15,7 +15,8 @@ fn sent(port: u16) -> Sent {
     Sent { flow: 0, port, bytes: vec![0x11; 90] }
 }
 
-/// A source whose manifest has `keys` and whose text has `body`, which may define `millrace_init` and `millrace_packets`.
+/// Returns a C source whose manifest has `keys` and whose text has `body`, which may define `millrace_init`
+/// and `millrace_packets`.
 pub fn text(keys: &str, body: &str) -> String {
     let unless = |name: &str, text: &'static str| if body.contains(name) { "" } else { text };
     let manifest = format!(
@@ -154,7 +155,7 @@ fn damage_is_found_before_anything_runs() {
         assert!(NativePlugin::new(&bytes[..length]).is_err(), "{length}");
     }
     let mut other = bytes.clone();
-    // The machine's number: s390.
+    // ELF number of the s390 architecture.
     (other[18], other[19]) = (22, 0);
     let refused = NativePlugin::new(&other).unwrap_err().to_string();
     assert!(refused.contains("machine 22"), "{refused}");

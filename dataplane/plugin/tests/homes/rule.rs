@@ -1,4 +1,4 @@
-//! The rule of `rule.c`, as a part of the router: what the other homes are held against.
+//! The rule of `rule.c` as a built-in plugin: reference for the other runtimes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use millrace_plugin_abi::{
 use millrace_units::{InstanceId, PortId};
 use serde_json::json;
 
-/// Bytes that the others see of a packet without asking.
+/// Bytes of a packet that plugins in other runtimes see without a host function.
 const WINDOW: usize = 64;
 
-/// What the rule was written in that this one does like.
+/// Source language of the rule whose behaviour this one mirrors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RuleIn {
-    /// C, where it can say what makes no sense.
+    /// C, which can return invalid tags.
     #[default]
     C,
-    /// Rust, where the kit takes the lowest five bits of a tag.
+    /// Rust, where the SDK masks a tag to its lowest five bits.
     Rust,
 }
 
 #[derive(Debug)]
 pub struct Rule {
     language: RuleIn,
-    /// As `own` in `rule.c`, in its order.
+    /// Numbers in the order of `own` in `rule.c`.
     own: [u64; 9],
-    /// What is common to all flows: packets, a number that is not used, how often it began.
+    /// State common to all flows: packets, an unused number, number of starts.
     service: [u8; 20],
     maps: Vec<MapHandle>,
     counters: [(&'static str, u64); 2],
@@ -71,12 +71,12 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// The rule as it is in a language.
+    /// Returns the rule with the behaviour of a source language.
     pub fn like(language: RuleIn) -> Self {
         Self { language, ..Self::default() }
     }
 
-    /// As `note` in `rule.c`.
+    /// Mirrors `note` in `rule.c`.
     fn note(&mut self, port: u16) -> u64 {
         let number = |result: Option<Result<(), MapProblem>>| match result {
             Some(Ok(())) => 0,
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// As `waiting_before` in `rule.c`.
+/// Mirrors `waiting_before` in `rule.c`.
 fn sum(known: &Backlog) -> u64 {
     let of_queue = known.queue.map_or(0, |queue| {
         let places =

@@ -1,4 +1,4 @@
-//! What tests of the homes share: compilers, and an instance with packets and states of flows of its own.
+//! Helpers of the runtime tests: compilers, and an instance with its own packets and flow states.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,13 @@ use serde_json::{Map, Value};
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSettings::default()).unwrap());
 
-/// The file of a source beside this one.
+/// Returns the path of a source file in this directory.
 pub fn source(name: &str) -> PathBuf {
     std::path::absolute("tests/homes").unwrap().join(name)
 }
 
-/// Compiles a source; `None`, and a word why, when there is no such compiler. With CI=true that is a failure.
+/// Compiles a source. Returns `None` and prints a note if the compiler is missing, which is a failure with
+/// CI=true.
 fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -45,17 +46,17 @@ fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A source as a shared object.
+/// Compiles a source to a shared object.
 pub fn object(source: &Path, flags: &[&str]) -> Option<Vec<u8>> {
     compile("cc", &[&["-shared", "-fPIC"], flags].concat(), source)
 }
 
-/// A text as a shared object.
+/// Compiles a text to a shared object.
 pub fn object_of(text: &str) -> Option<Vec<u8>> {
     built_of(text, |file| object(file, &[]))
 }
 
-/// A text as a WebAssembly module.
+/// Compiles a text to a WebAssembly module.
 pub fn module_of(text: &str) -> Option<Vec<u8>> {
     built_of(text, module)
 }
@@ -71,15 +72,15 @@ fn built_of(text: &str, build: impl FnOnce(&Path) -> Option<Vec<u8>>) -> Option<
     built
 }
 
-/// A source as a WebAssembly module.
+/// Compiles a source to a WebAssembly module.
 pub fn module(source: &Path) -> Option<Vec<u8>> {
     let flags = ["--target=wasm32", "-nostdlib", "-ffreestanding", "-Wl,--no-entry", "-Wl,--strip-all"];
     compile("clang", &flags, source)
 }
 
-/// The rule from Rust, built with the kit for a home.
+/// Builds the Rust version of the rule for a runtime.
 pub fn from_rust(home: Home) -> Option<Vec<u8>> {
-    // Beside what other tests build, so that Rust's library is compiled once for all of them.
+    // Share the directory of other tests' builds, so that the Rust standard library is compiled once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     std::fs::create_dir_all(&target).unwrap();
     let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
@@ -87,22 +88,22 @@ pub fn from_rust(home: Home) -> Option<Vec<u8>> {
     Some(std::fs::read(built.file).unwrap())
 }
 
-/// The plugin of a shared object.
+/// Loads a shared object.
 pub fn native(bytes: &[u8]) -> NativePlugin {
     NativePlugin::new(bytes).unwrap()
 }
 
-/// Why a module is refused.
+/// Returns the reason that a module is refused.
 pub fn refusal_of_module(bytes: &[u8]) -> String {
     SANDBOX.compile(bytes).unwrap_err().to_string()
 }
 
-/// The plugin of a module.
+/// Loads a module.
 pub fn contained(bytes: &[u8]) -> LoadedPlugin {
     LoadedPlugin::new(SANDBOX.compile(bytes).unwrap()).unwrap()
 }
 
-/// A packet of a call: its flow, the port that it goes to, its bytes.
+/// Packet of a call: its flow, its destination port, its bytes.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub flow: u16,
@@ -110,12 +111,12 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// Packets of this flow have no state.
+/// Flow whose packets have no state.
 pub const STATELESS: u16 = 4;
-/// Where in a block the instance's part begins.
+/// Offset of the instance's part in a state block.
 const OFFSET: usize = 8;
 
-/// Blocks of flows.
+/// State blocks of flows.
 #[derive(Debug, Default)]
 struct Blocks(Vec<Vec<u8>>);
 
@@ -125,7 +126,7 @@ impl FlowStates for Blocks {
     }
 }
 
-/// Says of each packet's queue what its bytes come to; of every fifth it knows nothing.
+/// Backlog source that derives numbers from a packet's bytes, and knows nothing of every fifth packet.
 struct Queues;
 
 impl Backlogs for Queues {
@@ -143,7 +144,7 @@ impl Backlogs for Queues {
     }
 }
 
-/// An instance, and the states of the flows that it met.
+/// Instance with the states of its flows.
 pub struct Bench {
     pub instance: Box<dyn Instance>,
     numbers: HashMap<FlowKey, u32>,
@@ -151,10 +152,10 @@ pub struct Bench {
     maps: [Arc<SharedMap>; 2],
 }
 
-/// The tag and the bytes of a packet that is left.
+/// Tag and bytes of a remaining packet.
 pub type Left = Option<(u8, Vec<u8>)>;
 
-/// What came of a call: verdicts, with tag and bytes of the packets that go on; the fault; what else was given.
+/// Result of a call: verdicts, tag and bytes of the packets that continue, fault, and other outputs.
 #[derive(PartialEq, Debug)]
 pub struct Came {
     pub packets: Vec<(Verdict, Left)>,
@@ -181,12 +182,12 @@ impl Bench {
         Self { instance, numbers: HashMap::new(), blocks: Blocks::default(), maps }
     }
 
-    /// The map that the instance writes, and one that it reads.
+    /// Returns handles of the map that the instance writes and of the map that it reads.
     fn handles(maps: &[Arc<SharedMap>; 2]) -> Vec<MapHandle> {
         vec![maps[0].handle(1, true), maps[1].handle(0, false)]
     }
 
-    /// What stands in the map that the instance writes.
+    /// Returns the entries of the map that the instance writes.
     pub fn noted(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut noted = self.maps[0].entries(1, usize::MAX);
         noted.sort();
@@ -208,7 +209,7 @@ impl Bench {
         })
     }
 
-    /// Hands packets over; when their number is a multiple of 3, as copies.
+    /// Sends packets to the instance; as copies if their number is a multiple of 3.
     pub fn send(&mut self, pool: &Pool, sent: &[Sent], now: Instant) -> Came {
         let mut packets: Vec<_> = sent.iter().map(|sent| packet(pool, sent)).collect();
         let keys: Vec<_> = sent.iter().map(key).collect();
@@ -249,7 +250,7 @@ impl Bench {
         std::iter::from_fn(|| self.instance.take_output()).collect()
     }
 
-    /// Ends a flow, whose state is zeros from then on.
+    /// Ends a flow and clears its state.
     pub fn end(&mut self, sent: &Sent, packets: u64) {
         let number = self.number(sent);
         let state = self.blocks.block(number).map(|block| std::mem::take(&mut block[OFFSET..].to_vec()));
@@ -260,7 +261,7 @@ impl Bench {
         self.instance.flow_ended(&flow, &state.unwrap_or_default());
     }
 
-    /// Hands it a message of its other half, however many slices that takes.
+    /// Sends the instance a message of its other half, and runs it to the end.
     pub fn tell(&mut self, bytes: &[u8]) {
         let mut progress = self.instance.message(bytes);
         while progress == Progress::Suspended {
@@ -268,7 +269,7 @@ impl Bench {
         }
     }
 
-    /// Has the instance do what it does from time to time, however many slices that takes.
+    /// Runs the periodic call of the instance to the end.
     pub fn periodic(&mut self, now: Instant) {
         let mut progress = self.instance.periodic(now);
         while progress == Progress::Suspended {
@@ -276,7 +277,7 @@ impl Bench {
         }
     }
 
-    /// Goes on with another instance, which takes over what this one knows. Returns what was handed over.
+    /// Replaces the instance by a successor, which takes over its state. Returns the saved state.
     pub fn replace(&mut self, mut successor: Box<dyn Instance>, version: u32) -> Vec<u8> {
         let state = self.instance.save().unwrap().unwrap();
         successor.attach_maps(Self::handles(&self.maps));
@@ -287,7 +288,7 @@ impl Bench {
     }
 }
 
-/// A packet as if an Ethernet and an IPv4 header stood in front.
+/// Creates a packet with offsets as if Ethernet and IPv4 headers preceded it.
 fn packet(pool: &Pool, sent: &Sent) -> Packet {
     let mut packet = pool.packet_from(&sent.bytes).unwrap();
     packet.set_network(14.min(sent.bytes.len()));

@@ -1,11 +1,13 @@
 //! Invalidation of flow records and offloaded flows by commands.
 //!
-//! A command declares its [`Invalidation`] by a method with an exhaustive match, and the worker records it here before the command takes
-//! effect. So a new command can't forward stale: without a declaration it does not compile. A flow record goes stale with its generation
-//! in the change log; its entry in the flow cache goes stale as well, for the generation of the cache includes that of the log.
+//! A command declares its [`Invalidation`] by a method with an exhaustive match, and the worker records it
+//! here before the command takes effect. So a new command can't leave stale flows: without a declaration it
+//! does not compile. A flow record goes stale with its generation in the change log; its entry in the flow
+//! cache goes stale as well, for the generation of the cache includes that of the log.
 //!
-//! Two things change without a command and are recorded where they change: neighbours of ports without a kernel
-//! ([`Router::neighbour_moved`]), and instances whose replacement waits for the end of a call ([`Router::after_succession`]).
+//! Two things change without a command and are recorded where they change: neighbours of ports without a
+//! kernel ([`Router::neighbour_moved`]), and instances whose replacement waits for the end of a call
+//! ([`Router::after_succession`]).
 
 use millrace_forward::Route;
 use millrace_plugin::PluginChange;
@@ -13,15 +15,15 @@ use millrace_units::NextHopIndex;
 
 use super::DriverFlows;
 use crate::commands::RouteChange;
-use crate::gate_tables::Published;
+use crate::gates::tables::Published;
 use crate::router::Router;
 
 /// Flow records and entries of the flow cache that a command makes stale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Invalidation<'a> {
-    /// None.
+    /// No record or entry.
     Nothing,
-    /// Entries of all flows; the records stay right.
+    /// Entries of all flows; the records stay valid.
     Entries,
     /// Records and entries of all flows.
     Records,
@@ -29,14 +31,17 @@ pub(crate) enum Invalidation<'a> {
     Prefixes(&'a [RouteChange]),
     /// Entries of all flows, if a flow of one of these routes has an entry.
     Routes(&'a [(NextHopIndex, Route)]),
-    /// Entries of all flows, if a flow with an entry leaves to a neighbour that moves. The table of neighbours records it with the move.
+    /// Entries of all flows, if a flow with an entry leaves to a neighbour that moves. The table of
+    /// neighbours records it with the move.
     Neighbours,
-    /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if one is a quarantine.
+    /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if a
+    /// change is a quarantine.
     Plugins(&'a [PluginChange<Published>]),
 }
 
 impl Router {
-    /// Records an invalidation and publishes it to the flow cache, before the command that declares it is carried out and answered.
+    /// Records an invalidation and publishes it to the flow cache, before the command that declares it is
+    /// carried out and answered.
     pub(crate) fn invalidate(&mut self, invalidation: Invalidation<'_>) {
         let changes = &mut self.classifier.changes;
         match invalidation {
@@ -48,7 +53,7 @@ impl Router {
                 prefixes.iter().for_each(|change| changes.route_changed(change.prefix));
             }
             Invalidation::Routes(routes) => {
-                // No entry depends on a number that no entry has.
+                // Only routes used by an entry matter.
                 let has_one =
                     |driver: &DriverFlows| routes.iter().any(|(route, _)| driver.uses.route(*route));
                 if self.driver.as_deref().is_some_and(has_one) {
@@ -68,7 +73,7 @@ impl Router {
                 filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
             }
             PluginChange::Quarantine { .. } => self.end_entries(),
-            // Nothing is bound to a new instance or at a new gate, and to an old one no longer.
+            // A new instance or gate has no bindings yet, and a removed one has none any more.
             PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
             PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
         }

@@ -1,7 +1,7 @@
 //! Backlogs of ports, and when the packets of a backlog have left although others are queued behind them.
 //!
-//! The queue of a port and the ring of its device are first in, first out. So the worker sets a mark behind the current backlog. The mark is
-//! passed when as many packets have left, however many were queued since.
+//! The queue of a port and the ring of its device are first in, first out. So the worker sets a mark behind
+//! the current backlog. The mark is passed when as many packets have left, however many were queued since.
 
 use millrace_units::PortId;
 
@@ -14,7 +14,8 @@ pub(super) struct Backlog {
     pub waiting: u64,
 }
 
-/// Mark behind the backlogs of a worker's ports: for each port with a backlog, the number of packets sent at which the mark is passed.
+/// Mark behind the backlogs of a worker's ports: for each port with a backlog, the number of packets sent at
+/// which the mark is passed.
 #[derive(Debug, Default)]
 pub(super) struct BacklogMark(Vec<(PortId, u64)>);
 
@@ -26,7 +27,8 @@ impl BacklogMark {
         self.0.extend(waiting.map(|(port, backlog)| (port, backlog.sent + backlog.waiting)));
     }
 
-    /// Returns whether all marked packets have left. `backlog` returns the current backlog of a port; `None` if the port does not send.
+    /// Returns whether all marked packets have left. `backlog` returns the current backlog of a port; `None`
+    /// if the port does not send.
     pub fn is_passed(&mut self, mut backlog: impl FnMut(PortId) -> Option<Backlog>) -> bool {
         self.0.retain(|(port, wanted)| {
             backlog(*port).is_some_and(|backlog| backlog.waiting > 0 && backlog.sent < *wanted)
@@ -59,7 +61,7 @@ mod tests {
         let mut mark = BacklogMark::default();
         let waits = Backlog { sent: 100, waiting: 3 };
         mark.set(std::iter::once((PortId(1), waits)));
-        // Two were dropped, so fewer leave than were marked.
+        // Two packets were dropped, so fewer leave than were marked.
         assert!(!mark.is_passed(|_| Some(Backlog { sent: 100, waiting: 1 })));
         assert!(mark.is_passed(|_| Some(Backlog { sent: 101, waiting: 0 })));
         mark.set(std::iter::once((PortId(1), waits)));

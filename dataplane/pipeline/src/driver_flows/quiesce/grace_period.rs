@@ -1,21 +1,24 @@
-//! Grace periods: the time after which packets that workers have read are done with, wherever in the router they went.
+//! Grace periods: the time after which packets that workers have read are done with, wherever in the router
+//! they went.
 //!
-//! One worker reads a packet, the owner of its flow treats it, and the owner of its egress port sends it. Packets keep their order on the
-//! rings between workers, and so do the *steps* that workers announce between the packets. A grace period has three steps. A worker takes
-//! each one when all workers have taken the step before:
+//! One worker reads a packet, the owner of its flow treats it, and the owner of its egress port sends it.
+//! Packets keep their order on the rings between workers, and so do the *steps* that workers announce between
+//! the packets. A grace period has three steps. A worker takes each one when all workers have taken the step
+//! before:
 //!
 //! 1. The worker has recorded the number of packets that it has read.
 //! 2. The worker has treated all packets that other workers had read by their first step.
 //! 3. All packets that were treated by the second step have left by the worker's ports.
 //!
-//! When all workers have taken the third step, every recorded packet is done with. The steps are a barrier by messages in the channels
-//! themselves (Chandy and Lamport, *Distributed Snapshots*, 1985). A single worker takes all three as soon as its packets have left.
+//! When all workers have taken the third step, every recorded packet is done with. The steps are a barrier by
+//! messages in the channels themselves (Chandy and Lamport, *Distributed Snapshots*, 1985). A single worker
+//! takes all three as soon as its packets have left.
 
 use std::time::Duration;
 
 use millrace_units::Instant;
 
-use crate::handover::{Handover, PeersAt};
+use crate::worker::handover::{Handover, PeersAt};
 
 /// Duration after which a grace period is stalled: a device takes no packets, or a worker does not run.
 const STALLED: Duration = Duration::from_millis(100);
@@ -27,7 +30,8 @@ const STEPS: u64 = 3;
 pub(super) enum Action {
     /// Complete the grace period: all recorded packets are done with.
     Complete,
-    /// Record the packets read and start a grace period, if an entry of this worker or another worker requests one.
+    /// Record the packets read and start a grace period, if an entry of this worker or another worker
+    /// requests one.
     Record {
         /// Whether another worker has started the grace period.
         requested: bool,
@@ -43,7 +47,8 @@ pub(super) enum Action {
 /// A worker's part in the grace periods of all workers.
 #[derive(Debug, Default)]
 pub(super) struct GracePeriod {
-    /// Steps taken since the worker started: 64 bits, which never overflow. An overflow would end a grace period before its last step.
+    /// Steps taken since the worker started: 64 bits, which never overflow. An overflow would end a grace
+    /// period before its last step.
     step: u64,
     /// Start of the current grace period; `None` between grace periods.
     since: Option<Instant>,
@@ -51,7 +56,8 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Returns the worker's next action, and announces its step. `others`: the rings to other workers, if there are any.
+    /// Returns the worker's next action, and announces its step. `others`: the rings to other workers, if
+    /// there are any.
     pub fn next(&mut self, others: Option<&mut Handover>) -> Action {
         let Some(others) = others else { return self.next_of(|_| PeersAt { all: true, any: false }) };
         let next = self.next_of(|step| others.peers_at(step));
@@ -82,8 +88,8 @@ impl GracePeriod {
         self.step += 1;
     }
 
-    /// Returns the epoch: the number of the current grace period, or of the next one between grace periods. At any time workers are in
-    /// two epochs at most, one behind the other.
+    /// Returns the epoch: the number of the current grace period, or of the next one between grace periods.
+    /// At any time workers are in two epochs at most, one behind the other.
     pub fn epoch(&self) -> u64 {
         self.step / STEPS
     }
@@ -130,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::handover::{Errand, Transport};
+    use crate::worker::handover::{Errand, Transport};
 
     /// A packet: the port and worker that read it, its number there, and the worker of its egress port.
     type Known = (u8, u8, u8);
@@ -140,7 +146,7 @@ mod tests {
         grace_period: GracePeriod,
         handover: Handover,
         read: u8,
-        /// Packets read, by epoch; two epochs are known.
+        /// Packets read, for each of the last two epochs.
         noted: [u64; 2],
         done: u64,
         waiting: VecDeque<Known>,
@@ -200,7 +206,8 @@ mod tests {
             }
         }
 
-        /// Runs an iteration of a worker: it reads packets for these flows and ports, takes packets handed over by others, and sends some.
+        /// Runs an iteration of a worker: it reads packets for these flows and ports, takes packets handed
+        /// over by others, and sends some.
         fn iterate(&mut self, me: usize, reads: &[(u8, u8)], sends: usize) {
             let count = self.workers.len();
             for (flow, out) in reads {
@@ -259,7 +266,7 @@ mod tests {
     /// Worker of an iteration, packets that it reads, and number of packets that it sends.
     type Iteration = (usize, Vec<(u8, u8)>, usize);
 
-    /// Steps taken before: none, or so many that the lower half of the number overflows soon.
+    /// Steps taken before: none, or a number whose lower 32 bits are about to overflow.
     fn any_step() -> impl Strategy<Value = u64> {
         prop_oneof![Just(0), (1..8_u64).prop_map(|periods| u64::from(u32::MAX) - 3 * periods)]
     }
@@ -280,7 +287,8 @@ mod tests {
             for (worker, reads, sends) in iterations {
                 workers.iterate(worker % count, &reads, sends);
             }
-            // Three grace periods at most: the current one, one for packets read meanwhile, and iterations for announcements.
+            // Three grace periods at most: the current one, one for packets read meanwhile, and iterations
+            // for announcements.
             for _ in 0..16 {
                 (0..count).for_each(|worker| workers.iterate(worker, &[], usize::MAX));
             }

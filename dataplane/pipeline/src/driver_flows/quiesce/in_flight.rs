@@ -1,11 +1,13 @@
 //! Upcalls in flight: packets that the XDP program has passed to a port's socket and the worker has not read.
 //!
-//! The XDP program counts the upcalls of a port, and the port counts the packets that it reads. The difference is in flight, or was lost
-//! between them. While packets are missing, the port asks the kernel for losses. A loss counts as read only after all earlier upcalls were
-//! read; otherwise an entry would be used too early.
+//! The XDP program counts the upcalls of a port, and the port counts the packets that it reads. The
+//! difference is in flight, or was lost between them. While packets are missing, the port asks the kernel for
+//! losses. A loss counts as read only after all earlier upcalls were read; otherwise an entry would be used
+//! too early.
 //!
-//! The receive queues of a device are read one by one, by one worker or several, so the packets read are not the first upcalls of the port.
-//! A port with several queues therefore keeps a [`Checkpoint`] for each queue: the upcalls by all queues and by this queue at one time.
+//! One worker or several read the receive queues of a device one by one. So the packets read are not the
+//! first upcalls of the port. A port with several queues therefore keeps a [`Checkpoint`] for each queue: the
+//! upcalls by all queues and by this queue at one time.
 
 use std::time::Duration;
 
@@ -135,12 +137,14 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns the upcalls by all queues at the last checkpoint that `done` packets of this queue have reached, and sets the next one.
+    /// Returns the upcalls by all queues at the last checkpoint that `done` packets of this queue have
+    /// reached, and sets the next one.
     fn reach(&mut self, done: u64, up: impl Fn() -> u64, by: impl Fn(&Self) -> u64) -> u64 {
         let is_reached = |queue: &Self| done.wrapping_sub(queue.checkpoint.by).cast_signed() >= 0;
         if is_reached(self) {
             self.reached = self.checkpoint.up;
-            // The order matters: the XDP program counts an upcall by its queue first, and by all queues second.
+            // The order matters: the XDP program counts an upcall by its queue first, and by all queues
+            // second.
             self.checkpoint.up = up();
             self.checkpoint.by = by(self);
             if is_reached(self) {
@@ -150,8 +154,8 @@ impl Queue {
         self.reached
     }
 
-    /// Returns the packets that were read or lost since the queue was opened. `up`: upcalls by the queue; `losses` returns the frames lost
-    /// so far.
+    /// Returns the packets that were read or lost since the queue was opened. `up`: upcalls by the queue;
+    /// `losses` returns the frames lost so far.
     fn done(&mut self, arrivals: Arrivals, up: u64, now: Instant, losses: impl FnOnce() -> u64) -> u64 {
         let done = |queue: &Self| arrivals.read.wrapping_add(queue.lost);
         if done(self) == up && !self.overloaded {

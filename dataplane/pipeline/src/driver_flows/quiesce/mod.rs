@@ -1,20 +1,24 @@
 //! Quiescence: the state in which a flow cache entry may be used.
 //!
-//! *Order.* Once an entry is used, the XDP program forwards the packets of its flow without the worker. Earlier packets of the flow may
-//! still be in a receive ring, at another worker, in a queue or in a transmit ring. The new packets would overtake them. So an entry is used
-//! only when the workers are done with all earlier packets of the flow.
+//! *Order.* Once an entry is used, the XDP program forwards the packets of its flow without the worker.
+//! Earlier packets of the flow may still be in a receive ring, at another worker, in a queue or in a transmit
+//! ring. The new packets would overtake them. So an entry is used only when the workers are done with all
+//! earlier packets of the flow.
 //!
-//! *Upcall numbers.* The XDP program numbers the upcalls of each port, and notes beside an entry the number of the flow's last upcall. The
-//! owner of the port publishes the number up to which all upcalls are done with ([`DriverCache::set_done`]). The XDP program uses the entry
-//! once the published number has reached that of the flow's last upcall. Flows that send no upcall meanwhile need no further check.
+//! *Upcall numbers.* The XDP program numbers the upcalls of each port, and notes beside an entry the number
+//! of the flow's last upcall. The owner of the port publishes the number up to which all upcalls are done
+//! with ([`DriverCache::set_done`]). The XDP program uses the entry once the published number has reached
+//! that of the flow's last upcall. Flows that send no upcall meanwhile need no further check.
 //!
-//! *Grace periods.* Upcalls are done with after a grace period, as in RCU. Each worker records the number of upcalls that it has read
-//! (`in_flight`), all workers treat these packets (`grace_period`), and the packets leave the queues and transmit rings of their
-//! ports (`backlog`). The owner of a port then publishes the least number that was recorded for the port's receive queues.
+//! *Grace periods.* Upcalls are done with after a grace period, as in RCU. Each worker records the number of
+//! upcalls that it has read (`in_flight`). All workers treat these packets (`grace_period`), and the packets
+//! leave the queues and transmit rings of their ports (`backlog`). The owner of a port then publishes the
+//! least number that was recorded for the port's receive queues.
 //!
-//! *Cost.* A grace period starts only when a worker has requested one ([`Quiescence::request`]), so idle workers sleep. Only the backlog
-//! at its start has to leave, so full queues and rings delay a grace period but don't prevent it. While a grace period is stalled, the
-//! published overload of the receive queues ends: no entry is nearer to its use by dropping packets.
+//! *Cost.* A grace period starts only when a worker has requested one ([`Quiescence::request`]), so idle
+//! workers sleep. Only the backlog at its start has to leave, so full queues and rings delay a grace period
+//! but don't prevent it. While a grace period is stalled, the published overload of the receive queues ends:
+//! no entry is nearer to its use by dropping packets.
 
 mod backlog;
 mod grace_period;
@@ -27,8 +31,8 @@ use self::backlog::{Backlog, BacklogMark};
 use self::grace_period::{Action, GracePeriod};
 use self::in_flight::{InFlight, QueueRead};
 use super::cache::{DriverCache, DriverPort};
-use crate::handover::Handover;
-use crate::ports::{PortEntry, PortTable};
+use crate::egress::ports::{PortEntry, PortTable};
+use crate::worker::handover::Handover;
 
 /// The devices of a worker, by their numbers.
 pub(super) type Devices = [Option<Box<dyn Port>>];
@@ -68,7 +72,8 @@ impl Quiescence {
         self.is_requested = true;
     }
 
-    /// Returns whether the current grace period is stalled: a device takes no packets, or a worker does not run.
+    /// Returns whether the current grace period is stalled: a device takes no packets, or a worker does not
+    /// run.
     pub fn is_stalled(&self, now: Instant) -> bool {
         self.grace_period.is_stalled(now)
     }
@@ -94,7 +99,8 @@ impl Quiescence {
         queues.for_each(|queue| cache.set_overloaded((port, queue), false));
     }
 
-    /// Advances the grace period of all workers as far as possible, and publishes the upcalls that are done with.
+    /// Advances the grace period of all workers as far as possible, and publishes the upcalls that are done
+    /// with.
     pub fn advance(&mut self, worker: &mut WorkerState<'_>, now: Instant) {
         let is_single = worker.handover.is_none();
         let mut has_started = false;
@@ -107,7 +113,8 @@ impl Quiescence {
                     if !(is_single || requested || self.is_requested || self.is_overloaded()) {
                         break;
                     }
-                    // A worker that has started the grace period may have recorded its upcalls before the last one of an entry here.
+                    // A worker that has started the grace period may have recorded its upcalls before the
+                    // last one of an entry here.
                     self.is_requested &= requested;
                     self.record(worker, now);
                 }
@@ -157,7 +164,8 @@ impl Quiescence {
         self.grace_period.start(now);
     }
 
-    /// Completes a grace period: publishes for each own port the upcalls that the readers of all its receive queues have recorded.
+    /// Completes a grace period: publishes for each own port the upcalls that the readers of all its receive
+    /// queues have recorded.
     fn complete(&mut self, worker: &mut WorkerState<'_>) {
         let epoch = self.grace_period.complete();
         for (id, entry) in worker.ports.iter() {

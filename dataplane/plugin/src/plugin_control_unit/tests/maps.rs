@@ -1,4 +1,4 @@
-//! Maps are made with instances, go over to their successors, and stay while anybody reads them.
+//! Tests of maps: creation with instances, hand-over to successors, and lifetime while a reader exists.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use super::*;
 
 type Attached = Arc<Mutex<Vec<Vec<MapHandle>>>>;
 
-/// Gives what is attached to its instances to the test.
+/// Plugin that records for the test what is attached to its instances.
 struct Mapped {
     maps: Vec<MapShape>,
     attached: Attached,
@@ -65,7 +65,7 @@ impl Plugin for Mapped {
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        // The number of another's map stands behind those of its own.
+        // The number of another instance's map follows the numbers of the own maps.
         assert!(settings.get("list").is_none_or(|list| *list == self.maps.len()), "{settings:?}");
         Ok(Box::new(Instanced(self.attached.clone())))
     }
@@ -91,7 +91,7 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-/// A writer and its reader, at two workers, and what was attached to each.
+/// Creates a writer and its reader at two workers, with a record of what was attached to each.
 fn with_reader() -> (Unit, Attached) {
     let attached = Attached::default();
     let mut unit = Unit::new();
@@ -163,13 +163,13 @@ fn what_names_no_map_is_refused() {
 fn a_version_that_declares_a_map_alike_goes_on_with_it() {
     let (mut unit, attached) = with_reader();
     let before = unit.map_named("w", "b").unwrap();
-    // Without what is read, or with another shape of it, it is none that could take the place.
+    // A version that lacks a map with a reader, or changes the shape of such a map, can't replace the plugin.
     for maps in [vec![shape("a", 4)], vec![shape("b", 5)]] {
         let refused = unit.successors(&*mapped(maps, &attached), 2).err().map(said).unwrap();
         assert!(refused.contains("map \"b\"") && refused.contains("\"r\""), "{refused}");
     }
     let next = mapped(vec![shape("c", 1), shape("b", 4)], &attached);
-    // The reader has no map of its own that others read.
+    // The reader's own maps have no readers.
     for successors in unit.successors(&*next, 2).unwrap() {
         assert_eq!(successors.instances.len(), 2);
         unit.note_maps(successors.id, successors.maps);

@@ -21,7 +21,7 @@ mod time;
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxSettings::default()).unwrap());
 
-/// Packets with room for verdicts, as a worker has them.
+/// Packets with verdict slots, as a worker passes them.
 struct Batch {
     packets: Vec<Packet>,
     keys: Vec<FlowKey>,
@@ -33,7 +33,7 @@ struct Batch {
 const ETHERNET: usize = 14;
 
 impl Batch {
-    /// A packet of each content, as if an Ethernet and an IPv4 header stood in front.
+    /// Creates one packet for each content, with offsets as if Ethernet and IPv4 headers preceded it.
     fn of(contents: &[Vec<u8>]) -> Self {
         let pool = Pool::new(1024).unwrap();
         let packets: Vec<_> = contents
@@ -67,7 +67,7 @@ impl Batch {
         Packets::new(&mut self.packets, &self.keys, &self.members, &mut self.verdicts)
     }
 
-    /// Processed to the end: on a busy machine, or without optimisation, any call may be suspended.
+    /// Processes the batch to the end: on a slow machine any call may be suspended.
     fn processed(mut self, instance: &mut WasmInstance) -> Self {
         let mut progress = instance.process(&mut self.packets(), Instant::from_nanos(7));
         while progress == Progress::Suspended {
@@ -85,7 +85,7 @@ fn begin_with(keys: &str, body: &str, settings: InstanceSettings) -> Result<Wasm
     WasmInstance::new(&SANDBOX.compile(&module_with(keys, body)).unwrap(), settings)
 }
 
-/// The same with code of the baseline compiler.
+/// Creates an instance with code of the baseline compiler.
 fn begin_baseline(body: &str) -> WasmInstance {
     let plugin = compiled(&SANDBOX, &module(body), Tier::Baseline);
     WasmInstance::new(&plugin, InstanceSettings::default()).unwrap()
@@ -95,7 +95,7 @@ fn begin(body: &str) -> WasmInstance {
     begin_with("", body, InstanceSettings::default()).unwrap()
 }
 
-/// A plugin that does `what` with each packet; `$at` is where it is described, `$window` its window.
+/// Returns a plugin that runs `what` per packet; `$at` and `$window` point to its description and window.
 fn for_each(what: &str) -> String {
     format!(
         r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32) (local $window i32)
@@ -114,12 +114,12 @@ fn verdict(number: u8) -> String {
     for_each(&format!("(i32.store8 offset=48 (local.get $at) (i32.const {number}))"))
 }
 
-/// A plugin that handles packets by `what`, once.
+/// Returns a plugin that runs `what` once per call.
 fn at_once(what: &str) -> String {
     format!(r#"(func (export "millrace_packets") (param $call i32) {what})"#)
 }
 
-/// Counts to `rounds`, then drops each packet.
+/// Returns a plugin that counts to `rounds`, then drops each packet.
 fn slow(rounds: u32) -> String {
     for_each(&format!(
         "(local.set $window (i32.const {rounds}))
@@ -172,7 +172,7 @@ fn a_large_batch_is_several_calls() {
 
 #[test]
 fn a_plugin_sees_what_the_router_knows_of_a_packet() {
-    // It copies its description into the window.
+    // The plugin copies the description into the window.
     let body = for_each("(memory.copy (local.get $window) (local.get $at) (i32.const 64))");
     let mut batch = Batch::equal(2, 200);
     batch.packets[1].data_mut()[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -340,7 +340,7 @@ fn a_beginning_that_fails_says_why() {
 
 #[test]
 fn settings_reach_a_plugin_that_takes_some() {
-    // It keeps the first byte of its settings behind `{"`, and writes it into each packet.
+    // The plugin keeps the first byte of its settings after `{"`, and writes it into each packet.
     let body = format!(
         r#"(global $letter (mut i32) (i32.const 0))
            (func (export "millrace_init") (param $at i32) (param $bytes i32) (result i32)
@@ -361,7 +361,7 @@ fn settings_reach_a_plugin_that_takes_some() {
 
 #[test]
 fn memory_beyond_the_limit_is_refused_and_counted() {
-    // It wants 61 pages more than its 4, and then one; how many it has is the first byte.
+    // The plugin requests 61 pages beyond its 4, then one. The packet's first byte is its page count.
     let body = for_each(
         "(drop (memory.grow (i32.const 61)))
          (drop (memory.grow (i32.const 1)))
@@ -374,7 +374,7 @@ fn memory_beyond_the_limit_is_refused_and_counted() {
 
 #[test]
 fn tables_count_as_memory() {
-    // Its 4 pages leave 3.75 MiB: 491,520 entries of 8 bytes, in tables together. How many the last has is at 0.
+    // 4 pages leave 3.75 MiB: 491,520 table entries of 8 bytes. Address 0 holds the last table's size.
     let body = for_each(
         "(drop (table.grow $first (ref.null func) (i32.const 400000)))
          (drop (table.grow $second (ref.null func) (i32.const 100000)))
@@ -399,7 +399,7 @@ fn a_module_with_tables_beyond_the_limit_does_not_begin() {
 
 #[test]
 fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
-    // Of 16 bytes each; its memory takes all that there is.
+    // Entries have 16 bytes each; the memory uses the whole limit.
     let plugin = SANDBOX.compile(&module(&passive(24_000))).unwrap();
     let settings = || InstanceSettings { most_memory: 4 << 16, ..Default::default() };
     let before = resident();
@@ -411,14 +411,14 @@ fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
     assert!(text.ends_with("its memory limit is 262144: build it with fewer, or raise `memory`"), "{text}");
 }
 
-/// A passive segment of so many entries.
+/// Returns a passive segment of `entries` entries.
 fn passive(entries: usize) -> String {
     format!("(elem funcref{})", " (ref.null func)".repeat(entries))
 }
 
 #[test]
 fn a_module_with_functions_beyond_the_limit_does_not_begin() {
-    // References to them take 32 bytes each, and its memory all that there is.
+    // References to the functions take 32 bytes each; the memory uses the whole limit.
     let all: String = (0..12_000).map(|index| format!(" {index}")).collect();
     let plugin = module(&format!("{}(elem declare func{all})", "(func)\n".repeat(12_000)));
     let plugin = compiled(&SANDBOX, &plugin, Tier::Baseline);
@@ -431,7 +431,7 @@ fn a_module_with_functions_beyond_the_limit_does_not_begin() {
 
 #[test]
 fn bytes_of_an_instance_leave_less_for_memory() {
-    // 16,000 entries are 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
+    // 16,000 entries take 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
     let segment = passive(16_000);
     let grows = for_each(
         "(drop (memory.grow (i32.const 58)))
@@ -443,20 +443,20 @@ fn bytes_of_an_instance_leave_less_for_memory() {
     assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
 }
 
-/// Bytes of this process in memory.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Counts packets at 64; that is what it saves. What it restores must be of version 3.
+/// Plugin that counts packets at address 64 and saves the count. It restores only state of version 3.
 const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 4)) i32.const 0)
     (func (export "millrace_restore") (param $at i32) (param $bytes i32) (param $version i32) (result i32)
       (i32.store (i32.const 64) (i32.load (local.get $at)))
       (i32.ne (local.get $version) (i32.const 3)))"#;
 
-/// Copies name and arguments into memory at 4,096, and answers with both as they stand there.
+/// Plugin that copies name and arguments of a message to 4,096, and replies with both.
 const ECHO: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (import "millrace" "fail" (func $fail (param i32 i32)))
     (func (export "millrace_control") (param $name i32) (param $length i32) (param $at i32) (param $bytes i32) (result i32)
@@ -469,7 +469,7 @@ fn message(name: &str, arguments: Value) -> Message {
     Message { name: name.to_owned(), arguments: arguments.as_object().cloned().unwrap_or_default() }
 }
 
-/// The rule of the property test, natively: the first byte of what is seen decides, all of it is turned over.
+/// Native rule of the property test: the window's first byte is the verdict; all its bytes are inverted.
 fn rule(packet: &mut [u8], window: usize) -> Verdict {
     let seen = packet.len().min(window);
     match packet.first().map_or(0, |first| first % 3) {
@@ -535,7 +535,7 @@ proptest! {
 
 #[test]
 fn packets_of_a_flow_share_its_state() {
-    // It counts packets in the flow's state, and says the count, the flow and whether it is new in the window.
+    // The plugin counts packets in the flow's state; it writes count, flow number and new-flow flag.
     let count = for_each(
         "(i32.store (i32.wrap_i64 (i64.load offset=32 (local.get $at)))
            (i32.add (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))) (i32.const 1)))
@@ -568,7 +568,7 @@ fn packets_of_a_flow_share_its_state() {
     assert_eq!((blocks.0[0][8], blocks.0[1][8], blocks.0[2][8]), (6, 2, 0));
 }
 
-/// State of flows, one block each.
+/// Flow states, one block each.
 struct Blocks(Vec<Vec<u8>>);
 
 impl FlowStates for Blocks {

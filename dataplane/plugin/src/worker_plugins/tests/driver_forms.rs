@@ -1,4 +1,4 @@
-//! What of a path a driver may do, and how what it did is counted.
+//! Tests of the paths that the XDP program can execute, and of its accounting.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn what_the_driver_did_is_counted_at_the_bindings() {
     let (first, second) = (counts(&worker, 0), counts(&worker, 1));
     assert_eq!((first.packets, first.bytes, first.drops, first.queues.queued), (10, 1000, 3, amount(7, 700)));
     assert_eq!((second.packets, second.bytes, second.drops), (7, 700, 0), "behind the bucket");
-    // A binding that is gone is told nothing, and neither is the one that has its number now.
+    // Neither a removed binding nor the new binding with its id counts the packets.
     unbind(&mut worker, 0);
     filter(&mut worker, 0, 0, Action::Drop);
     worker.driver_did(&form, amount(1, 100), amount(0, 0));
@@ -97,7 +97,7 @@ fn a_policer_drops_what_finds_no_room_and_counts_it() {
     let mut worker = worker();
     filter(&mut worker, 0, 0, police());
     let path = path_of(&mut worker, 80);
-    // 40 packets of 60 bytes, and room for 2,000 of them.
+    // 40 packets of 60 bytes, and a bucket with room for 2,000 bytes.
     let (members, _) = send(&mut worker, path, Position::Early, &[9; 40]);
     assert_eq!(members.len(), 33);
     let counts = worker.counts(BindingId(0)).unwrap();

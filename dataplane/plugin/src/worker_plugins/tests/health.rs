@@ -1,4 +1,4 @@
-//! What becomes of instances that fail.
+//! Tests of failing instances.
 
 use super::succession::{succeed, successor};
 use super::*;
@@ -15,7 +15,7 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
     let (id, report) = worker.reports().next().unwrap();
     assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
     assert_eq!(report.last_fault, "a nine");
-    // The packets that it failed at, and later all.
+    // Drops count first the packets at which the instance failed, and later all packets.
     assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 
@@ -47,7 +47,7 @@ fn an_instance_that_paused_begins_anew_without_packets() {
     assert!(worker.is_idle() && worker.next_event(at(10)).is_none());
 }
 
-/// Fails at every message.
+/// Instance that fails at every message.
 struct Touchy;
 
 impl Instance for Touchy {
@@ -82,7 +82,7 @@ fn a_message_that_makes_an_instance_fail_is_told_at_once() {
     assert_eq!(worker.take_failure(), None);
 }
 
-/// Wants to be called at 1 ms, and gives a verdict that makes no sense to packets from source port 9.
+/// Instance that requests a call at 1 ms, and gives an invalid verdict to packets from source port 9.
 struct Timed {
     wrong: bool,
     calls: u32,
@@ -131,13 +131,13 @@ fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
     bind(&mut worker, 0, 0, 80, 0);
     let path = path_of(&mut worker, 80);
     assert_eq!(worker.next_event(at(0)), Some(at(1)));
-    // The timer falls due within the pause, and counts when that is over.
+    // The timer falls due within the pause, and takes effect at the end of the pause.
     send(&mut worker, path, Position::Early, &[9]);
     assert_eq!(released(&mut worker, at(5)), []);
     assert_eq!(worker.next_event(at(5)), Some(at(10)));
     assert_eq!(released(&mut worker, at(10)), []);
     assert_eq!((seen(&mut worker, 0), worker.next_event(at(10))), (1, None));
-    // In quarantine it never counts.
+    // In quarantine the timer never takes effect.
     let again = successor(Timed { wrong: false, calls: 0 }, Inheritance::Renounced, true);
     succeed(&mut worker, again);
     assert_eq!(worker.next_event(at(10)), Some(at(1)));
@@ -169,7 +169,7 @@ fn an_instance_that_is_in_quarantine_from_the_beginning_is_let_out_by_its_succes
     assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
 }
 
-/// Looks at what the worker says of itself while it is called.
+/// Instance that records the worker's pulse during a call.
 struct Watches(std::sync::Arc<crate::Pulse>, std::sync::mpsc::Sender<Option<InstanceId>>);
 
 impl Watches {

@@ -1,8 +1,9 @@
-//! Packets that instances hold: how many, how long, and until when at most.
+//! Tests of held packets: limits of number and time.
 
 use super::*;
 
-/// A worker with instances that hold all packets until a time, each bound to the destination port of its place.
+/// Creates a worker with instances that hold all packets until a time. Each is bound to the destination port
+/// of its index.
 fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     let mut worker = worker();
     for (number, until) in (0..).zip(until) {
@@ -14,7 +15,7 @@ fn with_holders(until: &[Instant]) -> (WorkerPlugins<ByPort>, Vec<PathId>) {
     (worker, paths)
 }
 
-/// Sends packets one by one of which `most` are to wait; returns how many found no room.
+/// Sends packets one by one, of which at most `most` may wait. Returns the number of packets without room.
 fn refused(
     worker: &mut WorkerPlugins<ByPort>,
     pool: &Pool,
@@ -43,7 +44,7 @@ fn one_instance_gets_half_of_the_room_and_the_next_half_of_the_rest() {
     assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 750);
     assert_eq!(refused(&mut worker, &pool, paths[2], 100, 1000), 0);
     assert_eq!(worker.waiting(), 850);
-    // What went on makes room.
+    // Released packets make room.
     assert_eq!(released(&mut worker, at(50)).len(), 850);
     assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 500);
 }

@@ -1,11 +1,11 @@
-//! What instances give beside verdicts.
+//! Tests of outputs of instances beside verdicts.
 
 use millrace_plugin_abi::{LogLevel, Output};
 
 use super::succession::{succeed, successor};
 use super::*;
 
-/// Says a line at each call, also when a flow ends or it hands over what it knows.
+/// Instance that logs a line in each call, also at the end of a flow and when it saves its state.
 #[derive(Default)]
 struct Talker(Vec<&'static str>);
 
@@ -54,7 +54,7 @@ impl Instance for Talker {
     }
 }
 
-/// The lines that were said, and that nobody was told yet.
+/// Returns the log lines that nobody has collected yet.
 fn said(worker: &mut WorkerPlugins<ByPort>) -> Vec<String> {
     let line = |given: crate::Given| match given.output {
         Output::Log(_, line) => line,
@@ -76,7 +76,7 @@ fn a_successor_is_heard_where_the_old_one_had_nothing_to_say() {
     assert_eq!(said(&mut worker), ["saved", "restored"]);
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(said(&mut worker), ["packets"]);
-    // And one that has nothing to say is not asked.
+    // An instance without output is not asked.
     succeed(&mut worker, successor(Picky(0), Inheritance::Renounced, true));
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(said(&mut worker), [""; 0]);

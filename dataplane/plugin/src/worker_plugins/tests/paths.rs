@@ -1,4 +1,4 @@
-//! Which bindings a flow meets, and what of its state goes with it.
+//! Tests of the bindings on a flow's path, and of the state that moves with the flow.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn a_gate_goes_with_its_bindings() {
     assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// Counts packets in the state of their flows, and tells of flows that ended what it counted.
+/// Instance that counts packets in the flow's state, and reports the count at the end of a flow.
 #[derive(Default)]
 struct Stateful(Vec<u8>);
 

@@ -1,13 +1,13 @@
-//! Instances take the place of others, or are tried out beside them.
+//! Tests of upgrades of instances, and of shadow instances.
 
 use super::*;
 
-/// Counts packets, and hands the count over to those that take its version.
+/// Instance that counts packets, and hands the count over to successors of its state version.
 struct Keeper {
     count: u8,
     takes: u32,
     flow_state: usize,
-    /// Packets of this one and of those before it.
+    /// Packets of this instance and its predecessors.
     common: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn successor(
     Successor { instance: Box::new(instance), inheritance, version: 1, same_version }
 }
 
-/// Has an instance succeed to instance 0; the end is told by the channel.
+/// Replaces instance 0; the channel receives the result.
 pub(super) fn succeed(
     worker: &mut WorkerPlugins<ByPort>,
     successor: Successor,
@@ -94,7 +94,7 @@ fn a_successor_takes_over_what_the_old_one_knows() {
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Bytes(1)));
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!((seen(&mut worker, 0), worker.take_reclassify()), (4, false));
-    // One that can't take it over.
+    // This successor can't take the state over.
     let told = succeed(&mut worker, successor(keeper(2), Inheritance::Required, true));
     assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
     assert_eq!(seen(&mut worker, 0), 4);
@@ -128,7 +128,7 @@ fn what_is_common_to_all_flows_is_handed_on_within_a_version() {
         let told = succeed(&mut worker, successor(none, inheritance, same_version));
         let common = told.try_recv().unwrap().unwrap().instance.service_state();
         assert_eq!(common, [expected + 1], "{inheritance:?} {same_version}");
-        // One that declares none, or another size, gets nothing.
+        // A successor that declares no such state, or another size, gets nothing.
         let told = succeed(&mut worker, successor(keeper_of_two(), inheritance, same_version));
         assert_eq!(told.try_recv().unwrap().unwrap().instance.service_state(), [] as [u8; 0]);
     }
@@ -150,7 +150,7 @@ fn a_successor_waits_for_the_end_of_a_call() {
     let released: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
     assert_eq!(released, [(10, None), (11, None)]);
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Nothing));
-    // The packet behind went to the new one.
+    // The waiting packet went to the new instance.
     assert_eq!(seen(&mut worker, 0), 6);
     assert!(worker.is_idle());
 }
@@ -174,7 +174,7 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
     assert_eq!(seen(&mut worker, 0), 6);
 }
 
-/// Counts packets, and dies of being asked for what it knows.
+/// Instance that counts packets, and dies when it saves its state.
 #[derive(Default)]
 struct DiesOfSaving {
     packets: u8,
@@ -220,7 +220,7 @@ fn an_instance_that_dies_of_handing_over_goes_on_at_once() {
     bind(&mut worker, 0, 0, 80, 0);
     let path = path_of(&mut worker, 80);
     let keeper = || Keeper { count: 5, takes: 1, flow_state: 0, common: vec![] };
-    // More often than faults lead to quarantine.
+    // Repeat more often than the number of faults that leads to quarantine.
     for _ in 0..2 * Limits::default().faults {
         let told = succeed(&mut worker, successor(keeper(), Inheritance::Required, true));
         assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
@@ -280,7 +280,7 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// Takes over a half of what it is given, and refuses the other half; begins anew if it `can`.
+/// Instance that takes over one half of the state and refuses the other half; it restarts if it `can`.
 struct Halfway {
     count: u8,
     can: bool,
@@ -324,7 +324,7 @@ fn a_successor_that_took_over_a_part_begins_anew() {
     assert_eq!(seen(&mut worker, 0), 0);
 }
 
-/// Can't say what it knows.
+/// Instance that can't save its state.
 struct Mute;
 
 impl Instance for Mute {
@@ -350,7 +350,7 @@ fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
     for inheritance in [Inheritance::Tried, Inheritance::Required] {
         let (mut worker, _) = with_keeper();
         succeed(&mut worker, successor(Mute, Inheritance::Renounced, true));
-        // It could not begin anew, and need not.
+        // The instance could not restart, and need not.
         let told = succeed(&mut worker, successor(Halfway { count: 7, can: false }, inheritance, true));
         let inherited = told.try_recv().unwrap().unwrap().inherited;
         let problem = "the old instance hands nothing over: no words".to_owned();
@@ -372,7 +372,7 @@ fn one_that_takes_nothing_over_says_so_in_a_sentence() {
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(problem.into()));
 }
 
-/// Has counted so much.
+/// Instance with these counters.
 struct Counting(Vec<(&'static str, u64)>);
 
 impl Instance for Counting {
@@ -402,7 +402,7 @@ fn counters_of_the_same_name_go_on_and_are_cleared_alike() {
     let told = succeed(&mut worker, successor(second, Inheritance::Renounced, false));
     let first = told.recv().unwrap().unwrap().instance;
     let counters = |worker: &WorkerPlugins<ByPort>| worker.reports().next().unwrap().1.counters;
-    // What one counted before it came does not matter.
+    // Counts from before the replacement don't matter.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
     let back =
         Successor { instance: first, inheritance: Inheritance::Renounced, version: 0, same_version: false };

@@ -1,8 +1,9 @@
-//! What verdicts come to.
+//! Tests of the effects of verdicts.
 
 use super::*;
 
-/// A worker with port 3 whose instances say these verdicts; the first is bound, with call limits, at a gate.
+/// Creates a worker with port 3 and with instances that give these verdicts. The first is bound at a gate,
+/// with call limits.
 pub(super) fn with_verdicts(
     verdicts: &[Verdict],
     call_limits: CallLimits,
@@ -19,7 +20,8 @@ pub(super) fn with_verdicts(
     (worker, path)
 }
 
-/// What becomes of one packet at the first stage: whether it goes on, where to, and how it ends.
+/// Returns the fate of one packet at the first stage: whether it continues, its output ports, and the end of
+/// its journey.
 fn fate_of(
     worker: &mut WorkerPlugins<ByPort>,
     path: PathId,

@@ -1,4 +1,4 @@
-//! Packets wait for calls that go on.
+//! Tests of packets that wait for suspended calls.
 
 use super::verdicts::with_verdicts;
 use super::*;
@@ -26,7 +26,7 @@ fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// Notes what waits for it whenever it is given time; each call takes three slices.
+/// Instance that records its backlog in each slice; each call takes three slices.
 #[derive(Default)]
 struct Watchful(u32, Vec<(u32, u64)>);
 
@@ -71,11 +71,11 @@ fn an_instance_sees_what_waits_behind_its_call() {
     assert!(worker.is_idle());
     let seen =
         ask(&mut worker, 0, &Message { name: "read".into(), arguments: serde_json::Map::new() }, at(0));
-    // Packets have 60 bytes. Those of the second call no longer wait once it has begun.
+    // Packets have 60 bytes. The packets of the second call no longer wait once the call has begun.
     assert_eq!(seen, Some(Ok(json!([[0, 0], [3, 180], [3, 180], [0, 0], [0, 0], [0, 0]]))));
 }
 
-/// Hears messages, each in two slices, and says them when it is asked.
+/// Instance that takes two slices for each message, and lists the messages on request.
 #[derive(Default)]
 struct Hearing(bool, Vec<Vec<u8>>);
 
@@ -136,11 +136,11 @@ fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
     }
     assert_eq!(all, [(10, failed), (11, failed), (12, failed)]);
     assert_eq!(worker.waiting(), 0);
-    // While it pauses its packets are dropped at once.
+    // During the pause the instance's packets are dropped at once.
     send_and_keep(&mut worker, &pool, path, &[13], at(1));
     assert_eq!(worker.waiting(), 0);
     assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 4);
-    // Then it gets another chance.
+    // After the pause the instance gets packets again.
     send_and_keep(&mut worker, &pool, path, &[14], at(20));
     assert_eq!(worker.waiting(), 1);
 }
@@ -202,7 +202,7 @@ fn messages_beyond_those_that_may_wait_are_refused_in_a_sentence() {
     assert_eq!(refused, text);
 }
 
-/// Takes two slices of time when a flow ends.
+/// Instance that takes two slices at the end of a flow.
 #[derive(Default)]
 struct SlowToEnd {
     left: u32,

@@ -16,21 +16,21 @@ use super::world::{
     BOTH, Cache, FIRST, FREE_GATE, GATE, INSTANCE, NEITHER, OUT, Pass, SECOND, World, changed, filter, key,
     mac, moved, nobody, port_settings,
 };
-use crate::capture::{CapturePlace, capture};
 use crate::commands::{
     Barrier, Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, FlowScan, NeighbourChange,
     NeighbourCommand, NeighbourKnowledge, ObservationCommand, OffloadCommand, OpenedDevice, PluginCommand,
     PortCommand, Question, RouteCommand, SchedulerCommand,
 };
 use crate::driver_flows::DriverPort;
-use crate::drop_log::DropQuery;
-use crate::gate_tables::WorkerTable;
-use crate::host_output::{HostFilters, HostSettings};
-use crate::host_path::NoHost;
+use crate::egress::port_scheduler::{Piece, ScheduleChange};
+use crate::egress::ports::DeviceId;
+use crate::gates::tables::WorkerTable;
+use crate::ingress::host_output::{HostFilters, HostSettings};
+use crate::observe::capture::{CapturePlace, capture};
+use crate::observe::drop_log::DropQuery;
+use crate::observe::trace::{TraceOrder, trace};
 use crate::options::Options;
-use crate::port_scheduler::{Piece, ScheduleChange};
-use crate::ports::DeviceId;
-use crate::trace::{TraceOrder, trace};
+use crate::punt::host_path::NoHost;
 
 fn all_flows() -> FlowScan {
     FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() }

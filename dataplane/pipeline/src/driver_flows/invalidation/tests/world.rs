@@ -20,11 +20,11 @@ use crate::commands::{
 };
 use crate::driver_flows::invalidation::Invalidation;
 use crate::driver_flows::{DriverCache, DriverPort};
-use crate::gate_tables::GateTables;
-use crate::host_path::NoHost;
-use crate::ports::tests::settings;
-use crate::ports::{DeviceId, PortSettings, Stack};
-use crate::tags::Tags;
+use crate::egress::ports::tests::settings;
+use crate::egress::ports::{DeviceId, PortSettings, Stack};
+use crate::gates::tables::GateTables;
+use crate::ingress::tags::Tags;
+use crate::punt::host_path::NoHost;
 use crate::worker::{Worker, WorkerLink};
 
 /// Port by which both flows come in.
@@ -231,7 +231,8 @@ impl World {
         self.cache.0.lock().unwrap().in_force()
     }
 
-    /// Returns the flows whose entries a declared invalidation ends; `None` where that depends on the table of neighbours.
+    /// Returns the flows whose entries a declared invalidation ends; `None` where that depends on the table
+    /// of neighbours.
     pub fn declared(&self, invalidation: Invalidation<'_>) -> Option<[bool; 2]> {
         let flows = |ends: &dyn Fn(usize) -> bool| [0, 1].map(ends);
         Some(match invalidation {

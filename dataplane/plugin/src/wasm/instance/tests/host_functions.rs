@@ -1,4 +1,5 @@
-//! What plugins call: packets beyond the window, lines for the log, packets and requests; what is not theirs to call.
+//! Tests of host functions: packets beyond the window, log lines, packets and requests, and functions without
+//! capability.
 
 use millrace_plugin_abi::{Request, RequestKinds};
 
@@ -11,7 +12,8 @@ fn packets_are_read_and_written_behind_the_window() {
         (import "millrace" "packet_write" (func $write (param i32 i32 i32 i32) (result i32)))
         (global $number (mut i32) (i32.const 0))
         {}"#,
-        // What stands at 100 is written to 98 of the packet and, for the window was changed before, to its first byte.
+        // The bytes at 100 are written to offset 98 of the packet, and to its first byte through the earlier
+        // change of the window.
         for_each(
             "(global.set $number (i32.load16_u offset=30 (local.get $at)))
              (i32.store8 (local.get $window) (i32.const 0xaa))
@@ -29,7 +31,7 @@ fn packets_are_read_and_written_behind_the_window() {
     let keys = r#", "window": 16, "capabilities": ["packet-read", "packet-write"]"#;
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
     let content: Vec<u8> = (0..120).collect();
-    // The second batch of a call has its own numbers.
+    // The second batch of a call has its own packet numbers.
     let batch = Batch::of(&vec![content.clone(); 66]).processed(&mut instance);
     assert_eq!(instance.fault(), None);
     let mut expected = content;
@@ -114,7 +116,7 @@ fn lines_packets_and_requests_are_given() {
         ]
     );
     assert_eq!((given.len(), instance.counts().lines_suppressed), (34, 2));
-    // More than 64 are refused.
+    // More than 64 outputs are refused.
     let batch = Batch::equal(40, 60).processed(&mut instance);
     assert_eq!((batch.packets[0].data()[0], batch.packets[39].data()[0]), (0, 1));
     assert_eq!(std::iter::from_fn(|| instance.take_output()).count(), 64);
@@ -130,7 +132,7 @@ fn functions_of_other_capabilities_are_not_linked() {
 
 #[test]
 fn a_plugin_waits_without_its_clock() {
-    // No tick comes in time.
+    // No tick arrives in time.
     let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&verdict(verdict::DROP))).unwrap();
@@ -142,7 +144,7 @@ fn a_plugin_waits_without_its_clock() {
 
 #[test]
 fn what_is_common_to_all_flows_outlives_a_trap_and_goes_to_a_successor() {
-    // It counts its calls; with 3 packets in a call it spoils the count and traps.
+    // The plugin counts its calls; with 3 packets in a call it corrupts the count and traps.
     let body = format!(
         r#"(import "millrace" "service_state" (func $common (result i32)))
         {}"#,
@@ -160,7 +162,7 @@ fn what_is_common_to_all_flows_outlives_a_trap_and_goes_to_a_successor() {
         Batch::equal(packets, 60).processed(&mut instance);
     }
     assert_eq!(instance.fault().unwrap().kind, FaultKind::Unreachable);
-    // What the call that failed has written is not kept.
+    // State written by the failed call is discarded.
     assert_eq!(count(&instance), 2);
     instance.restart().unwrap();
     Batch::equal(1, 60).processed(&mut instance);

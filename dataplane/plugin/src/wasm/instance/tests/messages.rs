@@ -1,4 +1,4 @@
-//! Messages and other calls without packets: state that is handed over, the ends of flows, periods and timers.
+//! Tests of messages and other calls without packets: state hand-over, ends of flows, periods and timers.
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn state_goes_over_to_another_instance() {
 
 #[test]
 fn ends_of_flows_are_heard() {
-    // It adds up the packets of the flows that ended.
+    // The plugin adds up the packets of the ended flows.
     let body = format!(
         r#"{COUNTER}
         (func (export "millrace_flow_ended") (param $flow i32)

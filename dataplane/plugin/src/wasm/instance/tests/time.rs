@@ -1,4 +1,5 @@
-//! Calls that take long: stopped, gone on with, given up; calls on the worker's stack; code that becomes better.
+//! Tests of long calls: suspended, resumed and aborted calls, calls on the worker's stack, and upgrades of
+//! code.
 
 use super::*;
 
@@ -15,7 +16,7 @@ fn a_loop_without_end_is_suspended_while_others_run() {
         assert_eq!(endless.resume(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
     }
     assert_eq!(endless.counts().suspensions - before, 6);
-    // What it is asked meanwhile has to wait.
+    // A request during the call is refused.
     assert!(endless.save().unwrap_err().to_string().contains("in the middle of a call"));
     endless.abort();
     assert_eq!((endless.fault().unwrap().kind, endless.is_suspended()), (FaultKind::Overrun, false));
@@ -62,7 +63,8 @@ fn an_instance_goes_on_in_another_thread() {
     assert_eq!(count.join().unwrap(), [Verdict::Consume; 2]);
 }
 
-/// A loop of so many rounds in a call whose first packet begins with 0xff, and nothing in others.
+/// Returns a plugin that loops `rounds` times in a call whose first packet begins with 0xff, and does nothing
+/// in other calls.
 fn slow_when_told(rounds: u32) -> String {
     for_each(&format!(
         "(if (i32.eq (i32.load8_u (local.get $window)) (i32.const 0xff))
@@ -72,7 +74,8 @@ fn slow_when_told(rounds: u32) -> String {
     ))
 }
 
-/// An instance that was short 2,000 times, which is not stopped any more if the machine didn't make it late itself.
+/// Returns an instance after 2,000 short calls: its calls are no longer suspendable, unless the machine
+/// delayed some.
 fn after_short_calls(body: &str) -> WasmInstance {
     let mut instance = begin(body);
     for _ in 0..2000 {
@@ -81,7 +84,8 @@ fn after_short_calls(body: &str) -> WasmInstance {
     instance
 }
 
-/// What becomes of a packet that begins with 0xff, once that isn't stopped and gone on with.
+/// Calls an instance without suspension, with a packet that begins with 0xff. Returns the instance and the
+/// verdict.
 fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
     let told = |_| {
         let mut instance = after_short_calls(body);
@@ -103,7 +107,7 @@ fn a_function_that_was_always_short_and_then_loops_is_ended() {
     let (mut instance, verdicts) = told_after_short_calls(&slow_when_told(u32::MAX));
     assert_eq!(verdicts, [Verdict::Fault]);
     assert_eq!(instance.fault().map(|fault| fault.kind), Some(FaultKind::Overrun));
-    // In its next life it has to show it again.
+    // After a restart the function must prove again that its calls are short.
     instance.restart().unwrap();
     let mut batch = Batch::of(&[vec![0xff; 60]]);
     assert_eq!(instance.process(&mut batch.packets(), Instant::ZERO), Progress::Suspended);
@@ -119,11 +123,11 @@ fn what_may_not_write_to_packets_changes_only_what_it_sees() {
 
 #[test]
 fn a_call_that_is_stopped_before_it_begins_is_not_done() {
-    // The shortest slices there are: almost every poll is stopped somewhere, often before the plugin is reached.
+    // With the shortest slices, almost every poll is suspended, often before it reaches the plugin.
     let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
     let plugin = sandbox.compile(&module(&slow(2_000))).unwrap();
-    // With such slices even a beginning may need more than it is given.
+    // With such slices even the initialization may exceed its limit.
     let mut tries = (0..100).filter_map(|_| WasmInstance::new(&plugin, InstanceSettings::default()).ok());
     let mut instance = tries.next().unwrap();
     for _ in 0..2_000 {

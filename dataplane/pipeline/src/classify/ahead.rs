@@ -1,0 +1,164 @@
+//! Batch lookup of routes and filters for packets without a flow record: while one lookup waits for memory,
+//! others continue.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_classify::Candidate;
+use millrace_packet::BATCH_SIZE;
+use millrace_units::NextHopIndex;
+
+use crate::each::Each;
+use crate::forward::fib::Fib;
+use crate::forward::route::NO_ROUTE;
+use crate::gates::{Gates, Treatment};
+
+/// Minimum number of packets for which a batch lookup is faster than single lookups.
+const FEWEST: usize = 4;
+/// Position of packets without a lookup.
+const NOWHERE: u16 = u16::MAX;
+
+/// Answers for some packets of a batch.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    /// Position of each packet of the batch in the lists.
+    places: Each<u16>,
+    indices: Vec<u16>,
+    candidates: Vec<Candidate>,
+    next_hops: Vec<NextHopIndex>,
+    priorities: Vec<Option<i32>>,
+    treatments: Vec<Treatment>,
+    v4: Addresses<Ipv4Addr>,
+    v6: Addresses<Ipv6Addr>,
+}
+
+/// Destinations of one family to look up, at most a batch.
+#[derive(Debug)]
+pub(crate) struct Addresses<A> {
+    places: Each<u16>,
+    addresses: Each<A>,
+    numbers: Each<Option<NextHopIndex>>,
+    count: usize,
+}
+
+impl<A: Copy> Addresses<A> {
+    /// Returns an empty list; `any` fills the unused positions.
+    pub fn new(any: A) -> Self {
+        Self { places: Each::new(NOWHERE), addresses: Each::new(any), numbers: Each::new(None), count: 0 }
+    }
+
+    /// Removes all destinations.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds the destination of the packet at `place`. Does nothing if the list is full.
+    #[inline(always)]
+    pub fn push(&mut self, place: u16, address: A) {
+        let at = self.count;
+        if at < BATCH_SIZE {
+            (self.places[at], self.addresses[at]) = (place, address);
+            self.count = at + 1;
+        }
+    }
+
+    /// Sets the list to the destinations of all packets of a batch, in their order.
+    #[inline(always)]
+    pub fn ask_all(&mut self, addresses: impl ExactSizeIterator<Item = A>) {
+        self.count = addresses.len().min(BATCH_SIZE);
+        for (own, address) in self.addresses.all_mut().iter_mut().zip(addresses) {
+            *own = address;
+        }
+    }
+
+    /// Returns the route numbers of all packets of a batch, after [`ask_all`](Self::ask_all) and the lookup.
+    #[inline]
+    pub fn all_found(&self) -> &[Option<NextHopIndex>] {
+        &self.numbers[..self.count]
+    }
+
+    /// Looks up all destinations.
+    pub fn look_up(&mut self, look_up: impl FnOnce(&[A], &mut [Option<NextHopIndex>])) {
+        let numbers = &mut self.numbers[..self.count];
+        numbers.fill(None);
+        look_up(&self.addresses[..self.count], numbers);
+    }
+
+    /// Returns the places of the packets, each with its route number.
+    #[inline]
+    pub fn found(&self) -> impl Iterator<Item = (usize, Option<NextHopIndex>)> + use<'_, A> {
+        let both = self.places[..self.count].iter().zip(&self.numbers[..self.count]);
+        both.map(|(place, number)| (usize::from(*place), *number))
+    }
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self {
+            places: Each::new(NOWHERE),
+            indices: Vec::new(),
+            candidates: Vec::new(),
+            next_hops: Vec::new(),
+            priorities: Vec::new(),
+            treatments: Vec::new(),
+            v4: Addresses::new(Ipv4Addr::UNSPECIFIED),
+            v6: Addresses::new(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+}
+
+impl Ahead {
+    /// Removes the answers for the previous batch.
+    pub fn clear(&mut self) {
+        for index in self.indices.drain(..) {
+            self.places[usize::from(index)] = NOWHERE;
+        }
+        self.candidates.clear();
+    }
+
+    /// Returns the number of packets to look up.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// Adds the packet at `index` of the batch.
+    pub fn ask(&mut self, index: usize, candidate: Candidate) {
+        self.indices.push(index as u16);
+        self.candidates.push(candidate);
+    }
+
+    /// Looks up all packets. `route`: priority of the route of flows that have one.
+    pub fn look_up(&mut self, fib: &Fib, gates: &mut Gates, route: i32) {
+        if self.candidates.len() < FEWEST {
+            return;
+        }
+        self.v4.clear();
+        self.v6.clear();
+        for (place, candidate) in (0..).zip(&self.candidates) {
+            match candidate.key.destination() {
+                IpAddr::V4(address) => self.v4.push(place, address),
+                IpAddr::V6(address) => self.v6.push(place, address),
+            }
+        }
+        self.next_hops.clear();
+        self.next_hops.resize(self.candidates.len(), NO_ROUTE);
+        self.v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        self.v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        for (place, number) in self.v4.found().chain(self.v6.found()) {
+            if let Some(next_hop) = self.next_hops.get_mut(place) {
+                *next_hop = number.unwrap_or(NO_ROUTE);
+            }
+        }
+        self.priorities.clear();
+        self.priorities.extend(self.next_hops.iter().map(|hop| (*hop != NO_ROUTE).then_some(route)));
+        gates.classify_batch(&self.candidates, &self.priorities, &mut self.treatments);
+        for (place, index) in (0..).zip(&self.indices) {
+            self.places[usize::from(*index)] = place;
+        }
+    }
+
+    /// Returns the route number and the treatment of the packet at `index`; `None` without a batch lookup.
+    pub fn answer(&self, index: usize) -> Option<(NextHopIndex, Treatment)> {
+        let place = usize::from(self.places[index]);
+        Some((*self.next_hops.get(place)?, *self.treatments.get(place)?))
+    }
+}

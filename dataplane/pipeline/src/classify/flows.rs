@@ -1,0 +1,127 @@
+//! Listing and removal of flow records for control, in pieces, so that packets don't wait.
+
+use millrace_classify::{FlowIndex, FlowRecord};
+use millrace_forward::{NextHop, Route};
+use millrace_units::{Instant, NextHopIndex, PortId};
+
+use crate::commands::{FlowPage, FlowReport, FlowScan};
+use crate::driver_flows::StaysUp;
+use crate::forward::filter_route::FilterRoute;
+use crate::forward::route::NO_ROUTE;
+use crate::ingress::parse::ROUTER;
+use crate::observe::snapshot::FlowCounts;
+use crate::router::Router;
+
+/// Maximum number of records checked in an iteration.
+const RECORDS: u32 = 2048;
+/// Maximum number of flows reported in an iteration; each report costs as much as dozens of checks.
+const FOUND: usize = 64;
+
+impl Router {
+    /// Returns the flows in a part of the flow table.
+    pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
+        let (mut flows, mut next) = (Vec::new(), self.next_part(scan));
+        for (index, record) in self.found(scan) {
+            if flows.len() == FOUND {
+                next = Some(index.slot());
+                break;
+            }
+            flows.push(self.report(index, record, now));
+        }
+        FlowPage { flows, next }
+    }
+
+    /// Removes the flows in a part of the flow table, and returns them.
+    pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
+        let page = self.scan_flows(scan, now);
+        let found: Vec<FlowIndex> = self.found(scan).map(|(index, _)| index).take(page.flows.len()).collect();
+        for index in found {
+            self.classifier.flows.remove(index);
+        }
+        self.keep_flows(now, false);
+        page
+    }
+
+    fn part(scan: &FlowScan) -> std::ops::Range<u32> {
+        scan.from..scan.from.saturating_add(scan.records.min(RECORDS))
+    }
+
+    fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
+        let flows = &self.classifier.flows;
+        flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))
+    }
+
+    fn next_part(&self, scan: &FlowScan) -> Option<u32> {
+        let end = Self::part(scan).end;
+        (end < self.classifier.flows.slots()).then_some(end)
+    }
+
+    fn report(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
+        let flows = &self.classifier.flows;
+        FlowReport {
+            key: flows.key(index),
+            varying: record.answer.varying_value,
+            varying_mask: record.answer.varying_mask,
+            packets: flows.packets(index),
+            bytes: record.bytes(),
+            age: now.since(flows.created(index)),
+            idle: now.since(flows.last_used(index)),
+            probation: record.is_on_probation(),
+            reserved: record.is_reserved(),
+            bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
+            route: self.route_in_words(record.answer.next_hop),
+            hash: flows.hashes(&flows.key(index)).1,
+            stays_up: self.stays_up(index, record, now),
+            placed: self.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
+        }
+    }
+
+    /// Returns the reason that keeps a flow at the worker; `None` if the flow is offloaded.
+    fn stays_up(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
+        let key = self.classifier.flows.key(index);
+        if self.driver.as_ref().is_some_and(|driver| driver.has(index, &key)) {
+            return None;
+        }
+        if key.port == ROUTER {
+            return Some(StaysUp::Own);
+        }
+        if self.driver.as_ref().is_some_and(|driver| driver.keeps_up(index, &key, now)) {
+            return Some(StaysUp::ComesUp);
+        }
+        let plan = self.plan_of(&key, self.classifier.flows.hashes(&key).1, &record.answer);
+        let is_full = || self.driver.as_ref().is_some_and(|driver| driver.counts().room == 0);
+        Some(plan.err().unwrap_or_else(|| if is_full() { StaysUp::Full } else { StaysUp::Soon }))
+    }
+
+    /// Returns the size and counters of the flow table.
+    pub(crate) fn flow_counts(&self) -> FlowCounts {
+        let flows = &self.classifier.flows;
+        FlowCounts {
+            records: flows.len(),
+            on_probation: flows.on_probation(),
+            capacity: flows.capacity(),
+            maximum: flows.maximum(),
+            packets: self.classifier.counts,
+            table: flows.counts(),
+        }
+    }
+
+    fn route_in_words(&self, next_hop: NextHopIndex) -> String {
+        let name = |port: PortId| self.ports.get(port).map_or("-", |entry| entry.settings.name.as_str());
+        let hop = |hop: &NextHop| match hop.gateway {
+            Some(via) => format!("via {via} port {}", name(hop.port)),
+            None => format!("port {}", name(hop.port)),
+        };
+        match self.gates.routes().route(next_hop) {
+            Some(FilterRoute::Drop) => "drop (filter)".to_owned(),
+            Some(FilterRoute::Reject) => "reject (filter)".to_owned(),
+            Some(FilterRoute::Host) => "host (filter)".to_owned(),
+            Some(FilterRoute::Forward(hops)) => format!("{} (filter)", hop(hops.select(0))),
+            None if next_hop == NO_ROUTE => "no route".to_owned(),
+            None => match self.fib.route(next_hop) {
+                Route::Forward(hops) => hops.iter().map(hop).collect::<Vec<_>>().join(", or "),
+                other => other.to_string(),
+            },
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Commands carried out by a worker's router, one function for each receiver.
+
+use millrace_forward::{ErrorLimiter, NeighbourKey, RateLimit};
+use millrace_units::{Instant, PortId, QueueId};
+
+use crate::commands::{
+    FilterCommand, FlowCommand, NeighbourCommand, NumberedRoutes, ObservationCommand, OffloadCommand,
+    PluginCommand, RouteChange, RouteCommand, SchedulerCommand, answer,
+};
+use crate::driver_flows::DriverFlows;
+use crate::egress::ports::{PortSettings, Stack};
+use crate::observe::explain::Tables;
+use crate::observe::trace::{TraceSink, Tracer};
+use crate::options::Options;
+use crate::router::Router;
+
+/// Filters whose counters a worker reads or clears between two batches.
+const FILTERS_AT_ONCE: usize = 1024;
+
+impl Router {
+    /// Carries out a command to the routes.
+    pub(crate) fn change_routes(&mut self, command: RouteCommand) {
+        match command {
+            RouteCommand::Set(routes, reply) => answer(&reply, self.set_routes(routes)),
+            RouteCommand::Forget(routes, reply) => answer(&reply, self.forget_routes(routes)),
+            RouteCommand::Changed(changes) => self.change_own_addresses(&changes),
+            RouteCommand::Waiting(from, reply) => answer(&reply, self.route_accounts.waiting(from)),
+            RouteCommand::Count(routes, reply) => {
+                let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
+                answer(&reply, accounts.collect());
+            }
+            RouteCommand::Clear(from, reply) => answer(&reply, self.route_accounts.clear(from)),
+        }
+    }
+
+    /// Carries out a command to the table of neighbours.
+    pub(crate) fn change_neighbours(&mut self, command: NeighbourCommand, now: Instant) {
+        match command {
+            NeighbourCommand::Set(changes) => self.set_neighbours(&changes, now),
+            NeighbourCommand::TakeUsed(reply) => answer(&reply, self.take_used_neighbours(now)),
+        }
+    }
+
+    /// Carries out a command to the tables and counters of filters.
+    pub(crate) fn change_filters(&mut self, command: FilterCommand) {
+        let plugins = self.gates.plugins_mut();
+        match command {
+            // Control keeps the old table until no worker reads it, and drops it.
+            FilterCommand::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
+            FilterCommand::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
+            FilterCommand::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
+        }
+    }
+
+    /// Carries out a command to gates, bindings and instances of plugins.
+    pub(crate) fn change_plugins(&mut self, command: PluginCommand, now: Instant) {
+        match command {
+            PluginCommand::Change(changes) => {
+                changes.into_iter().for_each(|change| self.gates.apply(change));
+                self.gates.plugins_mut().release_orphans();
+            }
+            PluginCommand::Control(instance, message, reply) => {
+                let replied = Box::new(move |replied| answer(&reply, replied));
+                self.gates.plugins_mut().control(instance, &message, now, replied);
+            }
+            PluginCommand::Message(instance, bytes) => {
+                self.gates.plugins_mut().message(instance, bytes, now);
+            }
+            PluginCommand::Replace(instance, successor, reply) => {
+                let replaced = Box::new(move |end| answer(&reply, end));
+                self.gates.plugins_mut().succeed(instance, successor, now, replaced);
+                self.after_succession();
+            }
+            PluginCommand::Shadow(id, instance, packets, reply) => {
+                let reported = Box::new(move |report| answer(&reply, report));
+                self.gates.plugins_mut().shadow(id, instance, packets, self.pool.clone(), reported);
+            }
+            PluginCommand::EndShadow(id) => self.gates.plugins_mut().end_shadow(id),
+        }
+    }
+
+    /// Carries out a command to the scheduler of a port.
+    pub(crate) fn change_scheduler(&mut self, command: SchedulerCommand, now: Instant) {
+        match command {
+            SchedulerCommand::Change(port, changes, piece, reply) => {
+                answer(&reply, self.schedule(port, &changes, piece, now));
+            }
+            SchedulerCommand::ShowNodes(port, first, reply) => answer(&reply, self.nodes(port, first, now)),
+            SchedulerCommand::ShowQueues(port, leaf, first, reply) => {
+                answer(&reply, self.flow_queues(port, leaf, first));
+            }
+            SchedulerCommand::FindLeaf(port, queue, reply) => answer(&reply, self.leaf(port, queue)),
+        }
+    }
+
+    /// Carries out a command to the flow table.
+    pub(crate) fn change_flows(&mut self, command: FlowCommand, now: Instant) {
+        match command {
+            FlowCommand::Reserve(flows) => self.classifier.reserved.set(&flows, self.seed),
+            FlowCommand::Scan(scan, reply) => answer(&reply, self.scan_flows(&scan, now)),
+            FlowCommand::Flush(scan, reply) => answer(&reply, self.flush_flows(&scan, now)),
+        }
+    }
+
+    /// Carries out a command to the offload of flows.
+    pub(crate) fn change_offload(&mut self, command: OffloadCommand, now: Instant) {
+        match command {
+            OffloadCommand::SetCache(cache) => self.driver = Some(Box::new(DriverFlows::new(cache))),
+            OffloadCommand::SetPort(id, capabilities) => {
+                if let Some(driver) = &mut self.driver {
+                    driver.set_port(id, capabilities);
+                }
+            }
+            OffloadCommand::Place(placements) => {
+                if let Some(driver) = &mut self.driver {
+                    driver.place(placements);
+                }
+            }
+            OffloadCommand::SetForm(id, form) => self.gates.plugins_mut().set_driver_form(id, form),
+            OffloadCommand::Account(from, reply) => answer(&reply, self.account_offloaded_from(from, now)),
+        }
+    }
+
+    /// Carries out a command to captures and traces, or answers a question about packets.
+    pub(crate) fn observe(&mut self, command: ObservationCommand, now: Instant) {
+        match command {
+            ObservationCommand::StartCapture(sink) => self.captures.push(*sink),
+            ObservationCommand::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
+            ObservationCommand::StartTrace(sink) => self.start_trace(*sink, now),
+            ObservationCommand::StopTrace(id) => self.stop_trace(id),
+            ObservationCommand::LastDrops(query, reply) => answer(&reply, self.last_drops(&query)),
+            ObservationCommand::Explain(question, reply) => answer(&reply, self.tables().explain(&question)),
+        }
+    }
+
+    /// Sets the routes of numbers. Returns the previous routes, which control drops.
+    fn set_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
+        let mut other = false;
+        for (index, route) in &mut routes {
+            self.route_accounts.begin(*index);
+            self.bare.forget(*index);
+            other |= self.fib.exchange(*index, route);
+        }
+        if other {
+            self.forget_adjacencies();
+        }
+        routes
+    }
+
+    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
+    /// valid.
+    fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
+        for (index, route) in &mut routes {
+            self.fib.exchange(*index, route);
+            self.bare.forget(*index);
+        }
+        routes
+    }
+
+    /// Returns the leaf that packets for a queue of a port enter; `None` without a scheduler.
+    fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
+        let scheduler = self.ports.get(port)?.scheduler.as_ref()?;
+        scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
+    }
+
+    fn start_trace(&mut self, sink: TraceSink, now: Instant) {
+        let worker = self.handover.as_ref().map_or(0, |handover| handover.me());
+        self.trace = Some(Box::new(Tracer::new(sink, worker, self.next_mark, now)));
+    }
+
+    fn stop_trace(&mut self, id: u32) {
+        if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
+            self.next_mark = tracer.number();
+        }
+    }
+
+    /// Returns the tables that explain the journey of a packet.
+    fn tables(&self) -> Tables<'_> {
+        Tables {
+            ports: &self.ports,
+            fib: &self.fib,
+            neighbours: &self.neighbours,
+            gates: &self.gates,
+            route_priority: self.options.route_priority,
+            martians: self.options.martians,
+            own_addresses: &self.own_addresses,
+            seed: self.seed,
+            worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
+        }
+    }
+
+    /// Sets the options. Limits for the whole router are divided by the number of workers.
+    pub(crate) fn set_options(&mut self, options: Options) {
+        let workers = self.handover.as_ref().map_or(1, |handover| handover.workers() as u32);
+        let share = |all: u32| all.div_ceil(workers);
+        let options = Options { flows_max: share(options.flows_max), ..options };
+        let limit = RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
+        self.errors = ErrorLimiter::new(limit);
+        self.control_plane.set(&options.control_plane, workers);
+        self.classifier.set_options(&options, self.seed);
+        self.gates.plugins_mut().set_limits(options.instances);
+        self.options = options;
+    }
+
+    /// Adds a port or changes its settings. Announces the new addresses of the port if its device is open;
+    /// otherwise they are announced when the device is opened.
+    pub(crate) fn set_port(&mut self, id: PortId, settings: PortSettings, is_open: bool, now: Instant) {
+        self.forget_adjacencies();
+        let before = self.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
+        // For a port without a kernel, the owner of its device runs the own stack.
+        let elsewhere = matches!(settings.stack, Stack::Kernel { .. }) || !self.has(settings.device);
+        let (up, is_here) = (settings.up, self.has(settings.device));
+        let addresses = settings.addresses.clone();
+        self.gates.plugins_mut().set_port(id, true);
+        self.ports.set(id, settings);
+        if let Some(entry) = self.ports.get_mut(id) {
+            entry.is_here = is_here;
+        }
+        if elsewhere {
+            return;
+        }
+        if !up {
+            self.own.resolver.link_down(id);
+        }
+        let old =
+            before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
+        for net in old.iter().filter(|net| !addresses.contains(net)) {
+            self.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
+        }
+        for net in addresses.iter().filter(|net| up && !old.contains(net)) {
+            let key = NeighbourKey { port: id, address: net.addr() };
+            self.own.resolver.add_own(key);
+            if is_open {
+                self.with_own(now, |own, context| own.announce(key, context));
+            }
+        }
+        self.follow_up(now);
+    }
+
+    /// Updates the set of invalid source addresses after changes of routes.
+    fn change_own_addresses(&mut self, changes: &[RouteChange]) {
+        for RouteChange { prefix, own } in changes {
+            if *own {
+                self.own_addresses.insert(prefix.addr());
+            } else if prefix.prefix_len() == prefix.max_prefix_len() {
+                self.own_addresses.remove(&prefix.addr());
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Accounts of routes and filters: packets counted on entry into the queues of ports, and on departure.
+//!
+//! A packet is counted once, when it enters its port's queue. It is accounted to the route in its
+//! annotations, whose number is below [`ROUTES`], and to the filters of the path that it [counts
+//! for](millrace_packet::Annotations::counts_for). Usually the device accepts the packet in the same
+//! iteration, and nothing else is counted. So the other counters concern packets that do *not* leave at once:
+//! packets in a scheduler, packets that a full device leaves in the queue at the end of an iteration, and
+//! packets dropped there. The packets sent are the rest ([`QueueAccount::sent`]); this number is exact
+//! between two iterations.
+//!
+//! A packet for a port of another worker takes its accounts along, filters by the keys of their bindings, and
+//! is counted there. The account of a filter ends with its binding. The account of a route ends with the
+//! route's number, which is reused only when no packet of it waits in a queue.
+
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
+use millrace_units::{Amount, NextHopIndex, QueueAccount};
+
+use crate::commands::WaitingRoutes;
+use crate::forward::route::NO_ROUTE;
+use crate::gates::tables::WorkerTable;
+use crate::observe::drop_log::DropLog;
+use crate::work::Accounts;
+
+/// Number of routes with an account of their own: those with lower numbers.
+pub const ROUTES: u32 = 1 << 16;
+/// Maximum number of routes reported between two batches.
+const WAITING_AT_ONCE: usize = 4096;
+/// Maximum number of accounts cleared between two batches; each takes a write of 48 bytes.
+const CLEARED_AT_ONCE: usize = 4096;
+
+/// Waiting and dropped packets of a route.
+#[derive(Clone, Copy, Debug, Default)]
+struct Behind {
+    waiting: Amount,
+    dropped: Amount,
+}
+
+/// Accounts of routes, by route number.
+#[derive(Debug)]
+pub(crate) struct RouteAccounts {
+    /// Queued packets and bytes, the only counters of most packets: four routes in a cache line.
+    queued: Vec<Amount>,
+    behind: Vec<Behind>,
+}
+
+impl Default for RouteAccounts {
+    fn default() -> Self {
+        let (mut queued, mut behind) = (Vec::new(), Vec::new());
+        // The reservation prevents later moves of the tables, which would delay packets. If memory is short,
+        // it is requested again on demand.
+        let _ = queued.try_reserve_exact(ROUTES as usize);
+        let _ = behind.try_reserve_exact(ROUTES as usize);
+        Self { queued, behind }
+    }
+}
+
+impl RouteAccounts {
+    /// Starts an empty account for a number with a new route.
+    pub fn begin(&mut self, route: NextHopIndex) {
+        let index = route.index();
+        if index >= ROUTES as usize {
+            return;
+        }
+        if self.queued.len() <= index {
+            self.queued.resize(index + 1, Amount::default());
+            self.behind.resize(index + 1, Behind::default());
+        }
+        if let (Some(queued), Some(behind)) = (self.queued.get_mut(index), self.behind.get_mut(index)) {
+            (*queued, *behind) = (Amount::default(), Behind::default());
+        }
+    }
+
+    /// Counts packets put into queues, or sent by the offload.
+    #[inline(always)]
+    pub fn queued(&mut self, route: NextHopIndex, amount: Amount) {
+        if let Some(queued) = self.queued.get_mut(route.index()) {
+            *queued += amount;
+        }
+    }
+
+    /// Returns the account of a route; empty for a number without one.
+    pub fn account(&self, route: NextHopIndex) -> QueueAccount {
+        let index = route.index();
+        let Behind { waiting, dropped } = self.behind.get(index).copied().unwrap_or_default();
+        QueueAccount { queued: self.queued.get(index).copied().unwrap_or_default(), waiting, dropped }
+    }
+
+    /// Returns the routes with waiting packets, among a bounded number of routes from number `from` on, and
+    /// the number of the next part.
+    pub fn waiting(&self, from: NextHopIndex) -> WaitingRoutes {
+        let rest = self.behind.get(from.index()..).unwrap_or_default();
+        let waits = |(_, behind): &(u32, &Behind)| behind.waiting.packets > 0;
+        let waiting = (from.0..).zip(rest).take(WAITING_AT_ONCE).filter(waits);
+        let next = (rest.len() > WAITING_AT_ONCE).then(|| NextHopIndex(from.0 + WAITING_AT_ONCE as u32));
+        (waiting.map(|(index, _)| NextHopIndex(index)).collect(), next)
+    }
+
+    /// Clears the accounts of a bounded number of routes, from number `from` on. Returns the number of the
+    /// next part.
+    pub fn clear(&mut self, from: NextHopIndex) -> Option<NextHopIndex> {
+        let end = self.queued.len().min(from.index().saturating_add(CLEARED_AT_ONCE));
+        let all = self.queued.iter_mut().zip(&mut self.behind);
+        for (queued, behind) in all.take(end).skip(from.index()) {
+            (*queued, behind.dropped) = (behind.waiting, Amount::default());
+        }
+        (end < self.queued.len()).then_some(NextHopIndex(end as u32))
+    }
+}
+
+/// Ledger of packets that enter and leave queues.
+pub(crate) struct Ledger<'a> {
+    pub routes: &'a mut RouteAccounts,
+    pub filters: &'a mut WorkerPlugins<WorkerTable>,
+}
+
+impl Ledger<'_> {
+    /// Counts a packet that enters a port's queue.
+    #[inline(always)]
+    pub fn queued(&mut self, packet: &Packet, bytes: usize) {
+        self.amount_queued((packet.next_hop, packet.counts_for), Amount::packet(bytes));
+    }
+
+    /// Counts packets that enter a port's queue. Successive packets with the same accounts are counted
+    /// together. Returns their bytes.
+    #[inline]
+    pub fn all_queued<'p>(&mut self, packets: impl Iterator<Item = &'p Packet>) -> u64 {
+        let (mut bytes, mut alike) = (0, Amount::default());
+        let mut accounts = (NO_ROUTE, EMPTY_PATH);
+        for packet in packets {
+            let own = (packet.next_hop, packet.counts_for);
+            if own != accounts {
+                self.amount_queued(accounts, std::mem::take(&mut alike));
+                accounts = own;
+            }
+            let amount = Amount::packet(packet.len());
+            alike += amount;
+            bytes += amount.bytes;
+        }
+        self.amount_queued(accounts, alike);
+        bytes
+    }
+
+    /// Counts an amount that enters a port's queue with the same accounts.
+    #[inline]
+    pub fn amount_queued(&mut self, (route, filters): Accounts, amount: Amount) {
+        self.routes.queued(route, amount);
+        if filters != EMPTY_PATH {
+            self.filters.count(filters, |account| account.queued += amount);
+        }
+    }
+
+    /// Counts a packet as waiting, because it does not leave at once.
+    pub fn waits(&mut self, packet: &Packet) {
+        let amount = Amount::packet(packet.len());
+        if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {
+            behind.waiting += amount;
+        }
+        if packet.counts_for != EMPTY_PATH {
+            self.filters.count(packet.counts_for, |account| account.waiting += amount);
+            self.filters.paths.hold(packet.counts_for);
+        }
+    }
+
+    /// Ends the wait of a packet in the accounts. Without a recorded wait, nothing is subtracted. That
+    /// happens if another worker handed the packet over before this worker knew its filter.
+    pub fn goes_on(&mut self, packet: &Packet) {
+        let amount = Amount::packet(packet.len());
+        if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {
+            behind.waiting = behind.waiting.less(amount);
+        }
+        if packet.counts_for != EMPTY_PATH {
+            self.filters.count(packet.counts_for, |account| account.waiting = account.waiting.less(amount));
+            self.filters.paths.release(packet.counts_for);
+        }
+    }
+
+    /// Counts a drop of a packet that does not wait, or whose wait has ended.
+    pub fn dropped(&mut self, packet: &Packet) {
+        let amount = Amount::packet(packet.len());
+        if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {
+            behind.dropped += amount;
+        }
+        if packet.counts_for != EMPTY_PATH {
+            self.filters.count(packet.counts_for, |account| account.dropped += amount);
+        }
+    }
+}
+
+/// Departures of packets from a port's queue to its device.
+pub(crate) struct Departures<'a> {
+    pub ledger: Ledger<'a>,
+    /// Number of packets at the head of the queue that the accounts count as waiting.
+    pub noted: &'a mut usize,
+    /// Log of dropped packets.
+    pub log: &'a mut DropLog,
+}
+
+impl Departures<'_> {
+    /// Counts the departure of the first packets of the queue.
+    #[inline]
+    pub fn leave(&mut self, packets: &[Packet]) {
+        if *self.noted > 0 {
+            let noted = packets.len().min(*self.noted);
+            packets.iter().take(noted).for_each(|packet| self.ledger.goes_on(packet));
+            *self.noted -= noted;
+        }
+    }
+
+    /// Counts the drop of the queue's packets from index `from` on.
+    pub fn lose<'p>(&mut self, from: usize, packets: impl Iterator<Item = &'p Packet>, reason: DropReason) {
+        for (number, packet) in packets.enumerate().skip(from) {
+            self.log.note(packet, reason, self.ledger.filters);
+            if number < *self.noted {
+                self.ledger.goes_on(packet);
+            }
+            self.ledger.dropped(packet);
+        }
+        *self.noted = (*self.noted).min(from);
+    }
+
+    /// Counts the packets left in the queue as waiting.
+    pub fn stay<'p>(&mut self, packets: impl ExactSizeIterator<Item = &'p Packet>) {
+        let count = packets.len();
+        packets.skip(*self.noted).for_each(|packet| self.ledger.waits(packet));
+        *self.noted = count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use millrace_packet::{Batch, Pool};
+    use millrace_testkit::Random;
+
+    use super::*;
+
+    #[test]
+    fn accounts_are_cleared_in_pieces_and_what_waits_still_does() {
+        let mut accounts = RouteAccounts::default();
+        let (queued, waiting) = (Amount { packets: 9, bytes: 900 }, Amount { packets: 2, bytes: 200 });
+        let all = 2 * CLEARED_AT_ONCE as u32 + 1;
+        for route in 0..all {
+            accounts.begin(NextHopIndex(route));
+            accounts.queued(NextHopIndex(route), queued);
+            accounts.behind[route as usize] = Behind { waiting, dropped: Amount::default() };
+        }
+        let (mut from, mut pieces) = (Some(NextHopIndex(0)), 0);
+        while let Some(next) = from {
+            from = accounts.clear(next);
+            pieces += 1;
+        }
+        assert_eq!(pieces, 3);
+        let cleared = |route| accounts.account(NextHopIndex(route)).queued == waiting;
+        assert!((0..all).all(cleared), "sent = queued - waiting - dropped is 0");
+        assert_eq!(accounts.clear(NextHopIndex(all + 9)), None);
+    }
+
+    #[test]
+    fn what_a_full_device_leaves_waits_until_it_is_sent_or_dropped() {
+        let pool = Pool::new(1024).unwrap();
+        let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
+        (0..3).for_each(|route| routes.begin(NextHopIndex(route)));
+        let (mut queue, mut noted, mut random) = (VecDeque::new(), 0, Random::new(7));
+        let mut seen = [QueueAccount::default(); 3];
+        for _ in 0..2000 {
+            let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };
+            for _ in 0..random.below(20) {
+                let route = random.below(3);
+                let mut packet = pool.packet_from(&vec![0; 60 + route]).unwrap();
+                packet.next_hop = NextHopIndex(route as u32);
+                ledger.queued(&packet, packet.len());
+                seen[route].queued += Amount::packet(packet.len());
+                queue.push_back(packet);
+            }
+            // The device takes some packets, and a part of the others is dropped.
+            let mut log = DropLog::default();
+            let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
+            let mut batch = Batch::new();
+            batch.take_from(&mut queue, random.below(20));
+            departures.leave(&batch);
+            let most = random.below(60);
+            if queue.len() > most {
+                departures.lose(most, queue.iter(), DropReason::QueueFull);
+                for packet in queue.drain(most..) {
+                    seen[packet.next_hop.index()].dropped += Amount::packet(packet.len());
+                }
+            }
+            departures.stay(queue.iter());
+            for (route, seen) in (0..).map(NextHopIndex).zip(&mut seen) {
+                seen.waiting = Amount::default();
+                let own = queue.iter().filter(|packet| packet.next_hop == route);
+                own.for_each(|packet| seen.waiting += Amount::packet(packet.len()));
+                assert_eq!(routes.account(route), *seen);
+            }
+            let waits = |route: &NextHopIndex| seen[route.index()].waiting.packets > 0;
+            let waiting: Vec<_> = (0..3).map(NextHopIndex).filter(waits).collect();
+            assert_eq!(routes.waiting(NextHopIndex(0)), (waiting, None));
+        }
+        assert!(seen.iter().all(|seen| seen.dropped.packets > 100 && seen.sent().packets > 100), "{seen:?}");
+    }
+
+    #[test]
+    fn a_number_that_is_given_anew_counts_from_nothing_and_numbers_beyond_the_limit_do_not() {
+        let mut routes = RouteAccounts::default();
+        let amount = Amount { packets: 3, bytes: 300 };
+        for route in [NextHopIndex(7), NextHopIndex(ROUTES), NextHopIndex(u32::MAX)] {
+            routes.begin(route);
+            routes.queued(route, amount);
+        }
+        assert_eq!(routes.account(NextHopIndex(7)).sent(), amount);
+        assert_eq!(routes.account(NextHopIndex(ROUTES)), QueueAccount::default());
+        assert_eq!(routes.queued.len(), 8);
+        routes.begin(NextHopIndex(7));
+        assert_eq!(routes.account(NextHopIndex(7)), QueueAccount::default());
+    }
+}

@@ -1,0 +1,142 @@
+//! ICMP errors and redirects: choice of the source address, rate limits, construction.
+
+use crate::forward::filter_route::is_filter;
+use crate::forward::route::NO_ROUTE;
+use crate::router::Router;
+use ipnet::IpNet;
+use millrace_forward::{
+    ErrorOptions, IcmpError, NeighbourKey, NeighbourState, NextHop, RedirectQuery, Route, build_error,
+    build_redirect6, may_send_error, redirect_target,
+};
+use millrace_packet::{FlowKey, Packet};
+use millrace_units::Instant;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+impl Router {
+    pub(super) fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
+        let group = packet.data().first().is_some_and(|first| first & 1 == 1) && packet.network_offset() > 0;
+        if !may_send_error(packet, &error, group) {
+            return ErrorPath::None;
+        }
+        let Some(peer) = source_of(packet) else { return ErrorPath::None };
+        let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
+        let link_local = matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local());
+        let source = match self.fib.lookup(peer).map(|index| self.fib.route(index)) {
+            _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
+            Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
+            Some(Route::Kernel) if kernel => return ErrorPath::Kernel,
+            _ => return ErrorPath::None,
+        };
+        let Some(source) = source else { return ErrorPath::None };
+        if !self.errors.take(&error, now) {
+            return ErrorPath::None;
+        }
+        self.identification = self.identification.wrapping_add(1);
+        let options = ErrorOptions {
+            traffic_class: self.options.icmp_dscp << 2,
+            identification: self.identification,
+            ..ErrorOptions::default()
+        };
+        match build_error(&self.pool, packet, error, source, &options) {
+            Some(mut made) => {
+                made.out_port = packet.port;
+                ErrorPath::Made(made)
+            }
+            None => ErrorPath::None,
+        }
+    }
+
+    /// Returns the router's address at the egress port towards `peer`; for IPv4, the router id if the port
+    /// has none.
+    pub(super) fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
+        // An IPv4 route may lead to an IPv6 gateway (RFC 8950); the address shown is of the peer's family.
+        let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
+        let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
+        let any = || {
+            let mut addresses = self.ports.iter().flat_map(|(_, entry)| &entry.settings.addresses);
+            addresses
+                .find(|net| matches!(net.addr(), IpAddr::V6(v6) if !v6.is_unicast_link_local()))
+                .map(|net| net.addr())
+        };
+        match peer {
+            IpAddr::V4(_) => Some(own.unwrap_or(self.options.router_id.into())),
+            IpAddr::V6(_) => own.or_else(any),
+        }
+    }
+
+    pub(super) fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) {
+        if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
+            return;
+        }
+        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        let hop = *hops.select(packet.hash);
+        let query = RedirectQuery {
+            arrival: packet.port,
+            subnet: self.ports.get(packet.port).and_then(|entry| entry.subnet_of(key.source())),
+            next_hop: &hop,
+            source: key.source(),
+            destination: key.destination(),
+            source_routed: false,
+        };
+        let made = match (redirect_target(&query), key.destination()) {
+            (Some(IpAddr::V4(gateway)), IpAddr::V4(_)) => {
+                self.error_for(packet, IcmpError::Redirect { gateway }, now)
+            }
+            (Some(IpAddr::V6(target)), IpAddr::V6(_)) => self.redirect6(packet, target, now),
+            _ => return,
+        };
+        if let ErrorPath::Made(made) = made {
+            self.totals.created.errors += 1;
+            self.made.push(made);
+        }
+    }
+
+    /// Makes the IPv6 redirect to `target` for the sender of `packet`. Makes none if the port has no
+    /// link-local address as source (RFC 4861, 8.1 and 8.2).
+    pub(super) fn redirect6(&mut self, packet: &Packet, target: Ipv6Addr, now: Instant) -> ErrorPath {
+        let Some(entry) = self.ports.get(packet.port) else { return ErrorPath::None };
+        let link_local = |net: &IpNet| match net.addr() {
+            IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
+            _ => None,
+        };
+        let Some(source) = entry.settings.addresses.iter().find_map(link_local) else {
+            return ErrorPath::None;
+        };
+        // IPv6 redirects share the rate limit of IPv4 redirects, which ignores the gateway.
+        let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
+        if !may_send_error(packet, &kind, false) || !self.errors.take(&kind, now) {
+            return ErrorPath::None;
+        }
+        let key = NeighbourKey { port: packet.port, address: target.into() };
+        let station = match self.neighbours.get(key) {
+            Some(NeighbourState::Reachable(mac)) => Some(mac),
+            _ => None,
+        };
+        match build_redirect6(&self.pool, packet, source, target, station) {
+            Some(mut made) => {
+                made.out_port = packet.port;
+                ErrorPath::Made(made)
+            }
+            None => ErrorPath::None,
+        }
+    }
+}
+
+/// Source of the ICMP error about a packet.
+pub(super) enum ErrorPath {
+    /// The router sends this packet.
+    Made(Packet),
+    /// The kernel makes the error.
+    Kernel,
+    /// No error is sent.
+    None,
+}
+
+pub(super) fn source_of(packet: &Packet) -> Option<IpAddr> {
+    let network = packet.network();
+    match network.first()? >> 4 {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(network.get(12..16)?).ok()?)),
+        6 => Some(IpAddr::from(<[u8; 16]>::try_from(network.get(8..24)?).ok()?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,486 @@
+//! Scheduler of a port: queued packets, and the tree that determines their order and rates.
+
+mod commands;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use millrace_classify::flow_hash;
+use millrace_packet::{DropReason, FRAME_SIZE, FlowKey, Packet};
+use millrace_schedule::{
+    Arrival, BufferLimits, DropCause, FlowNumber, LeafBacklog, Leftover, LinkOverhead, LinkRate,
+    LinkScheduler, NodeId, NodeKind, NodeView, QueueView, Rate, ScheduleError, Share,
+};
+use millrace_units::{Instant, QueueId};
+
+/// Number of packets that enter the tree together, so that it can prefetch their memory.
+const TOGETHER: usize = 32;
+
+/// Maximum number of nodes reported between two batches.
+const NODES_AT_ONCE: u32 = 256;
+
+/// Maximum number of flow queues reported between two batches.
+const QUEUES_AT_ONCE: usize = 256;
+
+/// Change of a port's scheduler. Nodes are identified by the numbers of their queues, from 1 on; packets for
+/// queue 0 enter the default leaf.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ScheduleChange {
+    /// Sets the rate and overhead of the link.
+    Link(LinkRate, LinkOverhead),
+    /// Sets the maximum number of queues of the port.
+    Queues(u32),
+    /// Adds a node. The first leaf is the default until a change sets another.
+    Add {
+        /// Number of the node.
+        node: QueueId,
+        /// Parent node; `None` for the root.
+        parent: Option<QueueId>,
+        /// Share of the node at its parent.
+        share: Share,
+        /// Discipline of the node.
+        kind: NodeKind,
+    },
+    /// Changes the settings of a node, within the same discipline.
+    Set {
+        /// Number of the node.
+        node: QueueId,
+        /// Share of the node at its parent.
+        share: Share,
+        /// Discipline of the node.
+        kind: NodeKind,
+    },
+    /// Changes the discipline of a leaf, which keeps its packets.
+    Become {
+        /// Number of the leaf.
+        node: QueueId,
+        /// New discipline of the leaf.
+        kind: NodeKind,
+    },
+    /// Detaches a leaf, with its packets, from its parent until a [`Move`](Self::Move).
+    Apart(QueueId),
+    /// Attaches a detached leaf to another parent.
+    Move {
+        /// Number of the leaf.
+        node: QueueId,
+        /// Parent node; `None` for the root.
+        parent: Option<QueueId>,
+        /// Share of the leaf at its parent.
+        share: Share,
+    },
+    /// Removes a node and all nodes below it. Its packets move to another leaf, or are dropped.
+    Remove {
+        /// Number of the node.
+        node: QueueId,
+        /// Leaf that receives the packets; `None` drops them.
+        to: Option<QueueId>,
+    },
+    /// Sets the default leaf, for packets without a queue of their own.
+    Default(QueueId),
+    /// Sets the treatment of a flow in a leaf with a queue per flow.
+    Flow(QueueId, FlowKey, FlowTreatment),
+}
+
+/// Position of a piece in a list of changes. A long list is sent in pieces, and packets are treated between
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Whether the piece is the first of the list.
+    pub begins: bool,
+    /// Whether the piece is the last of the list.
+    pub ends: bool,
+}
+
+impl Piece {
+    /// List sent as a single piece.
+    pub const WHOLE: Self = Self { begins: true, ends: true };
+}
+
+/// Complete treatment of a flow with a queue of its own.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FlowTreatment {
+    /// Quantum in bytes per round, and discard threshold of the flow. Quantum 0 and threshold `None` stand
+    /// for the leaf's settings.
+    BestEffort(u32, Option<u32>),
+    /// Reserved rate, whatever the number of other flows, and discard threshold; `None` stands for the leaf's
+    /// setting.
+    Reserved(Rate, Option<u32>),
+    /// Settings of the leaf.
+    Common,
+}
+
+/// Queue of a flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowQueueReport {
+    /// Hash of the flow's six-tuple, which identifies it in the leaf; `None` for the queue shared by flows
+    /// without their own.
+    pub hash: Option<u32>,
+    /// Rate reserved for the flow.
+    pub reserved: Option<Rate>,
+    /// Backlog and counters.
+    pub queue: QueueView,
+}
+
+/// State of a port's scheduler.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScheduleReport {
+    /// Rate of the link.
+    pub link: LinkRate,
+    /// Default leaf; 0 if there is none.
+    pub default: QueueId,
+    /// Number of queued packets.
+    pub held: u32,
+    /// Number of queued bytes.
+    pub held_bytes: u32,
+    /// Maximum number of packets and bytes in all queues together.
+    pub room: BufferLimits,
+    /// Number of queues in use, and maximum number of queues.
+    pub queues: (u32, u32),
+}
+
+/// Part of the nodes of a port's scheduler.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NodesPage {
+    /// Time of the report.
+    pub at: Instant,
+    /// Nodes in the order of their numbers. Each shows its own drops only, and no promised rates.
+    pub nodes: Vec<NodeView>,
+    /// Number at which the next part begins; `None` at the end.
+    pub next: Option<u32>,
+}
+
+/// Packets dropped by a scheduler and not yet counted.
+pub(crate) type QueueDrops = Vec<(Packet, DropReason)>;
+
+/// Queues of a port, and the tree that schedules them.
+pub struct PortScheduler {
+    tree: LinkScheduler<Packet>,
+    default: QueueId,
+    /// Leaf of each queue number: the node itself, or the leaf that received its packets on removal. 0 if
+    /// unknown.
+    leaves: Vec<QueueId>,
+    /// Queue numbers whose packets enter another leaf: pairs of leaf and queue number.
+    heirs: BTreeSet<(QueueId, QueueId)>,
+    /// Lower bound of all leaf numbers.
+    lowest: usize,
+    /// Whether a piece of the current list of changes was refused, so that the rest is skipped.
+    refused: bool,
+    /// Packets of this iteration that enter the tree next.
+    arrivals: Vec<Arrival<Packet>>,
+    /// Seed of the flow hashes.
+    seed: u64,
+}
+
+impl fmt::Debug for PortScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PortScheduler")
+            .field("default", &self.default)
+            .field("held", &self.tree.held_packets())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PortScheduler {
+    /// Returns a scheduler without nodes, for a link without a rate limit. `frames`: maximum number of frames
+    /// of packet memory in its queues. `seed`: seed of the packets' flow hashes.
+    ///
+    /// # Errors
+    /// None: its limits are in range.
+    pub fn new(frames: u32, seed: u64) -> Result<Self, ScheduleError> {
+        let usual = BufferLimits::default();
+        let packets = frames.clamp(64, usual.packets);
+        let bytes = packets.saturating_mul(FRAME_SIZE as u32).min(usual.bytes);
+        let limits = BufferLimits { packets, bytes, ..usual };
+        let mut tree = LinkScheduler::new(LinkRate::default(), LinkOverhead::default(), limits)?;
+        // Control has built the same tree before, so no change is refused after others were made.
+        tree.trust(true);
+        let arrivals = Vec::with_capacity(TOGETHER);
+        let (leaves, heirs) = (Vec::new(), BTreeSet::new());
+        Ok(Self { tree, default: QueueId(0), leaves, heirs, lowest: 0, refused: false, arrivals, seed })
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// Returns a [`ScheduleError`] with the reason of a refusal; nothing has changed then.
+    pub(crate) fn change(
+        &mut self,
+        change: &ScheduleChange,
+        now: Instant,
+        drops: &mut QueueDrops,
+    ) -> Result<(), ScheduleError> {
+        self.settle(now, drops);
+        match change {
+            ScheduleChange::Link(link, overhead) => {
+                self.tree.set_link(*link, now)?;
+                self.tree.set_overhead(*overhead);
+            }
+            ScheduleChange::Queues(most) => self.tree.set_most_queues(*most)?,
+            ScheduleChange::Add { node, parent, share, kind } => {
+                self.tree.add(id(*node), parent.map(id), *share, kind, now)?;
+                if kind.is_leaf() {
+                    self.add_leaf(*node);
+                }
+            }
+            ScheduleChange::Set { node, share, kind } => {
+                self.tree.set(id(*node), kind, now)?;
+                self.tree.set_share(id(*node), *share, now)?;
+            }
+            ScheduleChange::Become { node, kind } => self.tree.become_kind(id(*node), kind, now)?,
+            ScheduleChange::Apart(node) => self.tree.set_apart(id(*node), now)?,
+            ScheduleChange::Move { node, parent, share } => {
+                self.tree.move_to(id(*node), parent.map(id), *share, now)?;
+            }
+            ScheduleChange::Remove { node, to } => {
+                let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
+                let gone = self.tree.with_all_below(id(*node));
+                self.tree.remove(id(*node), leftover, now, &mut sink(drops))?;
+                self.forget_leaves(&gone, *to);
+            }
+            ScheduleChange::Default(node) => {
+                if !self.is_leaf(*node) {
+                    return Err(ScheduleError::Unknown(id(*node)));
+                }
+                self.default = *node;
+            }
+            ScheduleChange::Flow(node, key, treatment) => {
+                let flow = FlowNumber(flow_hash(key, self.seed));
+                match treatment {
+                    FlowTreatment::BestEffort(quantum, threshold) => {
+                        self.tree.set_flow(id(*node), flow, Some(*quantum), Some(*threshold))?;
+                    }
+                    FlowTreatment::Reserved(rate, threshold) => {
+                        self.tree.reserve_flow(id(*node), flow, *rate)?;
+                        self.tree.set_flow(id(*node), flow, None, Some(*threshold))?;
+                    }
+                    FlowTreatment::Common => {
+                        self.tree.forget_flow(id(*node), flow)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns up to `most` flow queues of a leaf, from number `first` on. The order is stable while no flow
+    /// gets or loses a queue.
+    ///
+    /// # Errors [`ScheduleError`] when the leaf has no queue for each flow.
+    pub(crate) fn flow_queues(
+        &self,
+        leaf: QueueId,
+        first: usize,
+        most: usize,
+    ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
+        let flows = self.tree.flows(id(leaf), first, most)?;
+        let report = |(flow, queue): (Option<FlowNumber>, QueueView)| {
+            let said = flow.map(|flow| self.tree.flow(id(leaf), flow)).transpose()?.flatten();
+            let reserved = said.and_then(|(_, rate)| rate);
+            Ok(FlowQueueReport { hash: flow.map(|flow| flow.0), reserved, queue })
+        };
+        flows.into_iter().map(report).collect()
+    }
+
+    fn add_leaf(&mut self, node: QueueId) {
+        let index = node.index();
+        self.leaves.resize(self.leaves.len().max(index + 1), QueueId(0));
+        if let Some(leaf) = self.leaves.get_mut(index) {
+            let before = std::mem::replace(leaf, node);
+            self.heirs.remove(&(before, node));
+        }
+        self.lowest = self.lowest.min(index);
+        if self.default == QueueId(0) {
+            self.default = node;
+        }
+    }
+
+    /// Removes leaves. Their queue numbers lead to leaf `to`, behind the moved packets, until that leaf has
+    /// been empty.
+    fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
+        for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
+            if self.is_leaf(node) {
+                self.forget_leaf(node, to.unwrap_or_default());
+            }
+        }
+        if !self.is_leaf(self.default) {
+            self.default = to.unwrap_or_else(|| self.first_leaf());
+        }
+    }
+
+    /// Removes one leaf. Only the queue numbers that lead to it are visited.
+    fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
+        let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
+        let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
+        for number in numbers {
+            self.heirs.remove(&(node, number));
+            if let Some(leaf) = self.leaves.get_mut(number.index()) {
+                *leaf = to;
+            }
+            if to != QueueId(0) {
+                self.heirs.insert((to, number));
+            }
+        }
+    }
+
+    /// Returns the leaf with the lowest number; 0 if there is none. Numbers below `lowest` are not searched.
+    fn first_leaf(&mut self) -> QueueId {
+        let mut own = (self.lowest..self.leaves.len()).map(|index| QueueId(index as u16));
+        let first = own.find(|node| self.is_leaf(*node));
+        self.lowest = first.map_or(self.leaves.len(), QueueId::index);
+        first.unwrap_or_default()
+    }
+
+    fn is_leaf(&self, node: QueueId) -> bool {
+        node != QueueId(0) && self.leaves.get(node.index()) == Some(&node)
+    }
+
+    /// Returns the leaf that packets for a queue enter.
+    #[inline]
+    pub(crate) fn leaf_for(&self, queue: QueueId) -> QueueId {
+        match self.leaves.get(queue.index()) {
+            None | Some(QueueId(0)) => self.default,
+            Some(leaf) if *leaf == queue || self.waits(*leaf) => *leaf,
+            Some(_) => self.default,
+        }
+    }
+
+    /// Returns whether a packet waits in a leaf or is about to enter it.
+    #[cold]
+    fn waits(&self, leaf: QueueId) -> bool {
+        let is_here = |arrival: &Arrival<Packet>| arrival.leaf == id(leaf);
+        self.tree.is_backlogged(id(leaf)) || self.arrivals.iter().any(is_here)
+    }
+
+    /// Returns the leaf that a packet for a queue enters now. Packets for a removed leaf enter the leaf that
+    /// got its packets, until that leaf has been empty, so that they overtake none. Afterwards they enter the
+    /// default leaf, as after a restart.
+    #[inline]
+    fn enter(&mut self, queue: QueueId) -> QueueId {
+        let leaf = self.leaf_for(queue);
+        if leaf != queue
+            && let Some(heir) = self.leaves.get_mut(queue.index()).filter(|heir| **heir != leaf)
+        {
+            let heir = std::mem::take(heir);
+            self.heirs.remove(&(heir, queue));
+        }
+        leaf
+    }
+
+    /// Returns whether the scheduler has neither nodes nor packets, so that the port works as without a
+    /// scheduler.
+    fn is_empty(&self) -> bool {
+        self.tree.root().is_none() && !self.takes_packets() && self.held() == 0
+    }
+
+    /// Returns whether the scheduler has a leaf.
+    pub fn takes_packets(&self) -> bool {
+        self.default != QueueId(0)
+    }
+
+    /// Puts a packet into the queue that it names, or the default one. The packet enters the tree with the
+    /// next [`TOGETHER`] packets, or before the next release.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, packet: Packet, now: Instant, drops: &mut QueueDrops) {
+        let leaf = id(self.enter(packet.queue));
+        self.arrivals.push(Arrival { leaf, flow: FlowNumber(packet.hash), item: packet });
+        if self.arrivals.len() == TOGETHER {
+            self.settle(now, drops);
+        }
+    }
+
+    /// Returns whether packets that the device accepts at once can bypass the tree: see
+    /// [`LinkScheduler::is_passable`].
+    #[inline]
+    pub(crate) fn is_passable(&self) -> bool {
+        self.arrivals.is_empty() && self.tree.root() == Some(id(self.default)) && self.tree.is_passable()
+    }
+
+    /// Counts packets that bypass the tree.
+    #[inline]
+    pub(crate) fn pass<'p>(&mut self, packets: impl Iterator<Item = &'p Packet>) {
+        self.tree.pass(packets.map(|packet| packet.len() as u32));
+    }
+
+    /// Puts the pending packets into the tree.
+    #[inline]
+    fn settle(&mut self, now: Instant, drops: &mut QueueDrops) {
+        self.tree.enqueue_batch(&mut self.arrivals, now, &mut sink(drops));
+    }
+
+    /// Returns the leaf that a packet would enter, and the backlog before it.
+    pub(crate) fn backlog(&self, packet: &Packet) -> Option<(QueueId, LeafBacklog)> {
+        let leaf = self.leaf_for(packet.queue);
+        let mut backlog = self.tree.backlog(id(leaf), FlowNumber(packet.hash))?;
+        let is_before = |arrival: &&Arrival<Packet>| {
+            arrival.leaf == id(leaf) && (!backlog.of_flow || arrival.flow == FlowNumber(packet.hash))
+        };
+        let (packets, bytes) = self
+            .arrivals
+            .iter()
+            .filter(is_before)
+            .fold((0, 0), |(packets, bytes), arrival| (packets + 1, bytes + arrival.item.len() as u32));
+        (backlog.packets, backlog.bytes) = (backlog.packets + packets, backlog.bytes + bytes);
+        Some((leaf, backlog))
+    }
+
+    /// Gives `out` the packets to send now, at most `most`.
+    #[inline]
+    pub(crate) fn release(
+        &mut self,
+        most: usize,
+        now: Instant,
+        drops: &mut QueueDrops,
+        out: impl FnMut(Packet),
+    ) {
+        self.settle(now, drops);
+        if self.tree.held_packets() > 0 {
+            self.tree.dequeue_batch(most, now, &mut sink(drops), out);
+        }
+    }
+
+    /// Returns the earliest time at which a packet may be sent; `None` while no packet waits.
+    pub(crate) fn next_ready(&self) -> Option<Instant> {
+        if !self.arrivals.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        (self.tree.held_packets() > 0).then(|| self.tree.next_ready())
+    }
+
+    /// Returns the number of queued packets.
+    pub fn held(&self) -> usize {
+        self.tree.held_packets() as usize + self.arrivals.len()
+    }
+
+    pub(crate) fn report(&self) -> ScheduleReport {
+        let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
+        let (held_bytes, room) = (self.tree.held_bytes(), self.tree.limits());
+        ScheduleReport { link, default, held, held_bytes, room, queues: self.tree.queue_counts() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Vec<NodeView> {
+        self.tree.tree()
+    }
+}
+
+fn id(node: QueueId) -> NodeId {
+    NodeId(node.0.into())
+}
+
+fn sink(drops: &mut QueueDrops) -> impl FnMut(Packet, DropCause) + '_ {
+    |packet, cause| drops.push((packet, reason(cause)))
+}
+
+/// Returns the drop reason of a scheduler's drop.
+fn reason(cause: DropCause) -> DropReason {
+    match cause {
+        DropCause::Threshold | DropCause::BufferFull | DropCause::Overlimit | DropCause::NoQueue => {
+            DropReason::QueueFull
+        }
+        DropCause::Early | DropCause::Forced | DropCause::Sojourn => DropReason::QueueManaged,
+        DropCause::Removed => DropReason::QueueRemoved,
+    }
+}
+
+#[cfg(test)]
+mod tests;

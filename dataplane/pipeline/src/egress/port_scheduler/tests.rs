@@ -1,0 +1,241 @@
+use super::*;
+use millrace_packet::Pool;
+
+fn add(node: u16, parent: Option<u16>, share: Share, kind: NodeKind) -> ScheduleChange {
+    ScheduleChange::Add { node: QueueId(node), parent: parent.map(QueueId), share, kind }
+}
+
+fn scheduler(changes: &[ScheduleChange]) -> PortScheduler {
+    let mut scheduler = PortScheduler::new(1024, 0).unwrap();
+    for change in changes {
+        scheduler.change(change, Instant::ZERO, &mut Vec::new()).unwrap();
+    }
+    scheduler
+}
+
+/// Returns the packet that is sent next.
+fn next(scheduler: &mut PortScheduler, now: Instant, drops: &mut QueueDrops) -> Option<Packet> {
+    let mut sent = None;
+    scheduler.release(1, now, drops, |packet| sent = Some(packet));
+    sent
+}
+
+fn packet(pool: &Pool, queue: u16) -> Packet {
+    let mut packet = pool.packet_from(&[0; 100]).unwrap();
+    packet.queue = QueueId(queue);
+    packet
+}
+
+#[test]
+fn packets_go_to_the_queue_that_they_name_or_the_default_one() {
+    let pool = Pool::new(16).unwrap();
+    let fifo = || NodeKind::Fifo(Default::default());
+    let mut scheduler = scheduler(&[
+        add(1, None, Share::Only, NodeKind::Priority),
+        add(3, Some(1), Share::Level(1), fifo()),
+        add(2, Some(1), Share::Level(0), fifo()),
+    ]);
+    let mut drops = Vec::new();
+    for queue in [0, 3, 2, 1, 900] {
+        scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
+    }
+    let order: Vec<u16> = std::iter::from_fn(|| next(&mut scheduler, Instant::ZERO, &mut drops))
+        .map(|packet| packet.queue.0)
+        .collect();
+    // Queue 2 comes first; packets for queues without a leaf are in the default leaf, with queue 3.
+    assert_eq!((order, drops.len()), (vec![2, 0, 3, 1, 900], 0));
+}
+
+#[test]
+fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_there_again() {
+    let pool = Pool::new(64).unwrap();
+    let fifo = || NodeKind::Fifo(Default::default());
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3), leaf(4)]);
+    let mut drops = Vec::new();
+    // Packets are identified by their hash. The default leaf, 2, is sent before the others.
+    let mut number = 0;
+    let mut send = |scheduler: &mut PortScheduler, queue: u16| {
+        number += 1;
+        let mut packet = packet(&pool, queue);
+        packet.hash = number;
+        scheduler.enqueue(packet, Instant::ZERO, &mut Vec::new());
+    };
+    let remove =
+        |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };
+    send(&mut scheduler, 4);
+    scheduler.change(&remove(4, Some(3)), Instant::ZERO, &mut drops).unwrap();
+    send(&mut scheduler, 4);
+    // The leaf that got the packets is removed as well, in favour of a third leaf.
+    scheduler.change(&leaf(5), Instant::ZERO, &mut drops).unwrap();
+    scheduler.change(&remove(3, Some(5)), Instant::ZERO, &mut drops).unwrap();
+    send(&mut scheduler, 4);
+    send(&mut scheduler, 0);
+    let backlog = scheduler.backlog(&packet(&pool, 4)).map(|(leaf, backlog)| (leaf, backlog.packets));
+    assert_eq!(backlog, Some((QueueId(5), 3)), "what waits there is told of the leaf that it goes to");
+    let hash = || next(&mut scheduler, Instant::ZERO, &mut Vec::new()).map(|packet| packet.hash);
+    assert_eq!(std::iter::from_fn(hash).collect::<Vec<u32>>(), [4, 1, 2, 3]);
+    // The leaf exists again; a leaf whose packets were dropped has no replacement.
+    scheduler.change(&leaf(4), Instant::ZERO, &mut drops).unwrap();
+    scheduler.change(&remove(5, None), Instant::ZERO, &mut drops).unwrap();
+    for queue in [4, 3, 5] {
+        send(&mut scheduler, queue);
+    }
+    scheduler.settle(Instant::ZERO, &mut drops);
+    let report = scheduler.report();
+    let held =
+        |node: u32| scheduler.nodes().iter().find(|view| view.node.0 == node).map(|view| view.held_packets);
+    assert_eq!((held(2), held(4), report.default), (Some(2), Some(1), QueueId(2)));
+    // The leaf that gets the packets of the default leaf becomes the default.
+    scheduler.change(&remove(2, Some(4)), Instant::ZERO, &mut drops).unwrap();
+    assert_eq!(scheduler.report().default, QueueId(4));
+}
+
+#[test]
+fn what_names_a_removed_leaf_goes_to_the_default_one_once_nothing_can_be_overtaken() {
+    let pool = Pool::new(64).unwrap();
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), NodeKind::Fifo(Default::default()));
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(2), leaf(3), leaf(4)]);
+    let mut drops = Vec::new();
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    let remove = ScheduleChange::Remove { node: QueueId(4), to: Some(QueueId(3)) };
+    scheduler.change(&remove, Instant::ZERO, &mut drops).unwrap();
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(3), "one is moved, and one waits behind it");
+    for _ in 0..2 {
+        assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(3));
+        assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
+    }
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2), "as a router does that has just begun");
+    // Other packets in the replacement don't lead packets for the removed leaf there again.
+    scheduler.enqueue(packet(&pool, 4), Instant::ZERO, &mut drops);
+    scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops);
+    assert_eq!(scheduler.leaf_for(QueueId(4)), QueueId(2));
+}
+
+#[test]
+fn a_leaf_becomes_another_and_what_comes_waits_behind_what_is_there() {
+    let pool = Pool::new(16).unwrap();
+    let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
+    let (mut drops, mut sent) = (Vec::new(), Vec::new());
+    let kinds = [NodeKind::FlowQueues(Default::default()), NodeKind::FqCodel(Default::default())];
+    // The second packet is for a queue without a leaf: it waits in the default leaf, which is still this one.
+    for (queue, kind) in [1, 9].into_iter().zip(kinds) {
+        scheduler.enqueue(packet(&pool, queue), Instant::ZERO, &mut drops);
+        let change = ScheduleChange::Become { node: QueueId(1), kind };
+        scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+    }
+    scheduler.enqueue(packet(&pool, 8), Instant::ZERO, &mut drops);
+    sent.extend(std::iter::from_fn(|| next(&mut scheduler, Instant::ZERO, &mut drops)));
+    assert_eq!(sent.iter().map(|packet| packet.queue.0).collect::<Vec<_>>(), [1, 9, 8]);
+    assert_eq!((drops.len(), scheduler.report().default), (0, QueueId(1)));
+}
+
+#[test]
+fn a_port_waits_for_its_rate() {
+    let pool = Pool::new(16).unwrap();
+    let mut scheduler = scheduler(&[
+        add(1, None, Share::Only, NodeKind::Fifo(Default::default())),
+        ScheduleChange::Link(LinkRate { rate: Some(Rate::from_megabits(8)), slack: 0 }, LinkOverhead::None),
+    ]);
+    let mut drops = Vec::new();
+    (0..2).for_each(|_| scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops));
+    assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_some());
+    assert!(next(&mut scheduler, Instant::ZERO, &mut drops).is_none());
+    // 100 bytes at 8 Mb/s.
+    assert_eq!(scheduler.next_ready(), Some(Instant::from_nanos(100_000)));
+    assert!(next(&mut scheduler, Instant::from_nanos(100_000), &mut drops).is_some());
+    assert_eq!(scheduler.next_ready(), None);
+}
+
+#[test]
+fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
+    let pool = Pool::new(256).unwrap();
+    let mut scheduler = PortScheduler::new(64, 0).unwrap();
+    let mut drops = Vec::new();
+    for change in [
+        add(1, None, Share::Only, NodeKind::Priority),
+        add(2, Some(1), Share::Level(0), NodeKind::Fifo(Default::default())),
+        add(3, Some(1), Share::Level(1), NodeKind::FqCodel(Default::default())),
+    ] {
+        scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+    }
+    // Many flows of one packet each, then another queue: no queue may hold more than the free memory.
+    for number in 0..100 {
+        let mut packet = packet(&pool, if number < 60 { 3 } else { 2 });
+        packet.hash = u32::wrapping_mul(number, 0x9e37_79b9);
+        scheduler.enqueue(packet, Instant::ZERO, &mut drops);
+    }
+    (0..10).for_each(|_| scheduler.enqueue(packet(&pool, 3), Instant::ZERO, &mut drops));
+    scheduler.settle(Instant::ZERO, &mut drops);
+    let report = scheduler.report();
+    let nodes = scheduler.nodes();
+    let of_leaves: u32 = nodes[1..].iter().map(|node| node.held_packets).sum();
+    assert_eq!((of_leaves, nodes[0].held_packets), (report.held, report.held));
+    assert_eq!(report.held as usize + drops.len(), 110);
+    assert_eq!(pool.in_use(), 110);
+}
+
+#[test]
+fn what_a_removed_node_held_is_dropped_and_counted() {
+    let pool = Pool::new(16).unwrap();
+    let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
+    let mut drops = Vec::new();
+    scheduler.enqueue(packet(&pool, 1), Instant::ZERO, &mut drops);
+    let removed = ScheduleChange::Remove { node: QueueId(1), to: None };
+    scheduler.change(&removed, Instant::ZERO, &mut drops).unwrap();
+    assert_eq!(drops.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [DropReason::QueueRemoved]);
+    assert!(!scheduler.takes_packets());
+}
+
+/// Work that grows with the square of the number of leaves would take minutes here.
+#[test]
+fn forty_thousand_leaves_go_one_by_one_and_what_is_sent_to_them_goes_to_one_that_stays() {
+    const LEAVES: u16 = 40_000;
+    let fifo = || NodeKind::Fifo(Default::default());
+    let mut drops = Vec::new();
+    let mut scheduler =
+        scheduler(&[ScheduleChange::Queues(65_536), add(1, None, Share::Only, NodeKind::Priority)]);
+    let leaves = || 2..2 + LEAVES;
+    for node in leaves() {
+        let leaf = add(node, Some(1), Share::Level(node.into()), fifo());
+        scheduler.change(&leaf, Instant::ZERO, &mut drops).unwrap();
+    }
+    let (last, to) = (LEAVES + 1, LEAVES);
+    for node in leaves().filter(|node| *node != to) {
+        // Removal from both ends, so that the first and the last leaf go early.
+        let node = if node % 2 == 0 { node } else { last + 3 - node };
+        let change = ScheduleChange::Remove { node: QueueId(node), to: Some(QueueId(to)) };
+        scheduler.change(&change, Instant::ZERO, &mut drops).unwrap();
+    }
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(to)));
+    // Packets for removed leaves enter the replacement, and its replacement once that is removed as well.
+    scheduler.change(&add(2, Some(1), Share::Level(2), fifo()), Instant::ZERO, &mut drops).unwrap();
+    let remove =
+        |node: u16, to: Option<u16>| ScheduleChange::Remove { node: QueueId(node), to: to.map(QueueId) };
+    scheduler.change(&remove(to, Some(2)), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(2)));
+    scheduler.change(&add(last, Some(1), Share::Level(3), fifo()), Instant::ZERO, &mut drops).unwrap();
+    scheduler.change(&remove(2, None), Instant::ZERO, &mut drops).unwrap();
+    assert!(leaves().all(|queue| scheduler.leaf_for(QueueId(queue)) == QueueId(last)));
+    assert_eq!(scheduler.default, QueueId(last));
+}
+
+#[test]
+fn the_default_is_the_first_leaf_that_is_left_whatever_goes_and_comes() {
+    let fifo = || NodeKind::Fifo(Default::default());
+    let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
+    let remove = |node: u16| ScheduleChange::Remove { node: QueueId(node), to: None };
+    let mut scheduler =
+        scheduler(&[add(1, None, Share::Only, NodeKind::Priority), leaf(5), leaf(3), leaf(9)]);
+    for (change, default) in [(leaf(2), 5), (remove(5), 2), (remove(2), 3), (leaf(4), 3), (leaf(2), 3)] {
+        scheduler.change(&change, Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "{change:?}");
+    }
+    for (gone, default) in [(3, 2), (2, 4), (4, 9), (9, 0)] {
+        scheduler.change(&remove(gone), Instant::ZERO, &mut Vec::new()).unwrap();
+        assert_eq!(scheduler.default, QueueId(default), "without {gone}");
+    }
+}

@@ -1,0 +1,362 @@
+//! Ports of the router: device, addresses, queue and counters of each.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
+use millrace_units::{Instant, PortId};
+use millrace_wire::mac_addr::MacAddr;
+
+use crate::egress::accounts::Ledger;
+use crate::egress::port_scheduler::{PortScheduler, QueueDrops};
+use crate::ingress::tags::Tags;
+
+/// Stack that answers ARP, neighbour discovery and packets to the port's own addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// The Linux kernel.
+    Kernel {
+        /// Index of the device in the kernel.
+        ifindex: u32,
+    },
+    /// The router itself.
+    Own,
+}
+
+/// Number of a device, from which the worker receives and to which it sends packets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub u16);
+
+/// Settings of a port, from control.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSettings {
+    /// Name, unique in the router.
+    pub name: String,
+    /// Device of the port. Sub-interfaces share their parent's.
+    pub device: DeviceId,
+    /// VLAN tags of the port's frames; none for the device's untagged traffic.
+    pub tags: Tags,
+    /// Stack that answers for the port's own addresses.
+    pub stack: Stack,
+    /// MAC address.
+    pub mac: MacAddr,
+    /// Largest network-layer packet in bytes.
+    pub mtu: u16,
+    /// Whether the port is up.
+    pub up: bool,
+    /// Whether IPv4 packets received here may be forwarded. True for ports without a kernel device.
+    pub forwards4: bool,
+    /// Whether IPv6 packets received here may be forwarded. True for ports without a kernel device.
+    pub forwards6: bool,
+    /// Reverse path check of received packets.
+    pub reverse_path: ReversePath,
+    /// Maximum number of packets received from the device per iteration, 1 to 256. An overloaded worker
+    /// serves its devices in these proportions. Among the ports of one device, the largest value applies.
+    pub input_weight: u16,
+    /// Addresses, each with the prefix length of its subnet.
+    pub addresses: Vec<IpNet>,
+}
+
+/// Reverse path check: valid sources of received packets (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReversePath {
+    /// Every source is valid.
+    #[default]
+    Off,
+    /// Sources with a route by the same port (RFC 3704, 2.2 and 2.3; one of several next hops suffices).
+    Strict,
+    /// Sources with any route, a default route included (RFC 3704, 2.4).
+    Loose,
+}
+
+/// Counters of a port.
+#[derive(Clone, Debug, Default)]
+pub struct PortCount {
+    /// Frames received from the device for this port.
+    pub rx_packets: u64,
+    /// Bytes of these frames.
+    pub rx_bytes: u64,
+    /// Frames given to the device.
+    pub tx_packets: u64,
+    /// Bytes of these frames.
+    pub tx_bytes: u64,
+    /// Frames handed to the host: the kernel, or the router's own stack.
+    pub to_host: u64,
+    /// Packets for the router's own stack, accepted and policed, by class.
+    pub classes: ClassCounts,
+    /// Packets dropped, counted at their ingress port.
+    pub drops: DropCounts,
+}
+
+/// Port with its state.
+#[derive(Debug)]
+pub struct PortEntry {
+    /// Settings from control.
+    pub settings: PortSettings,
+    /// Counters of the port.
+    pub count: PortCount,
+    /// Packets that go to the device next, first in first out.
+    pub queue: VecDeque<Packet>,
+    /// Number of bytes in the queue.
+    pub queue_bytes: u64,
+    /// Number of packets at the head of the queue that the accounts count as waiting.
+    pub noted: usize,
+    /// Whether this worker owns the port's device, and so its queues.
+    pub is_here: bool,
+    /// Scheduler in front of the queue; `None` sends all packets at once.
+    pub scheduler: Option<Box<PortScheduler>>,
+    /// Maximum length of the queue when packets bypass the scheduler: the room of the device in this
+    /// iteration.
+    room: usize,
+}
+
+/// Maximum number of packets in the queue of a port without a scheduler.
+pub const QUEUE_LIMIT: usize = 2048;
+
+impl PortEntry {
+    fn new(settings: PortSettings) -> Self {
+        Self {
+            settings,
+            count: PortCount::default(),
+            queue: VecDeque::with_capacity(QUEUE_LIMIT),
+            queue_bytes: 0,
+            noted: 0,
+            is_here: true,
+            scheduler: None,
+            room: 0,
+        }
+    }
+
+    /// Returns the number of packets that wait at the port.
+    pub fn held(&self) -> usize {
+        self.queue.len() + self.scheduler.as_ref().map_or(0, |scheduler| scheduler.held())
+    }
+
+    /// Puts a packet into the scheduler or the queue.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        packet: Packet,
+        now: Instant,
+        drops: &mut QueueDrops,
+        ledger: &mut Ledger<'_>,
+    ) {
+        ledger.queued(&packet, packet.len());
+        match &mut self.scheduler {
+            Some(scheduler) if self.queue.len() < self.room && scheduler.is_passable() => {
+                scheduler.pass(std::iter::once(&packet));
+                self.queue_bytes += packet.len() as u64;
+                self.queue.push_back(packet);
+            }
+            Some(scheduler) if scheduler.takes_packets() => {
+                ledger.waits(&packet);
+                scheduler.enqueue(packet, now, drops);
+            }
+            _ if self.queue.len() >= QUEUE_LIMIT => {
+                // As in a scheduler, where dropped packets have waited.
+                ledger.waits(&packet);
+                drops.push((packet, DropReason::QueueFull));
+            }
+            _ => {
+                self.queue_bytes += packet.len() as u64;
+                self.queue.push_back(packet);
+            }
+        }
+    }
+
+    /// Returns whether this number of packets can go directly into the port's queue. A port without a
+    /// scheduler needs room in the queue. A scheduler must be empty, and the device must accept the packets
+    /// at once.
+    #[inline]
+    pub(crate) fn has_room_for(&self, packets: usize) -> bool {
+        let after = self.queue.len() + packets;
+        match &self.scheduler {
+            None => self.is_here && after <= QUEUE_LIMIT,
+            Some(scheduler) => self.is_here && after <= self.room && scheduler.is_passable(),
+        }
+    }
+
+    /// Puts packets into the port's queue, which [has room](Self::has_room_for) for them.
+    #[inline]
+    pub(crate) fn queue_all(&mut self, packets: impl Iterator<Item = Packet>) {
+        let before = self.queue.len();
+        self.queue.extend(packets);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.pass(self.queue.range(before..));
+        }
+    }
+
+    /// Puts packets into the scheduler or the queue, in order.
+    #[inline]
+    pub(crate) fn enqueue_all(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = Packet>,
+        now: Instant,
+        drops: &mut QueueDrops,
+        ledger: &mut Ledger<'_>,
+    ) {
+        if !self.has_room_for(packets.len()) {
+            return packets.for_each(|packet| self.enqueue(packet, now, drops, ledger));
+        }
+        let before = self.queue.len();
+        self.queue_all(packets);
+        self.queue_bytes += ledger.all_queued(self.queue.range(before..));
+    }
+
+    /// Moves the packets that the scheduler sends now into the queue, at most a batch.
+    #[inline]
+    pub(crate) fn release(&mut self, now: Instant, drops: &mut QueueDrops, ledger: &mut Ledger<'_>) {
+        let Some(scheduler) = &mut self.scheduler else { return };
+        let (queue, bytes) = (&mut self.queue, &mut self.queue_bytes);
+        scheduler.release(BATCH_SIZE.saturating_sub(queue.len()), now, drops, |packet| {
+            *bytes += packet.len() as u64;
+            ledger.goes_on(&packet);
+            queue.push_back(packet);
+        });
+    }
+
+    /// Returns whether packets of a family received here may be forwarded.
+    #[inline]
+    pub fn forwards(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => self.settings.forwards4,
+            Family::V6 => self.settings.forwards6,
+        }
+    }
+
+    /// Returns whether the kernel answers for the port.
+    #[inline]
+    pub fn is_kernel(&self) -> bool {
+        matches!(self.settings.stack, Stack::Kernel { .. })
+    }
+
+    /// Returns the subnet of the port that contains `peer`.
+    pub fn subnet_of(&self, peer: IpAddr) -> Option<IpNet> {
+        self.settings.addresses.iter().find(|net| net.contains(&peer)).map(IpNet::trunc)
+    }
+
+    /// Returns the port's address towards `peer`, of the same family: in the same subnet, else the first that
+    /// is not link-local, else the first.
+    pub fn address_towards(&self, peer: IpAddr) -> Option<IpAddr> {
+        let own = || self.settings.addresses.iter().filter(|net| net.addr().is_ipv4() == peer.is_ipv4());
+        let routable = |net: &&IpNet| !is_link_local(net.addr());
+        own()
+            .find(|net| net.contains(&peer))
+            .or_else(|| own().find(routable))
+            .or_else(|| own().next())
+            .map(IpNet::addr)
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// Ports by id.
+#[derive(Debug, Default)]
+pub struct PortTable {
+    entries: Vec<Option<PortEntry>>,
+    by_device: Vec<Vec<(Tags, PortId)>>,
+    /// Maximum number of packets received from each device per iteration.
+    weights: Vec<u16>,
+    /// Drops of packets without a port: router-made packets, and frames with tags of no port.
+    pub unassigned: DropCounts,
+}
+
+impl PortTable {
+    /// Adds port `id`, or changes its settings; counters and queue stay.
+    pub fn set(&mut self, id: PortId, settings: PortSettings) {
+        if self.entries.len() <= id.index() {
+            self.entries.resize_with(id.index() + 1, || None);
+        }
+        match self.entries.get_mut(id.index()) {
+            Some(Some(entry)) => entry.settings = settings,
+            Some(vacant) => *vacant = Some(PortEntry::new(settings)),
+            None => {}
+        }
+        self.index_devices();
+    }
+
+    fn index_devices(&mut self) {
+        let devices =
+            self.iter().map(|(_, entry)| usize::from(entry.settings.device.0) + 1).max().unwrap_or(0);
+        let (mut by_device, mut weights) = (vec![Vec::new(); devices], vec![0_u16; devices]);
+        for (id, PortEntry { settings, .. }) in self.iter() {
+            let device = usize::from(settings.device.0);
+            if let (Some(ports), Some(weight)) = (by_device.get_mut(device), weights.get_mut(device)) {
+                ports.push((settings.tags, id));
+                *weight = settings.input_weight.max(*weight);
+            }
+        }
+        (self.by_device, self.weights) = (by_device, weights);
+    }
+
+    /// Returns the maximum number of packets received from a device per iteration.
+    #[inline]
+    pub fn input_weight(&self, device: DeviceId) -> usize {
+        self.weights.get(usize::from(device.0)).map_or(BATCH_SIZE, |weight| usize::from(*weight))
+    }
+
+    /// Returns the port for frames of `device` with these tags.
+    #[inline]
+    pub fn by_tags(&self, device: DeviceId, tags: Tags) -> Option<PortId> {
+        let ports = self.by_device.get(usize::from(device.0))?;
+        ports.iter().find(|(own, _)| *own == tags).map(|(_, id)| *id)
+    }
+
+    /// Returns port `id`.
+    #[inline]
+    pub fn get(&self, id: PortId) -> Option<&PortEntry> {
+        self.entries.get(id.index())?.as_ref()
+    }
+
+    /// Returns port `id` for changes.
+    #[inline]
+    pub fn get_mut(&mut self, id: PortId) -> Option<&mut PortEntry> {
+        self.entries.get_mut(id.index())?.as_mut()
+    }
+
+    /// Returns all ports, by rising id.
+    pub fn iter(&self) -> impl Iterator<Item = (PortId, &PortEntry)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| entry.as_ref().map(|entry| (PortId(index as u16), entry)))
+    }
+
+    /// Sets the room of ports with a scheduler to the room of their devices in the next iteration, at most a
+    /// batch. Ports of one device share its room. A port whose queue is not empty has none.
+    pub fn note_room(&mut self, mut room: impl FnMut(DeviceId) -> usize) {
+        let Self { entries, by_device, .. } = self;
+        for entry in entries.iter_mut().flatten().filter(|entry| entry.scheduler.is_some()) {
+            let device = entry.settings.device;
+            let sharing = by_device.get(usize::from(device.0)).map_or(1, |ports| ports.len().max(1));
+            let is_free = entry.is_here && entry.queue.is_empty();
+            entry.room = if is_free { room(device).min(BATCH_SIZE) / sharing } else { 0 };
+        }
+    }
+
+    /// Returns all ports for changes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PortId, &mut PortEntry)> {
+        self.entries
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, entry)| entry.as_mut().map(|entry| (PortId(index as u16), entry)))
+    }
+
+    /// Counts a drop at the ingress port of the packet.
+    #[inline]
+    pub fn count_drop(&mut self, port: PortId, reason: DropReason) {
+        match self.get_mut(port) {
+            Some(entry) => entry.count.drops.add(reason, 1),
+            None => self.unassigned.add(reason, 1),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,151 @@
+//! Transmit stage: moves packets from a port's queue to its device as far as the device has room. The rest
+//! waits in order.
+
+use std::collections::VecDeque;
+
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
+use millrace_port::Port;
+use millrace_units::{Amount, Instant};
+
+use crate::egress::accounts::Departures;
+use crate::egress::ports::QUEUE_LIMIT;
+
+/// Returns the maximum number of packets that wait at a port whose device is full. All ports together leave
+/// half of the packet memory free.
+pub(crate) fn most_waiting(pool: &Pool, ports: usize) -> usize {
+    (pool.capacity() as usize / 2 / ports.max(1)).clamp(1, QUEUE_LIMIT)
+}
+
+/// Returns the number and bytes of packets.
+pub(crate) fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
+    let mut sum = Amount::default();
+    packets.for_each(|packet| sum += Amount::packet(packet.len()));
+    sum
+}
+
+/// Gives a device the packets of a queue, in batches, until the queue is empty or the device is full. Then
+/// the first `most` packets wait, and the others are dropped. Returns the amount dropped. `outgoing` is empty
+/// before and after.
+pub(crate) fn transmit(
+    port: &mut dyn Port,
+    (pool, now): (&Pool, Instant),
+    (queue, most): (&mut VecDeque<Packet>, usize),
+    departures: &mut Departures<'_>,
+    outgoing: &mut Batch,
+) -> Amount {
+    while !queue.is_empty() {
+        let mut room = port.room();
+        if room < queue.len().min(BATCH_SIZE) {
+            port.flush(pool, now);
+            room = port.room();
+        }
+        let batch = queue.len().min(BATCH_SIZE).min(room);
+        if batch == 0 {
+            let beyond = amount_of(queue.iter().skip(most));
+            departures.lose(most, queue.iter(), DropReason::QueueFull);
+            queue.truncate(most);
+            return beyond;
+        }
+        let mut give = |outgoing: &mut Batch| {
+            departures.leave(outgoing);
+            port.transmit(pool, now, outgoing);
+        };
+        if batch == queue.len() {
+            outgoing.with_all_of(queue, give);
+        } else {
+            outgoing.take_from(queue, batch);
+            give(outgoing);
+            outgoing.clear();
+        }
+    }
+    Amount::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::RawFd;
+
+    use millrace_plugin::WorkerPlugins;
+    use millrace_port::{Capabilities, PortCounters};
+
+    use super::*;
+    use crate::egress::accounts::{Ledger, RouteAccounts};
+    use crate::observe::drop_log::DropLog;
+
+    /// Device with a ring of `places` descriptors, which a flush empties as far as its wire takes packets.
+    struct Narrow {
+        ring: VecDeque<u8>,
+        places: usize,
+        wire: usize,
+        sent: Vec<u8>,
+    }
+
+    impl Port for Narrow {
+        fn receive(&mut self, _pool: &Pool, _now: Instant, _batch: &mut Batch) {}
+
+        fn transmit(&mut self, _pool: &Pool, _now: Instant, batch: &mut Batch) {
+            self.ring.extend(batch.drain().map(|packet| packet.data()[0]));
+            assert!(self.ring.len() <= self.places, "more than there was room for");
+        }
+
+        fn room(&mut self) -> usize {
+            self.places - self.ring.len()
+        }
+
+        fn flush(&mut self, _pool: &Pool, _now: Instant) {
+            let taken = self.wire.min(self.ring.len());
+            self.wire -= taken;
+            self.sent.extend(self.ring.drain(..taken));
+        }
+
+        fn counters(&mut self) -> PortCounters {
+            PortCounters::default()
+        }
+
+        fn capabilities(&self) -> &Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn descriptor(&self) -> Option<RawFd> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_a_full_device_does_not_take_waits_in_order() {
+        let pool = Pool::new(64).unwrap();
+        let mut port = Narrow { ring: VecDeque::new(), places: 4, wire: 3, sent: Vec::new() };
+        let mut queue: VecDeque<Packet> =
+            (0..20).map(|number| pool.packet_from(&[number; 60]).unwrap()).collect();
+        let mut outgoing = Batch::new();
+        let at = (&pool, Instant::ZERO);
+        let nothing = Amount::default();
+        let (mut routes, mut filters, mut noted) = (RouteAccounts::default(), WorkerPlugins::new(), 0);
+        let ledger = Ledger { routes: &mut routes, filters: &mut filters };
+        let mut log = DropLog::default();
+        let mut departures = Departures { ledger, noted: &mut noted, log: &mut log };
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
+        // Four packets filled the ring, three of them left, and the ring had room for three more.
+        assert_eq!(queue.len(), 13);
+        assert_eq!((port.sent.as_slice(), port.ring.len()), (&[0, 1, 2][..], 4));
+        // A device that takes no packets loses none.
+        assert_eq!(transmit(&mut port, at, (&mut queue, 13), &mut departures, &mut outgoing), nothing);
+        assert_eq!((queue.len(), pool.in_use()), (13, 13));
+        // Packets beyond the limit are dropped from the end of the queue, and counted.
+        let beyond = transmit(&mut port, at, (&mut queue, 10), &mut departures, &mut outgoing);
+        assert_eq!((beyond, queue.len()), (Amount { packets: 3, bytes: 180 }, 10));
+        assert_eq!(pool.in_use(), 10);
+        port.wire = usize::MAX;
+        assert_eq!(transmit(&mut port, at, (&mut queue, 0), &mut departures, &mut outgoing), nothing);
+        port.flush(&pool, Instant::ZERO);
+        assert_eq!((queue.len(), pool.in_use()), (0, 0));
+        assert_eq!(port.sent, (0..17).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn ports_that_are_full_leave_half_of_the_memory() {
+        let pool = Pool::new(1024).unwrap();
+        assert_eq!([1, 4, 100_000].map(|ports| most_waiting(&pool, ports)), [512, 128, 1]);
+        assert_eq!(most_waiting(&Pool::new(1 << 14).unwrap(), 2), QUEUE_LIMIT);
+    }
+}

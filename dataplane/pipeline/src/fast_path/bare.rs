@@ -1,0 +1,342 @@
+//! Fast path without a flow table: if no filter is bound, the route alone determines the egress port and link
+//! header of a plain packet. They are the same for all packets of a route by a single gateway.
+//!
+//! The fast path skips the general path's checks of addresses only where they can't object. A packet takes
+//! the general path if a quick check can't rule out an objection, or if its route has no adjacency yet. The
+//! general path also records the adjacency of a route. An adjacency number becomes invalid when a change
+//! affects the adjacency, and is discarded when the route's number changes its meaning.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use foldhash::fast::FixedState;
+use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
+use millrace_packet::{BATCH_SIZE, Exceptions, Family};
+use millrace_plugin::EMPTY_PATH;
+use millrace_units::{Amount, NextHopIndex, PortId};
+
+use crate::classify::ahead::Addresses;
+use crate::egress::accounts::ROUTES;
+use crate::egress::ports::{PortTable, ReversePath};
+use crate::forward::route::NO_ROUTE;
+use crate::ingress::parse::ROUTER;
+use crate::router::Router;
+use crate::work::{Alike, Fate, Work};
+
+/// Own addresses of the router, which no packet may have as source.
+#[derive(Debug)]
+pub(crate) struct OwnAddresses {
+    addresses: HashSet<IpAddr, FixedState>,
+    /// Bit set with one bit for the hash of each address (Bloom, 1970, with one hash).
+    marks: u64,
+}
+
+impl OwnAddresses {
+    pub fn new(seed: u64) -> Self {
+        Self { addresses: HashSet::with_hasher(FixedState::with_seed(seed)), marks: 0 }
+    }
+
+    pub fn insert(&mut self, address: IpAddr) {
+        self.addresses.insert(address);
+        self.marks |= mark(address);
+    }
+
+    pub fn remove(&mut self, address: &IpAddr) {
+        if self.addresses.remove(address) {
+            self.marks = self.addresses.iter().fold(0, |marks, address| marks | mark(*address));
+        }
+    }
+
+    #[inline]
+    pub fn contains(&self, address: &IpAddr) -> bool {
+        match *address {
+            IpAddr::V4(address) => self.contains4(address),
+            IpAddr::V6(address) => self.contains6(address),
+        }
+    }
+
+    /// Returns whether an IPv4 address is the router's own.
+    #[inline(always)]
+    pub fn contains4(&self, address: Ipv4Addr) -> bool {
+        self.is_marked(word4(address)) && self.is_there(address.into())
+    }
+
+    /// Returns whether an IPv6 address is the router's own.
+    #[inline(always)]
+    pub fn contains6(&self, address: Ipv6Addr) -> bool {
+        self.is_marked(word6(address)) && self.is_there(address.into())
+    }
+
+    /// Returns whether an address with this word may be in the set.
+    #[inline(always)]
+    fn is_marked(&self, word: u64) -> bool {
+        self.marks >> bit_of(word) & 1 != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_there(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+}
+
+/// Returns the bit of an address, one of 64.
+fn mark(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(address) => 1 << bit_of(word4(address)),
+        IpAddr::V6(address) => 1 << bit_of(word6(address)),
+    }
+}
+
+#[inline(always)]
+fn word4(address: Ipv4Addr) -> u64 {
+    u32::from_ne_bytes(address.octets()).into()
+}
+
+#[inline(always)]
+fn word6(address: Ipv6Addr) -> u64 {
+    let bits = u128::from_ne_bytes(address.octets());
+    bits as u64 ^ (bits >> 64) as u64
+}
+
+/// Hashes an address word to a bit index, 0 to 63.
+#[inline(always)]
+fn bit_of(word: u64) -> u64 {
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+}
+
+/// Adjacencies of routes, and the addresses that a batch looks up.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    /// Adjacency numbers for IPv4 and IPv6, by route number.
+    adjacencies: Vec<[u32; 2]>,
+    v4: Addresses<Ipv4Addr>,
+    v6: Addresses<Ipv6Addr>,
+}
+
+impl Default for Bare {
+    fn default() -> Self {
+        Self {
+            adjacencies: Vec::with_capacity(ROUTES as usize),
+            v4: Addresses::new(Ipv4Addr::UNSPECIFIED),
+            v6: Addresses::new(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+}
+
+impl Bare {
+    /// Discards the adjacencies of a route whose number changes its meaning.
+    pub fn forget(&mut self, route: NextHopIndex) {
+        if let Some(numbers) = self.adjacencies.get_mut(route.index()) {
+            *numbers = [NO_ADJACENCY; 2];
+        }
+    }
+
+    /// Discards all adjacencies, because all route or adjacency numbers change their meaning.
+    pub fn forget_all(&mut self) {
+        self.adjacencies.clear();
+    }
+
+    fn note(&mut self, route: NextHopIndex, family: Family, number: u32) {
+        if route.0 >= ROUTES {
+            return;
+        }
+        if self.adjacencies.len() <= route.index() {
+            self.adjacencies.resize(route.index() + 1, [NO_ADJACENCY; 2]);
+        }
+        self.adjacencies[route.index()][place(family)] = number;
+    }
+}
+
+#[inline(always)]
+fn place(family: Family) -> usize {
+    usize::from(family == Family::V6)
+}
+
+/// Ingress port, and the families that it forwards without a reverse path check.
+#[derive(Clone, Copy)]
+struct Arrival {
+    port: PortId,
+    v4: bool,
+    v6: bool,
+}
+
+impl Arrival {
+    fn at(ports: &PortTable, port: PortId) -> Self {
+        let entry = ports.get(port).filter(|entry| entry.settings.reverse_path == ReversePath::Off);
+        let forwards = |family| entry.is_some_and(|entry| entry.forwards(family));
+        Self { port, v4: forwards(Family::V4), v6: forwards(Family::V6) }
+    }
+}
+
+impl Router {
+    /// Makes the plain packets of a batch ready to leave by the adjacencies of their routes. Returns whether
+    /// all packets of the batch are ready.
+    pub(crate) fn leave_bare(&mut self, work: &mut Work) -> bool {
+        if self.gates.is_bound() {
+            return false;
+        }
+        let is_plain = work.alike == Alike::Plain4 && work.aside == 0 && self.ask_all4(work);
+        if !is_plain {
+            self.ask_bare(work);
+        }
+        work.leaving.begin();
+        let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
+        v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+        if is_plain {
+            return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
+        }
+        v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        let sent = send::<false>(v4.found(), Family::V4, (numbers, adjacencies), work)
+            + send::<false>(v6.found(), Family::V6, (numbers, adjacencies), work);
+        sent + work.aside == work.packets.len()
+    }
+
+    /// Looks up the routes of all packets of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress
+    /// port. Returns whether no other check can object to any of them.
+    #[inline]
+    fn ask_all4(&mut self, work: &Work) -> bool {
+        let Self { bare, ports, own_addresses, .. } = self;
+        let count = work.packets.len().min(BATCH_SIZE);
+        let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
+        let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
+        bare.v4.ask_all(work.nears[..count].iter().map(|near| {
+            let (source, destination) = near.addresses4();
+            is_said &= is_ordinary4(source) & is_ordinary4(destination) && !own_addresses.contains4(source);
+            destination
+        }));
+        is_said
+    }
+
+    /// Looks up the routes of packets to which no other check can object.
+    #[inline]
+    fn ask_bare(&mut self, work: &Work) {
+        let Self { bare, ports, own_addresses, .. } = self;
+        bare.v4.clear();
+        bare.v6.clear();
+        let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
+        for (index, packet) in (0..BATCH_SIZE as u16).zip(work.packets.iter()) {
+            let place = usize::from(index);
+            if !work.fates[place].is_open() || packet.exceptions != Exceptions::NONE {
+                continue;
+            }
+            if packet.port != arrival.port {
+                arrival = Arrival::at(ports, packet.port);
+            }
+            let near = work.nears[place];
+            if near.is_v4() {
+                let (source, destination) = near.addresses4();
+                let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);
+                if is_ordinary && !own_addresses.contains4(source) {
+                    bare.v4.push(index, destination);
+                }
+            } else if let (IpAddr::V6(source), IpAddr::V6(destination)) =
+                (work.keys[place].source(), work.keys[place].destination())
+            {
+                let is_ordinary = arrival.v6 && is_ordinary6(source) && is_ordinary6(destination);
+                if is_ordinary && !own_addresses.contains6(source) {
+                    bare.v6.push(index, destination);
+                }
+            }
+        }
+    }
+
+    /// Records the adjacency of a route, if the route has a single next hop with a gateway.
+    pub(crate) fn note_bare(&mut self, route: NextHopIndex, family: Family, number: u32) {
+        if !self.classifier.remembers()
+            && let Route::Forward(hops) = self.fib.route(route)
+            && hops.len() == 1
+            && hops.iter().all(|hop| hop.gateway.is_some())
+        {
+            self.bare.note(route, family, number);
+        }
+    }
+}
+
+/// Makes packets of one family ready to leave, if their routes have adjacencies. Returns their number. Checks
+/// of [`PLAIN`](Alike::Plain) packets are not repeated.
+#[inline(always)]
+fn send<const PLAIN: bool>(
+    found: impl Iterator<Item = (usize, Option<NextHopIndex>)>,
+    family: Family,
+    (numbers, adjacencies): (&[[u32; 2]], &mut AdjacencyTable),
+    work: &mut Work,
+) -> usize {
+    let (mut sent, mut amount) = (0, Amount::default());
+    // Route of the previous packet, with the parts of its adjacency that the next packets need.
+    let (mut last, mut port, mut exit) = (NO_ROUTE, PortId::NONE, Exit::NONE);
+    let Work { packets, fates, leaving, .. } = work;
+    let count = packets.len().min(BATCH_SIZE);
+    let (packets, fates) = (&mut packets[..count], &mut fates[..count]);
+    for (index, route) in found {
+        let Some(route) = route else { continue };
+        let packet = &mut packets[index];
+        if route == last
+            && packet.port != port
+            && let Some(start) = if PLAIN { exit.start_plain(packet) } else { exit.start(packet) }
+        {
+            (start.annotations.next_hop, start.annotations.out_port) = (route, port);
+            exit.rewrite(start.bytes);
+            amount += Amount::packet(start.length);
+        } else {
+            let Some(numbers) = numbers.get(route.index()) else { continue };
+            let Some(adjacency) = adjacencies.get_mut(numbers[place(family)]) else { continue };
+            if adjacency.port == packet.port || !adjacency.takes(packet) {
+                continue;
+            }
+            adjacency.rewrite(packet);
+            let before = std::mem::replace(&mut amount, Amount::packet(packet.len()));
+            leaving.add(port, (last, EMPTY_PATH), before);
+            (last, port, exit) = (route, adjacency.port, adjacency.exit());
+            (packet.next_hop, packet.out_port) = (route, port);
+        }
+        fates[index] = Fate::Queue;
+        sent += 1;
+    }
+    leaving.add(port, (last, EMPTY_PATH), amount);
+    sent
+}
+
+/// Makes the packets of a batch of plain IPv4 packets ready to leave. Returns their number.
+#[inline(never)]
+fn send_all4(
+    found: &[Option<NextHopIndex>],
+    tables: (&[[u32; 2]], &mut AdjacencyTable),
+    work: &mut Work,
+) -> usize {
+    send::<true>(found.iter().copied().enumerate(), Family::V4, tables, work)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn own_addresses_are_those_of_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..40, any::<bool>()), 0..200)) {
+            let (mut own, mut twin) = (OwnAddresses::new(7), HashSet::new());
+            let address = |number: u8, v6| match v6 {
+                false => IpAddr::from([10, 0, number, 1]),
+                true => IpAddr::from([0xfd00, 0, 0, u16::from(number), 0, 0, 0, 1]),
+            };
+            for (add, number, v6) in steps {
+                let address = address(number, v6);
+                if add {
+                    own.insert(address);
+                    twin.insert(address);
+                } else {
+                    own.remove(&address);
+                    twin.remove(&address);
+                }
+            }
+            for number in 0..40 {
+                for v6 in [false, true] {
+                    let address = address(number, v6);
+                    prop_assert_eq!(own.contains(&address), twin.contains(&address));
+                }
+            }
+        }
+    }
+}

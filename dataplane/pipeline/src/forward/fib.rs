@@ -1,0 +1,60 @@
+//! FIB of a worker. Prefixes are in a table that control writes and all workers read. The routes of the
+//! numbers in that table come by commands.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_forward::{FibReader, Route};
+use millrace_units::NextHopIndex;
+
+use crate::egress::accounts::ROUTES;
+
+/// Routes by destination, and by number.
+#[derive(Debug)]
+pub struct Fib {
+    prefixes: FibReader,
+    routes: Vec<Route>,
+}
+
+impl Fib {
+    /// Returns a FIB that looks up destinations in `prefixes`.
+    pub fn new(prefixes: FibReader) -> Self {
+        let mut routes = Vec::new();
+        // If memory is short, it is requested again on demand.
+        let _ = routes.try_reserve_exact(ROUTES as usize);
+        Self { prefixes, routes }
+    }
+
+    /// Sets the route of a number, and puts the previous one into `route`. Control does that before a prefix
+    /// gets the number. Returns whether the previous route forwarded packets and differs.
+    pub fn exchange(&mut self, index: NextHopIndex, route: &mut Route) -> bool {
+        if self.routes.len() <= index.index() {
+            self.routes.resize(index.index() + 1, Route::Blackhole);
+        }
+        let Some(old) = self.routes.get_mut(index.index()) else { return false };
+        let is_other = matches!(old, Route::Forward(_)) && old != route;
+        std::mem::swap(old, route);
+        is_other
+    }
+
+    /// Returns the number of the route with the longest prefix that matches `destination`.
+    #[inline]
+    pub fn lookup(&self, destination: IpAddr) -> Option<NextHopIndex> {
+        self.prefixes.lookup(destination)
+    }
+
+    /// Looks up many IPv4 destinations, faster than one by one. Both slices have the same length.
+    pub fn lookup4_batch(&self, destinations: &[Ipv4Addr], numbers: &mut [Option<NextHopIndex>]) {
+        self.prefixes.lookup4_batch(destinations, numbers);
+    }
+
+    /// Looks up many IPv6 destinations, faster than one by one. Both slices have the same length.
+    pub fn lookup6_batch(&self, destinations: &[Ipv6Addr], numbers: &mut [Option<NextHopIndex>]) {
+        self.prefixes.lookup6_batch(destinations, numbers);
+    }
+
+    /// Returns the route of a number; a blackhole for an unknown number.
+    #[inline]
+    pub fn route(&self, index: NextHopIndex) -> &Route {
+        self.routes.get(index.index()).unwrap_or(&Route::Blackhole)
+    }
+}

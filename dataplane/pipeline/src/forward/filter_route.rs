@@ -1,0 +1,100 @@
+//! Routes that filters prescribe, in place of the FIB (*unified routing and classification*, Router Plugins,
+//! section 8; primary filters of the NPR, section 3.2).
+//!
+//! They have numbers like routes of the FIB, so that a flow record holds either kind in the same field.
+
+use std::collections::HashMap;
+
+use millrace_forward::{NextHop, NextHops};
+use millrace_plugin::{Action, Way};
+use millrace_units::NextHopIndex;
+
+/// Bit that is set in the numbers of filter routes only.
+const FILTER: u32 = 1 << 31;
+const DROP: u32 = FILTER;
+const REJECT: u32 = FILTER | 1;
+const HOST: u32 = FILTER | 2;
+const FIRST_WAY: u32 = FILTER | 3;
+/// Bit that is set in the numbers of routes for copies.
+const COPY: u32 = 1 << 30;
+
+/// Route that a filter prescribes.
+#[derive(Clone, Copy, Debug)]
+pub enum FilterRoute<'a> {
+    /// Drop.
+    Drop,
+    /// Drop, and send the source an ICMP error (administratively prohibited).
+    Reject,
+    /// Deliver to the host.
+    Host,
+    /// Forward to these next hops.
+    Forward(&'a NextHops),
+}
+
+/// Egresses (port and gateway) that filters have named so far: one for each neighbour that filters name.
+#[derive(Debug, Default)]
+pub struct FilterRoutes {
+    ways: Vec<NextHops>,
+    numbers: HashMap<Way, u32>,
+}
+
+impl FilterRoutes {
+    /// Assigns a number to an egress: port and gateway.
+    pub fn add(&mut self, way: Way) {
+        if !self.numbers.contains_key(&way)
+            && let Ok(hops) = NextHops::new(&[NextHop::new(way.port, way.via)])
+        {
+            self.numbers.insert(way, FIRST_WAY + self.ways.len() as u32);
+            self.ways.push(hops);
+        }
+    }
+
+    /// Returns the number of the route that an action prescribes; of several egresses, the first one's.
+    pub fn index(&self, action: &Action) -> Option<NextHopIndex> {
+        match action {
+            Action::Drop => Some(NextHopIndex(DROP)),
+            Action::Reject => Some(NextHopIndex(REJECT)),
+            Action::Host => Some(NextHopIndex(HOST)),
+            Action::Send(ways) => self.of(*ways.first()?),
+            Action::Accept | Action::Instance(_) | Action::Copy(_) | Action::Queue(_) | Action::Police(_) => {
+                None
+            }
+        }
+    }
+
+    /// Returns the number of an egress.
+    pub fn of(&self, way: Way) -> Option<NextHopIndex> {
+        self.numbers.get(&way).copied().map(NextHopIndex)
+    }
+
+    /// Returns the number of an egress for copies.
+    pub fn for_copies(&self, way: Way) -> Option<NextHopIndex> {
+        self.of(way).map(|index| NextHopIndex(index.0 | COPY))
+    }
+
+    /// Returns the route of a number; `None` for numbers of the FIB.
+    #[inline]
+    pub fn route(&self, index: NextHopIndex) -> Option<FilterRoute<'_>> {
+        if !is_filter(index) {
+            return None;
+        }
+        match index.0 & !COPY {
+            DROP => Some(FilterRoute::Drop),
+            REJECT => Some(FilterRoute::Reject),
+            HOST => Some(FilterRoute::Host),
+            way => self.ways.get((way - FIRST_WAY) as usize).map(FilterRoute::Forward),
+        }
+    }
+}
+
+/// Returns whether a route number is a filter's.
+#[inline]
+pub fn is_filter(index: NextHopIndex) -> bool {
+    index.0 & FILTER != 0 && index != crate::forward::route::NO_ROUTE
+}
+
+/// Returns whether the packet with this route number is a copy.
+#[inline]
+pub fn is_copy(index: NextHopIndex) -> bool {
+    is_filter(index) && index.0 & COPY != 0
+}

@@ -1,0 +1,46 @@
+//! Links from the filters of one gate into the DAG of the next gate. They are valid for one state of each of
+//! the two tables.
+//!
+//! A change of filters at either gate invalidates the links. Searches of the next gate's DAG then start at
+//! its root, until control has made new links ([`GateTables::link`](crate::GateTables::link)).
+
+use millrace_classify::{FilterTable, Links};
+use millrace_units::GateId;
+
+use crate::gates::table::GateTable;
+
+/// Links into a gate's DAG.
+#[derive(Debug)]
+pub struct GateLinks {
+    previous: GateId,
+    /// Stamps of the tables at both ends of the links.
+    stamps: (u64, u64),
+    links: Links,
+}
+
+impl GateLinks {
+    /// Returns the links between the DAGs of two gates; `None` if one of the tables is not a DAG.
+    pub(crate) fn new((previous, before): (GateId, &GateTable), after: &GateTable) -> Option<Self> {
+        // A packet of a binding with several filters may have matched any of them: its search starts at the
+        // root.
+        let alone = before.dag()?.entries().filter(|entry| before.filters_of(entry.value) == 1);
+        let links = Links::new(after.dag()?, alone.map(|entry| (entry.value.0 as usize, &entry.filter)));
+        Some(Self { previous, stamps: (before.stamp(), after.stamp()), links })
+    }
+
+    /// Returns whether the links lead from this state of one table into this state of the other.
+    #[inline]
+    pub(crate) fn are_of(&self, before: &GateTable, after: &GateTable) -> bool {
+        self.stamps == (before.stamp(), after.stamp())
+    }
+
+    /// Returns the gate at which the links begin.
+    pub fn previous(&self) -> GateId {
+        self.previous
+    }
+
+    /// Returns the links, by the numbers of the bindings at the previous gate.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+}

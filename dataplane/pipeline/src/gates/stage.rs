@@ -1,0 +1,479 @@
+//! Classification and gates: the path of a packet's flow, and the instances that treat the packet there.
+
+use millrace_classify::Candidate;
+use millrace_forward::{IcmpError, Route};
+use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
+use millrace_plugin::{
+    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
+    Taken, Watch, Way, WorkerPlugins,
+};
+use millrace_plugin_abi::{Position, Verdict};
+use millrace_units::{Instant, NextHopIndex, PathId, PortId};
+
+use crate::egress::ports::PortTable;
+use crate::egress::queue_backlog::Queues;
+use crate::forward::fib::Fib;
+use crate::forward::filter_route::{FilterRoutes, is_copy, is_filter};
+use crate::forward::route::NO_ROUTE;
+use crate::gates::groups::{Groups, PathGroup};
+use crate::gates::tables::{Published, WorkerTable};
+use crate::work::{Fate, Work};
+
+/// Gates of a worker, and the memory that groups a batch by path.
+#[derive(Debug)]
+pub struct Gates {
+    plugins: WorkerPlugins<WorkerTable>,
+    bound: bool,
+    /// Whether some binding may end packets, or matches fields of their transport header.
+    judges: bool,
+    /// Whether some binding may end packets.
+    refuses: bool,
+    /// Whether some binding sends copies by ports.
+    copying: bool,
+    routes: FilterRoutes,
+    pub(crate) groups: Groups,
+    taken: Vec<(u16, Taken)>,
+    directed: Vec<(u16, Direction)>,
+    /// Egress of each copy, with the account word of the binding that requests it. Reused allocation.
+    replicas: Vec<(u64, Way)>,
+    /// Reused allocation.
+    classified: Vec<Classified>,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            plugins: WorkerPlugins::new(),
+            bound: false,
+            judges: false,
+            refuses: false,
+            copying: false,
+            routes: FilterRoutes::default(),
+            groups: Groups::default(),
+            taken: Vec::with_capacity(BATCH_SIZE),
+            directed: Vec::with_capacity(BATCH_SIZE),
+            replicas: Vec::new(),
+            classified: Vec::with_capacity(BATCH_SIZE),
+        }
+    }
+}
+
+impl Gates {
+    /// Returns the gates, instances and bindings.
+    pub fn plugins(&self) -> &WorkerPlugins<WorkerTable> {
+        &self.plugins
+    }
+
+    /// Returns the gates, instances and bindings, for changes and messages.
+    pub fn plugins_mut(&mut self) -> &mut WorkerPlugins<WorkerTable> {
+        &mut self.plugins
+    }
+
+    /// Makes a change that control has checked.
+    pub fn apply(&mut self, change: PluginChange<Published>) {
+        if let PluginChange::Bind { action: Action::Send(ways) | Action::Copy(ways), .. } = &change {
+            ways.iter().for_each(|way| self.routes.add(*way));
+            self.copying = true;
+        }
+        drop(self.plugins.apply(change));
+        self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
+        self.judges = self.plugins.judges();
+        self.refuses = self.plugins.refuses();
+    }
+
+    /// Returns whether a filter or an instance may end packets, or a filter matches protocol, ports or flags.
+    #[inline]
+    pub fn judges(&self) -> bool {
+        self.judges
+    }
+
+    /// Returns whether a filter or an instance at any gate may end packets.
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.refuses
+    }
+
+    /// Returns whether any gate has a binding.
+    pub fn is_bound(&self) -> bool {
+        self.bound
+    }
+
+    /// Returns the routes that filters prescribe.
+    pub fn routes(&self) -> &FilterRoutes {
+        &self.routes
+    }
+
+    /// Returns the treatment of a flow by one of its packets: its path, the route that a filter prescribes,
+    /// and the bits of [`Candidate::varying`] that distinguish its packets. `route`: priority of the flow's
+    /// route in the FIB, if it has one.
+    pub fn classify(&mut self, candidate: &Candidate, route: Option<i32>) -> Treatment {
+        if !self.bound {
+            return Treatment { path: EMPTY_PATH, route: None, varying_mask: 0 };
+        }
+        let classified = self.plugins.classify(candidate, route);
+        self.treatment(candidate, classified)
+    }
+
+    /// Returns the treatments of many packets in `treatments`, whose previous items are discarded. `routes`
+    /// has the same indices as `candidates`.
+    pub fn classify_batch(
+        &mut self,
+        candidates: &[Candidate],
+        routes: &[Option<i32>],
+        treatments: &mut Vec<Treatment>,
+    ) {
+        let mut classified = std::mem::take(&mut self.classified);
+        self.plugins.classify_batch(candidates, routes, &mut classified);
+        treatments.clear();
+        let both = candidates.iter().zip(&classified);
+        treatments.extend(both.map(|(candidate, classified)| self.treatment(candidate, *classified)));
+        self.classified = classified;
+    }
+
+    fn treatment(&self, candidate: &Candidate, classified: Classified) -> Treatment {
+        let gates = self.plugins.gates().iter().filter(|gate| gate.bindings() > 0);
+        let varying_mask = gates.fold(0, |mask, gate| mask | gate.table().varying_mask(&candidate.key));
+        let action = classified.primary.and_then(|primary| self.plugins.action(primary));
+        Treatment {
+            path: classified.path,
+            route: action.and_then(|action| self.routes.index(action)),
+            varying_mask,
+        }
+    }
+
+    /// Returns the plugins and the groups, for packets that join the group of their path.
+    pub(crate) fn joining(&mut self) -> (&WorkerPlugins<WorkerTable>, &mut Groups) {
+        (&self.plugins, &mut self.groups)
+    }
+
+    /// Returns whether any instance on the paths of the groups may read packets, or give another verdict than
+    /// pass.
+    pub(crate) fn looks_at_packets(&self) -> bool {
+        self.groups.iter().any(|group| self.plugins.looks_at_packets(group.path))
+    }
+
+    /// Groups the open packets of a batch by path. Packets without bindings are left out.
+    pub fn group(&mut self, work: &mut Work) {
+        self.groups.begin();
+        if !self.bound {
+            return;
+        }
+        for index in 0..work.packets.len() {
+            let path = work.paths[index];
+            if path != EMPTY_PATH && work.fates[index].is_open() {
+                let packet = work.packets.at_mut(index);
+                self.groups.join(path, index, packet.len());
+                // A copy keeps the account of the binding that requested it.
+                if packet.counts_for == EMPTY_PATH {
+                    packet.counts_for = self.plugins.paths.account(path);
+                }
+            }
+        }
+    }
+
+    /// Runs the instances at a position over the batch that was grouped last, from stage number `from` on.
+    pub fn run(
+        &mut self,
+        position: Position,
+        from: u16,
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+    ) {
+        self.run_watched((position, from), work, outlet, now, &mut ());
+    }
+
+    /// Runs the instances as [`run`](Self::run), and calls `watch` before and after each stage.
+    pub fn run_watched(
+        &mut self,
+        (position, from): (Position, u16),
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+        watch: &mut impl Watch,
+    ) {
+        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
+        for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
+            if !self.plugins.has_stages(*path, position) {
+                continue;
+            }
+            if position == Position::Queue {
+                // Before the forward stage, packets end only by a verdict recorded here. A packet held for
+                // its neighbour passes these gates now, so that it keeps its position in its flow.
+                members.retain(|member| {
+                    matches!(work.fates[usize::from(*member)], Fate::Forward | Fate::Hold(_))
+                });
+                *has_changed = true;
+            }
+            let Work { packets, keys, states, verdicts, fates, .. } = work;
+            let (taken, directed) = (&mut self.taken, &mut self.directed);
+            let mut known = (!*has_changed).then_some(*bytes);
+            let bytes = &mut known;
+            let (keys, states, verdicts) = (&keys[..], &states[..], &mut verdicts[..]);
+            let mut group =
+                Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
+            let place = Place { path: *path, position, stage: from };
+            let refused = self.plugins.run_watched(place, &mut group, now, watch);
+            *has_changed |= known.is_none();
+            for (member, why) in taken.drain(..) {
+                fates[usize::from(member)] = fate(why);
+            }
+            let filtered = match refused {
+                None => continue,
+                Some(Refusal::Drop) => Fate::Drop(DropReason::Filter),
+                Some(Refusal::Reject) => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter),
+            };
+            members.drain(..).for_each(|member| fates[usize::from(member)] = filtered);
+        }
+        if !self.directed.is_empty() {
+            self.direct_all(position, work, outlet);
+        }
+    }
+
+    /// Runs suspended calls of instances, and takes the packets that instances have released.
+    pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
+        let queues = Queues { ports, fib, routes: &self.routes };
+        self.plugins.resume(now, &queues, released);
+    }
+
+    /// Directs packets as instances request, unless their journey has ended since.
+    #[cold]
+    fn direct_all(&mut self, position: Position, work: &mut Work, outlet: &mut Outlet<'_>) {
+        let mut directed = std::mem::take(&mut self.directed);
+        for (member, direction) in directed.drain(..) {
+            let index = usize::from(member);
+            if matches!(work.fates[index], Fate::Forward | Fate::Kept(_)) {
+                self.direct(work.packets.at_mut(index), direction, position, outlet);
+            }
+        }
+        self.directed = directed;
+    }
+
+    /// Sets the route of a packet by the direction that an instance at a position gives. A direction with
+    /// several ports also makes copies.
+    pub fn direct(
+        &mut self,
+        packet: &mut Packet,
+        direction: Direction,
+        position: Position,
+        outlet: &mut Outlet<'_>,
+    ) {
+        let ports = match direction {
+            Direction::Port(port) => 1u128 << port.0.min(127),
+            Direction::Ports(ports) => ports.into(),
+        };
+        let first = match direction {
+            Direction::Port(port) => port,
+            Direction::Ports(ports) => PortId(ports.trailing_zeros() as u16),
+        };
+        let further = (0..64).map(PortId).filter(|port| *port != first && ports >> port.0 & 1 == 1);
+        for port in further {
+            let way = self.way(packet, port, outlet.fib);
+            if let Some(next_hop) = self.routes.for_copies(way)
+                && let Some(mut copy) = packet.copy(outlet.pool)
+            {
+                copy.next_hop = next_hop;
+                outlet.made.push(copy);
+                outlet.copies += 1;
+            }
+        }
+        let way = self.way(packet, first, outlet.fib);
+        let next_hop = match position {
+            Position::Copy => self.routes.for_copies(way),
+            _ => self.routes.of(way),
+        };
+        packet.next_hop = next_hop.unwrap_or(packet.next_hop);
+    }
+
+    /// Returns the egress of a packet by a port: the port, with the gateway of the packet's route if the
+    /// route leaves by that port.
+    fn way(&mut self, packet: &Packet, port: PortId, fib: &Fib) -> Way {
+        let via = match packet.next_hop {
+            index if index == NO_ROUTE || is_filter(index) => None,
+            index => match fib.route(index) {
+                Route::Forward(hops) => Some(hops.select(packet.hash)).filter(|hop| hop.port == port),
+                _ => None,
+            },
+        };
+        let way = Way { port, via: via.and_then(|hop| hop.gateway) };
+        self.routes.add(way);
+        way
+    }
+
+    /// Adds the copies that filters send by ports to `made`, each with its route. They are accounted to the
+    /// filter that requests them. Returns their number.
+    pub fn replicate(&mut self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
+        if !self.copying {
+            return 0;
+        }
+        let before = made.len();
+        for PathGroup { path, members, .. } in self.groups.iter() {
+            let further = self.plugins.actions_at(*path, Position::Route);
+            let further = further.filter_map(|(binding, action)| match action {
+                Action::Send(ways) => Some((binding, ways.get(1..)?)),
+                _ => None,
+            });
+            let copies = self.plugins.actions_at(*path, Position::Copy);
+            let copies = copies.filter_map(|(binding, action)| match action {
+                Action::Copy(ways) => Some((binding, &**ways)),
+                _ => None,
+            });
+            self.replicas.clear();
+            for (binding, ways) in further.chain(copies) {
+                self.replicas.extend(ways.iter().map(|way| (binding, *way)));
+            }
+            for (binding, way) in &self.replicas {
+                let counts_for = self.plugins.account_of(std::iter::once(*binding));
+                let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
+                made.extend(open.filter_map(|at| {
+                    let mut copy = work.packets.at(at).copy(pool)?;
+                    copy.next_hop = self.routes.for_copies(*way)?;
+                    copy.counts_for = counts_for;
+                    Some(copy)
+                }));
+            }
+        }
+        (made.len() - before) as u64
+    }
+
+    /// Gives copies of packets bound at copy gates to the instances there. Copies that no instance keeps or
+    /// sends are consumed.
+    pub fn run_copies(
+        &mut self,
+        work: &Work,
+        copies: &mut Copies,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+        watch: &mut impl Watch,
+    ) -> CopyCounts {
+        let mut counts = CopyCounts::default();
+        let groups = std::mem::take(&mut self.groups);
+        for PathGroup { path, members, .. } in groups.iter() {
+            if !self.plugins.has_stages(*path, Position::Copy) {
+                continue;
+            }
+            let counts_for = self.plugins.paths.account_of_copies(*path);
+            for member in
+                members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
+            {
+                if let Some(mut copy) = work.packets.at(member).copy(outlet.pool) {
+                    copy.counts_for = counts_for;
+                    if copies.packets.push(copy).is_err() {
+                        continue;
+                    }
+                    copies.keys.push(work.keys[member]);
+                    copies.states.push(work.states[member]);
+                    copies.members.push(copies.members.len() as u16);
+                    counts.made += 1;
+                }
+            }
+            copies.hand_over(self, *path, outlet, (&mut counts, &mut *watch), now);
+        }
+        self.groups = groups;
+        counts
+    }
+}
+
+/// Number of copies at copy gates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CopyCounts {
+    /// Copies made.
+    pub made: u64,
+    /// Copies that an instance keeps or sends; the others are consumed.
+    pub kept: u64,
+}
+
+/// Tables and memory needed to send packets by ports that instances choose.
+pub struct Outlet<'a> {
+    /// FIB, for gateways.
+    pub fib: &'a Fib,
+    /// Ports, for their backlogs.
+    pub ports: &'a PortTable,
+    /// Memory for copies.
+    pub pool: &'a Pool,
+    /// Copies, each with its route.
+    pub made: &'a mut Vec<Packet>,
+    /// Number of copies made.
+    pub copies: u64,
+}
+
+/// Result of the filters for a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Treatment {
+    /// Path of the flow.
+    pub path: PathId,
+    /// Number of the route that a filter prescribes.
+    pub route: Option<NextHopIndex>,
+    /// Bits of [`Candidate::varying`] that distinguish packets of the flow.
+    pub varying_mask: u32,
+}
+
+/// Memory for copies at copy gates during a call.
+#[derive(Debug, Default)]
+pub struct Copies {
+    packets: Batch,
+    keys: Vec<FlowKey>,
+    states: Vec<u32>,
+    verdicts: Vec<Verdict>,
+    members: Vec<u16>,
+    taken: Vec<(u16, Taken)>,
+    directed: Vec<(u16, Direction)>,
+    whys: Vec<Option<Taken>>,
+}
+
+impl Copies {
+    fn hand_over(
+        &mut self,
+        gates: &mut Gates,
+        path: PathId,
+        outlet: &mut Outlet<'_>,
+        (counts, watch): (&mut CopyCounts, &mut impl Watch),
+        now: Instant,
+    ) {
+        self.verdicts.clear();
+        self.verdicts.resize(self.packets.len(), Verdict::Pass);
+        let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
+        let place = Place { path, position: Position::Copy, stage: 0 };
+        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
+        let bytes = &mut None;
+        let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
+        gates.plugins.run_watched(place, &mut group, now, watch);
+        for (member, direction) in directed.drain(..) {
+            gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
+        }
+        whys.clear();
+        whys.resize(packets.len(), None);
+        for (member, why) in taken.drain(..) {
+            whys[usize::from(member)] = Some(why);
+        }
+        for (index, packet) in packets.drain().enumerate() {
+            match whys[index] {
+                Some(Taken::End(_)) => {}
+                Some(Taken::Keep(ticket)) => {
+                    let state = gates.plugins.state_reference(states[index]);
+                    let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
+                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_none());
+                }
+                None if is_copy(packet.next_hop) => {
+                    outlet.made.push(packet);
+                    counts.kept += 1;
+                }
+                None => {}
+            }
+        }
+        keys.clear();
+        states.clear();
+        members.clear();
+    }
+}
+
+/// Returns the fate of a packet that an instance has taken out of its group.
+#[inline]
+pub(crate) fn fate(why: Taken) -> Fate {
+    match why {
+        Taken::End(End::Drop(reason)) => Fate::Drop(reason),
+        Taken::End(End::Consume) => Fate::Consumed,
+        Taken::End(End::Classify) => Fate::Again,
+        Taken::Keep(ticket) => Fate::Kept(ticket),
+    }
+}

@@ -1,0 +1,275 @@
+//! Parse stage: sanity checks (the first partial classifier), flow key, header offsets and exceptions.
+
+use millrace_classify::{Candidate, Fragment};
+use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
+use millrace_units::PortId;
+use millrace_wire::ipv6_ext::{self, End};
+use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, Protocol, ipv4, ipv6};
+
+use crate::work::Varying;
+
+/// Result of the parse stage for a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed {
+    /// Flow key.
+    pub key: FlowKey,
+    /// Fields that vary inside a flow.
+    pub varying: Varying,
+    /// Fragment fields; `None` for a whole packet.
+    pub fragment: Option<Fragment>,
+    /// Whether the IPv6 extension headers can't be read up to the transport header, so that the protocol is
+    /// unknown.
+    pub hides_transport: bool,
+    /// Whether the packet is a fragment that would overlap the TCP header of the first one (RFC 3128).
+    pub overlaps_header: bool,
+}
+
+impl Parsed {
+    /// Returns the packet as filters match it.
+    pub fn candidate(&self, packet: &Packet) -> Candidate {
+        Candidate {
+            key: self.key,
+            tcp_flags: self.varying.tcp_flags,
+            tag: packet.tag,
+            exceptions: packet.exceptions,
+            dscp: self.varying.dscp,
+        }
+    }
+}
+
+/// Parses the network header of `packet`, whose offset is in its annotations. Sets the offset of the
+/// transport header and the exceptions, and cuts off link-layer padding.
+///
+/// # Errors
+/// Returns the drop reason required by RFC 1812, 5.2.2 (for IPv6: RFC 8200).
+#[inline]
+pub fn parse(packet: &mut Packet, ether_type: EtherType) -> Result<Parsed, DropReason> {
+    match ether_type {
+        EtherType::IPV4 => parse_v4(packet),
+        EtherType::IPV6 => parse_v6(packet),
+        _ => Err(DropReason::EtherType),
+    }
+}
+
+/// Parses a copy of a packet that was parsed before. Meant for captures, as it is slow.
+pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Parsed, Packet)> {
+    let mut copy = packet.copy(pool)?;
+    if copy.is_shared() && !copy.make_writable(pool) {
+        return None;
+    }
+    let parsed = parse_again(&mut copy)?;
+    Some((parsed, copy))
+}
+
+/// Parses a packet again. Its exceptions are unchanged: a later fragment may have exceptions of its first
+/// fragment.
+pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
+    let ether_type = match packet.network().first()? >> 4 {
+        4 => EtherType::IPV4,
+        _ => EtherType::IPV6,
+    };
+    let exceptions = packet.exceptions;
+    let parsed = parse(packet, ether_type).ok();
+    packet.exceptions = exceptions;
+    parsed
+}
+
+fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {
+    ipv4::sanity(packet.network(), packet.network_len()).map_err(|fault| match fault {
+        Ipv4Fault::Short => DropReason::Ip4Short,
+        Ipv4Fault::Version => DropReason::Ip4Version,
+        Ipv4Fault::HeaderLength => DropReason::Ip4HeaderLength,
+        Ipv4Fault::TotalLength => DropReason::Ip4TotalLength,
+        Ipv4Fault::Truncated => DropReason::Ip4Truncated,
+        Ipv4Fault::Checksum => DropReason::Ip4Checksum,
+    })?;
+    let header = ipv4::Packet::new_checked(packet.network()).map_err(|_| DropReason::Ip4Short)?;
+    let (source, destination) = (header.src(), header.dst());
+    let (protocol, dscp) = (header.protocol(), header.dscp());
+    let (header_len, total_len) = (header.header_len(), usize::from(header.total_len()));
+    let offset = usize::from(header.fragment_offset());
+    let fragment = header.is_fragment().then(|| Fragment {
+        identification: header.identification().into(),
+        first: offset == 0,
+        offset: offset as u16,
+        headers_end: 0,
+    });
+    if offset + total_len - header_len > usize::from(u16::MAX) {
+        return Err(DropReason::Ip4Fragment);
+    }
+    let mut exceptions = Exceptions::NONE;
+    if header.ttl() <= 1 {
+        exceptions = exceptions.with(Exceptions::TTL);
+    }
+    if header_len > ipv4::HEADER_LEN {
+        exceptions = exceptions.with(Exceptions::OPTIONS);
+    }
+    trim(packet, total_len)?;
+    packet.set_transport(packet.network_offset() + header_len);
+    let transport = transport(packet, protocol, offset > 0);
+    packet.exceptions = exceptions.with(transport.exceptions);
+    let key = FlowKey::v4(source, destination, protocol.0, transport.ports, packet.port);
+    let varying = Varying { tcp_flags: transport.tcp_flags, dscp };
+    let overlaps_header = overlaps_header(protocol, offset);
+    Ok(Parsed { key, varying, fragment, hides_transport: false, overlaps_header })
+}
+
+fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
+    ipv6::sanity(packet.network(), packet.network_len()).map_err(|fault| match fault {
+        Ipv6Fault::Short => DropReason::Ip6Short,
+        Ipv6Fault::Version => DropReason::Ip6Version,
+        Ipv6Fault::PayloadLength => DropReason::Ip6Jumbo,
+        Ipv6Fault::Truncated => DropReason::Ip6Truncated,
+    })?;
+    let header = ipv6::Packet::new_checked(packet.network()).map_err(|_| DropReason::Ip6Short)?;
+    let (source, destination, dscp) = (header.src(), header.dst(), header.dscp());
+    let walk = ipv6_ext::walk(&header);
+    if walk.end == End::RepeatedFragment {
+        // The fragments of the outer packet would have no first one, and those of the inner packet a wrong
+        // first one.
+        return Err(DropReason::Ip6RepeatedFragment);
+    }
+    let (hop_limit, total_len) = (header.hop_limit(), header.total_len());
+    let mut exceptions = Exceptions::NONE;
+    if hop_limit <= 1 {
+        exceptions = exceptions.with(Exceptions::TTL);
+    }
+    if walk.hop_by_hop.is_some() {
+        exceptions = exceptions.with(Exceptions::OPTIONS);
+    }
+    let hides_transport = matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop);
+    if hides_transport {
+        exceptions = exceptions.with(Exceptions::CUT);
+    }
+    trim(packet, total_len)?;
+    packet.set_transport(packet.network_offset() + walk.offset);
+    let readable = walk.end == End::UpperLayer;
+    let mut transport = transport(packet, walk.protocol, !readable);
+    if !readable && walk.end != End::LaterFragment {
+        transport.exceptions = Exceptions::NONE;
+    }
+    packet.exceptions = exceptions.with(transport.exceptions);
+    let key = FlowKey::v6(source, destination, walk.protocol.0, transport.ports, packet.port);
+    let fragment = walk.fragment.filter(|(_, header)| !header.is_atomic()).map(|(_, header)| header);
+    // No other fragment may overlap the first one between its fragment header and the end of its transport
+    // header.
+    let headers_end = walk.fragment.map_or(0, |(at, _)| {
+        let headers = walk.offset - at - ipv6_ext::FRAGMENT_HEADER_LEN + shortest(walk.protocol);
+        headers.min(u16::MAX.into()) as u16
+    });
+    Ok(Parsed {
+        key,
+        varying: Varying { tcp_flags: transport.tcp_flags, dscp },
+        fragment: fragment.map(|header| Fragment {
+            identification: header.identification,
+            first: header.is_first(),
+            offset: header.offset,
+            headers_end,
+        }),
+        hides_transport,
+        // The first fragment determines the transport header: the next header of later fragments may be
+        // wrong.
+        overlaps_header: false,
+    })
+}
+
+/// Returns whether the data of a fragment begin where a TCP header would have its flags.
+#[inline]
+fn overlaps_header(protocol: Protocol, offset: usize) -> bool {
+    protocol == Protocol::TCP && (1..16).contains(&offset)
+}
+
+/// Cuts off the bytes behind the network packet. Fails for memory frames shared with copies. Such a packet
+/// was parsed before, so only an instance can have reduced its length field.
+#[inline]
+fn trim(packet: &mut Packet, network_len: usize) -> Result<(), DropReason> {
+    let wanted = packet.network_offset() + network_len;
+    if packet.len() > wanted && !packet.truncate(wanted) {
+        return Err(DropReason::PluginFailed);
+    }
+    Ok(())
+}
+
+/// Returns the length of a transport header without options, in octets.
+#[inline]
+fn shortest(protocol: Protocol) -> usize {
+    if protocol == Protocol::TCP { 20 } else { 8 }
+}
+
+struct Transport {
+    ports: (u16, u16),
+    tcp_flags: Option<u8>,
+    exceptions: Exceptions,
+}
+
+#[inline]
+fn transport(packet: &Packet, protocol: Protocol, later_fragment: bool) -> Transport {
+    let none = Transport { ports: (0, 0), tcp_flags: None, exceptions: Exceptions::NONE };
+    if later_fragment {
+        return Transport { exceptions: Exceptions::FRAGMENT, ..none };
+    }
+    if !protocol.has_ports() {
+        return none;
+    }
+    let bytes = packet.transport();
+    if bytes.len() < shortest(protocol) {
+        return Transport { exceptions: Exceptions::CUT, ..none };
+    }
+    let Some([a, b, c, d, ..]) = bytes.first_chunk::<8>() else { return none };
+    let ports = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
+    let tcp_flags = bytes.get(13).copied().filter(|_| protocol == Protocol::TCP);
+    Transport { ports, tcp_flags, exceptions: Exceptions::NONE }
+}
+
+/// Ingress port id of router-made packets.
+pub const ROUTER: PortId = PortId::NONE;
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::Pool;
+
+    use super::*;
+
+    /// An instance at a copy gate may reduce the length of a copy whose later memory frames belong to another
+    /// packet.
+    #[test]
+    fn a_header_that_cuts_shared_frames_is_refused() {
+        let pool = Pool::new(16).unwrap();
+        let datagram = |total_len: u16| {
+            let mut header = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
+            header[2..4].copy_from_slice(&total_len.to_be_bytes());
+            let sum = millrace_wire::checksum::sum(&header).checksum();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        };
+        let whole = [datagram(5000), vec![7; 4980]].concat();
+        let packet = pool.packet_from(&whole).unwrap();
+        for (total_len, parsed) in [(5000, true), (4999, false), (3000, false), (1000, true), (28, true)] {
+            let mut copy = packet.copy(&pool).unwrap();
+            copy.data_mut()[..20].copy_from_slice(&datagram(total_len));
+            let result = parse(&mut copy, EtherType::IPV4);
+            assert_eq!(result.is_ok(), parsed, "{total_len}");
+            assert_eq!(result.err(), (!parsed).then_some(DropReason::PluginFailed));
+            assert_eq!(copy.len(), if parsed { total_len.into() } else { 5000 });
+            assert_eq!(packet.to_vec(), whole);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_is_read_again_is_noted_as_it_was_with_what_it_has_of_another() {
+        let pool = Pool::new(4).unwrap();
+        let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
+        let sum = millrace_wire::checksum::sum(&header).checksum();
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        // Two octets of padding, which the first call cuts off.
+        let frame = [header, vec![0, 53, 0, 54, 0, 8, 0, 0, 0, 0]].concat();
+        let mut packet = pool.packet_from(&frame).unwrap();
+        let first = parse_again(&mut packet).unwrap();
+        assert_eq!((packet.len(), packet.transport().len()), (28, 8));
+        // As in a fragment whose first fragment was cut.
+        packet.exceptions = Exceptions::CUT;
+        let again = parse_again(&mut packet).unwrap();
+        assert_eq!((first.key, packet.exceptions), (again.key, Exceptions::CUT));
+        assert_eq!((packet.len(), packet.transport().len()), (28, 8));
+    }
+}

@@ -1,0 +1,103 @@
+//! Receive stage: reads the link header, and determines the ingress port and the offset of the network
+//! header.
+
+use millrace_packet::{DropReason, Packet};
+use millrace_wire::EtherType;
+use millrace_wire::ethernet::{self, Frame};
+use millrace_wire::mac_addr::MacAddr;
+use millrace_wire::vlan;
+
+use crate::egress::ports::{DeviceId, PortEntry, PortTable};
+use crate::ingress::tags::Tags;
+use crate::work::Fate;
+
+/// Result of the receive stage for a frame.
+pub(crate) struct Link {
+    /// EtherType behind the VLAN tags.
+    pub ether_type: EtherType,
+    /// Fate of the frame after the checks of the link layer.
+    pub fate: Fate,
+}
+
+impl Link {
+    fn drop(reason: DropReason) -> Self {
+        Self { ether_type: EtherType(0), fate: Fate::Drop(reason) }
+    }
+}
+
+/// Reads the link header of a frame from `device`, and sets its port and network offset.
+pub(crate) fn receive(ports: &mut PortTable, device: DeviceId, packet: &mut Packet) -> Link {
+    let length = packet.len();
+    let Ok(frame) = Frame::new_checked(packet.data()) else {
+        return unassigned(ports, device, packet, length);
+    };
+    let (source, destination) = (frame.source(), frame.destination());
+    let Ok(stack) = vlan::Stack::parse(frame.ether_type(), frame.payload()) else {
+        return unassigned(ports, device, packet, length);
+    };
+    let network = ethernet::HEADER_LEN + stack.len;
+    let Some(port) = ports.by_tags(device, tags_of(&stack)) else {
+        count_arrival(ports, device, packet, length);
+        return Link::drop(DropReason::VlanUnknown);
+    };
+    packet.port = port;
+    packet.set_network(network);
+    let Some(entry) = ports.get_mut(port) else { return Link::drop(DropReason::VlanUnknown) };
+    entry.count.rx_packets += 1;
+    entry.count.rx_bytes += length as u64;
+    let fate = match refusal(entry, source, destination, stack.ether_type, length - network) {
+        Some(reason) => Fate::Drop(reason),
+        None if stack.ether_type == EtherType::ARP => local_fate(entry),
+        None => Fate::Forward,
+    };
+    Link { ether_type: stack.ether_type, fate }
+}
+
+fn unassigned(ports: &mut PortTable, device: DeviceId, packet: &mut Packet, length: usize) -> Link {
+    count_arrival(ports, device, packet, length);
+    Link::drop(DropReason::LinkShort)
+}
+
+/// Counts a frame without a known port at the device's untagged port, if there is one.
+fn count_arrival(ports: &mut PortTable, device: DeviceId, packet: &mut Packet, length: usize) {
+    let Some(port) = ports.by_tags(device, Tags::NONE) else { return };
+    packet.port = port;
+    if let Some(entry) = ports.get_mut(port) {
+        entry.count.rx_packets += 1;
+        entry.count.rx_bytes += length as u64;
+    }
+}
+
+fn local_fate(entry: &PortEntry) -> Fate {
+    if entry.is_kernel() { Fate::Host } else { Fate::Own }
+}
+
+/// Returns the VLAN tags of a frame, without priority tags (VLAN id 0).
+pub(crate) fn tags_of(stack: &vlan::Stack) -> Tags {
+    let tag = |tag: vlan::StackedTag| (tag.tag_protocol.0, tag.control.id());
+    let mut tags = [stack.outer(), stack.inner()].into_iter().flatten().map(tag).filter(|(_, id)| *id != 0);
+    Tags::of_frame(tags.next(), tags.next())
+}
+
+#[inline]
+fn refusal(
+    entry: &PortEntry,
+    source: MacAddr,
+    destination: MacAddr,
+    ether_type: EtherType,
+    network_length: usize,
+) -> Option<DropReason> {
+    if !entry.settings.up {
+        return Some(DropReason::PortDown);
+    }
+    if source.is_multicast() || source.is_zero() {
+        return Some(DropReason::LinkSource);
+    }
+    if !destination.is_multicast() && destination != entry.settings.mac {
+        return Some(DropReason::LinkNotOurs);
+    }
+    if !matches!(ether_type, EtherType::IPV4 | EtherType::IPV6 | EtherType::ARP) {
+        return Some(DropReason::EtherType);
+    }
+    (network_length > entry.settings.mtu.into()).then_some(DropReason::LinkOversize)
+}

@@ -1,0 +1,171 @@
+//! Sums of several workers' counters, by port, device and instance.
+
+use millrace_classify::FlowTableCounts;
+use millrace_packet::DropCounts;
+use millrace_plugin::FlowStateCounts;
+
+use super::{Created, FlowCounts, Snapshot, Totals};
+use crate::classify::ClassifyCounts;
+use crate::driver_flows::DriverFlowCounts;
+use crate::egress::ports::PortCount;
+
+impl Snapshot {
+    /// Adds the counters of another worker.
+    pub fn merge(&mut self, other: Self) {
+        self.at = self.at.max(other.at);
+        merge_by_key(&mut self.ports, other.ports, add_port);
+        merge_by_key(&mut self.queued, other.queued, |sum, more| *sum += more);
+        self.schedulers.extend(other.schedulers);
+        self.schedulers.sort_by_key(|(port, _)| *port);
+        merge_by_key(&mut self.devices, other.devices, |sum, more| sum.add(&more));
+        merge_by_key(&mut self.hosts, other.hosts, |sum, more| sum.add(&more));
+        merge_by_key(&mut self.instances, other.instances, |sum, more| sum.add(more));
+        self.closed.add(&other.closed);
+        // A worker that took over packets carried by another one carries less than zero.
+        self.carried = self.carried.wrapping_add(other.carried);
+        add_drops(&mut self.unassigned, &other.unassigned);
+        add_totals(&mut self.totals, &other.totals);
+        for (ether_type, count) in other.ether_types {
+            *self.ether_types.entry(ether_type).or_default() += count;
+        }
+        let by_key = |(port, address, mac)| ((port, address), mac);
+        let mut neighbours = std::mem::take(&mut self.neighbours).into_iter().map(by_key).collect();
+        let more = other.neighbours.into_iter().map(by_key).collect();
+        merge_by_key(&mut neighbours, more, |known, mac| *known = known.or(mac));
+        self.neighbours = neighbours.into_iter().map(|((port, address), mac)| (port, address, mac)).collect();
+        self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
+        add_flows(&mut self.flows, &other.flows);
+        add_flow_states(&mut self.flow_states, other.flow_states);
+        add_driver_flows(&mut self.driver_flows, other.driver_flows);
+        self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
+        self.sleeps += other.sleeps;
+        self.longest_change = self.longest_change.max(other.longest_change);
+    }
+}
+
+fn merge_by_key<K: Ord + Copy, V>(into: &mut Vec<(K, V)>, from: Vec<(K, V)>, add: impl Fn(&mut V, V)) {
+    let mut all = std::mem::take(into);
+    all.extend(from);
+    all.sort_by_key(|(key, _)| *key);
+    for (key, value) in all {
+        match into.last_mut() {
+            Some((last, sum)) if *last == key => add(sum, value),
+            _ => into.push((key, value)),
+        }
+    }
+}
+
+fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
+    more.iter().for_each(|(reason, count)| sum.add(reason, count));
+}
+
+fn add_port(sum: &mut PortCount, more: PortCount) {
+    let PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host, classes, drops } = more;
+    sum.rx_packets += rx_packets;
+    sum.rx_bytes += rx_bytes;
+    sum.tx_packets += tx_packets;
+    sum.tx_bytes += tx_bytes;
+    sum.to_host += to_host;
+    sum.classes.add(&classes);
+    add_drops(&mut sum.drops, &drops);
+}
+
+fn add_driver_flows(sum: &mut DriverFlowCounts, more: DriverFlowCounts) {
+    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = more;
+    sum.flows += flows;
+    sum.room += room;
+    sum.inserted += inserted;
+    sum.renewed += renewed;
+    sum.idle += idle;
+    sum.evicted += evicted;
+    sum.refused += refused;
+}
+
+fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
+    let FlowStateCounts { flows, bytes, refused } = more;
+    sum.flows += flows;
+    sum.bytes += bytes;
+    sum.refused += refused;
+}
+
+fn add_totals(sum: &mut Totals, more: &Totals) {
+    let Totals { received, from_host, created, transmitted, to_host, consumed, dropped, held, handed, taken } =
+        more;
+    let Created { errors, fragments, copies, own, plugins } = created;
+    sum.received = sum.received.wrapping_add(*received);
+    sum.from_host += from_host;
+    sum.created.errors += errors;
+    sum.created.fragments += fragments;
+    sum.created.copies += copies;
+    sum.created.own += own;
+    sum.created.plugins += plugins;
+    sum.transmitted += transmitted;
+    sum.to_host += to_host;
+    sum.consumed += consumed;
+    sum.dropped += dropped;
+    sum.held += held;
+    sum.handed += handed;
+    sum.taken += taken;
+}
+
+fn add_flows(sum: &mut FlowCounts, more: &FlowCounts) {
+    let FlowCounts { records, on_probation, capacity, maximum, packets, table } = *more;
+    sum.records += records;
+    sum.on_probation += on_probation;
+    sum.capacity += capacity;
+    sum.maximum += maximum;
+    let ClassifyCounts { hits, misses, checked, rerouted, reclassified } = packets;
+    sum.packets.hits += hits;
+    sum.packets.misses += misses;
+    sum.packets.checked += checked;
+    sum.packets.rerouted += rerouted;
+    sum.packets.reclassified += reclassified;
+    let FlowTableCounts {
+        inserted,
+        recycled_on_probation,
+        recycled,
+        expired,
+        removed,
+        refused_protected,
+        refused_unread,
+        refused_collisions,
+    } = table;
+    sum.table.inserted += inserted;
+    sum.table.recycled_on_probation += recycled_on_probation;
+    sum.table.recycled += recycled;
+    sum.table.expired += expired;
+    sum.table.removed += removed;
+    sum.table.refused_protected += refused_protected;
+    sum.table.refused_unread += refused_unread;
+    sum.table.refused_collisions += refused_collisions;
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::DropReason;
+    use millrace_units::PortId;
+
+    use super::*;
+
+    fn snapshot(port: u16, packets: u64) -> Snapshot {
+        let mut count = PortCount { rx_packets: packets, ..PortCount::default() };
+        count.drops.add(DropReason::NoRoute, packets);
+        Snapshot {
+            ports: vec![(PortId(port), count.clone()), (PortId(7), count)],
+            totals: Totals { received: 2 * packets, dropped: packets, ..Totals::default() },
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn counters_are_added_by_what_they_count() {
+        let mut sum = snapshot(3, 5);
+        let mut other = snapshot(1, 2);
+        (sum.totals.handed, other.totals.taken, other.totals.transmitted) = (5, 4, 6);
+        sum.merge(other);
+        let counts: Vec<_> = sum.ports.iter().map(|(port, count)| (port.0, count.rx_packets)).collect();
+        assert_eq!(counts, [(1, 2), (3, 5), (7, 7)]);
+        assert_eq!(sum.ports[2].1.drops.get(DropReason::NoRoute), 7);
+        assert_eq!((sum.totals.on_the_way(), sum.totals.imbalance()), (1, 0));
+    }
+}

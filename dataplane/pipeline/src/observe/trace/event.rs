@@ -1,0 +1,222 @@
+//! Events of a packet's journey, of fixed size and without names.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use millrace_classify::Candidate;
+use millrace_forward::IcmpError;
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::{BindingId, Direction};
+use millrace_units::{GateId, Instant, PortId, QueueId};
+use millrace_wire::MacAddr;
+
+/// First bytes of a frame, usually all headers.
+#[derive(Clone, Copy)]
+pub struct Head {
+    length: u8,
+    bytes: [u8; Self::MOST],
+}
+
+impl Head {
+    /// Maximum number of bytes.
+    pub const MOST: usize = 128;
+
+    /// Head without bytes.
+    pub(super) const NONE: Self = Self { length: 0, bytes: [0; Self::MOST] };
+
+    /// Returns the first bytes of a packet.
+    pub fn of(packet: &Packet) -> Self {
+        let mut head = Self::NONE;
+        head.take(packet);
+        head
+    }
+
+    /// Replaces the bytes by the first ones of a packet.
+    pub(super) fn take(&mut self, packet: &Packet) {
+        let first = packet.data();
+        self.length = match first.len() {
+            // The common case: the first memory frame contains all bytes.
+            length if length >= Self::MOST || packet.is_linear() => {
+                let length = length.min(Self::MOST);
+                if let (Some(place), Some(bytes)) = (self.bytes.get_mut(..length), first.get(..length)) {
+                    place.copy_from_slice(bytes);
+                }
+                length as u8
+            }
+            _ => packet.read(0, &mut self.bytes) as u8,
+        };
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length.into()).unwrap_or(&self.bytes)
+    }
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.length)
+    }
+}
+
+/// Step of a packet's journey.
+#[derive(Debug)]
+pub struct TraceEvent {
+    /// Mark of the packet, unique among the packets inside the router.
+    pub mark: u16,
+    /// Number of the worker.
+    pub worker: u8,
+    /// Start of the worker's iteration, by the worker's clock.
+    pub at: Instant,
+    /// Time-stamp counter of the processor; `None` if there is none.
+    pub counter: Option<u64>,
+    /// Cycles of that counter since the previous step, without the cycles spent on writing events.
+    pub cycles: Option<u64>,
+    /// Step of the journey.
+    pub step: TraceStep,
+    /// First bytes of the frame on arrival or departure. Workers write them to a ring of their own, as most
+    /// events have none.
+    pub head: Option<Box<Head>>,
+}
+
+impl TraceStep {
+    /// Returns whether the first bytes of the packet are recorded with this step.
+    pub(super) fn has_head(&self) -> bool {
+        matches!(self, Self::Arrived(..) | Self::End(TraceEnd::Sent(..)))
+    }
+}
+
+/// Result of a stage for a packet.
+#[derive(Clone, Copy, Debug)]
+pub enum TraceStep {
+    /// The packet arrived by a port, with this length in bytes.
+    Arrived(PortId, u32),
+    /// The worker took the packet over from its receiver or from the owner of its flow.
+    TakenOver,
+    /// The headers were parsed.
+    Parsed(Candidate),
+    /// The flow was looked up.
+    Classified {
+        /// Result of the lookup.
+        found: FlowFound,
+        /// Number of bindings on the path.
+        bindings: u8,
+        /// Whether the flow is offloaded while no trace observes it.
+        in_driver: bool,
+    },
+    /// A stage of the path treated the packet.
+    Gate(GateId, BindingId, StageOutcome),
+    /// Number of copies made of the packet.
+    Copied(u32),
+    /// The route was determined.
+    Routed(RouteTaken),
+    /// The packet is dropped, and its source should get this ICMP error.
+    Refused(IcmpError),
+    /// The packet exceeds the MTU of its egress port, and leaves in this number of fragments.
+    Fragmented(u16),
+    /// The packet entered the queue of a port.
+    Queued {
+        /// Egress port.
+        port: PortId,
+        /// Leaf of the scheduler; `None` without a scheduler.
+        leaf: Option<QueueId>,
+        /// Number of packets ahead in that queue.
+        before: u32,
+    },
+    /// The packet was handed over to another worker.
+    HandedOver,
+    /// The packet waits.
+    Waits(Waits),
+    /// The packet continues after a wait.
+    GoesOn,
+    /// The packet is classified again.
+    Again,
+    /// The journey of the packet, or of one of its fragments, has ended.
+    End(TraceEnd),
+}
+
+/// Result of a flow lookup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowFound {
+    /// The flow record was up to date.
+    Hit,
+    /// The flow record was older than a change that does not affect it.
+    Checked,
+    /// The flow record existed; its route was looked up again after a change.
+    Rerouted,
+    /// The flow record existed; path and route were looked up again after a change.
+    Reclassified,
+    /// No flow record existed.
+    Miss,
+    /// No lookup: the packet was dropped or punted before, or the router has no flow table.
+    NotAsked,
+}
+
+/// Result of a stage of a path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum StageOutcome {
+    /// The packet passes.
+    Passed,
+    /// The packet passes, with this queue at its egress port.
+    Queue(QueueId),
+    /// The packet passes, and leaves in this direction.
+    Sent(Direction),
+    /// The packet is dropped.
+    Dropped(DropReason),
+    /// The packet is consumed by the instance.
+    Consumed,
+    /// The packet is kept by the instance.
+    Kept,
+    /// The packet is classified again.
+    Again,
+}
+
+/// Route of a packet.
+#[derive(Clone, Copy, Debug)]
+pub enum RouteTaken {
+    /// The packet has no route.
+    None,
+    /// Route of this kind that doesn't forward, from the FIB or a filter.
+    Ends(&'static str),
+    /// The packet is forwarded.
+    Sent {
+        /// Whether a filter or an instance chose the route, not the FIB.
+        by_filter: bool,
+        /// Number of next hops of the route.
+        hops: u8,
+        /// Egress port.
+        port: PortId,
+        /// Neighbour that receives the packet.
+        neighbour: IpAddr,
+        /// Link address of the neighbour, if known.
+        mac: Option<MacAddr>,
+        /// Whether the packet took the fast path: its adjacency came from the flow record or route.
+        noted: bool,
+    },
+    /// The frame was made by the kernel, and leaves unchanged by this port.
+    Framed(PortId),
+}
+
+/// Reason of a packet's wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// The link address of this neighbour at a port is unknown.
+    Neighbour(PortId, IpAddr),
+    /// An instance keeps the packet.
+    Instance,
+}
+
+/// End of a journey.
+#[derive(Clone, Copy, Debug)]
+pub enum TraceEnd {
+    /// The device of a port accepted the packet, with this length in bytes.
+    Sent(PortId, u32),
+    /// The packet was dropped.
+    Dropped(DropReason),
+    /// The kernel accepted the packet.
+    Host,
+    /// The router's own stack received the packet.
+    Own,
+    /// A plugin consumed the packet.
+    Consumed,
+}

@@ -1,0 +1,471 @@
+//! Journey of a traced packet: the same stages in the same order as a batch takes in [`Router::settle`] and
+//! [`Router::travel_from`], with an event recorded after each.
+
+use millrace_forward::Route;
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::{EMPTY_PATH, End, Group, Refusal, Stop, Taken, Watch};
+use millrace_plugin_abi::Position;
+use millrace_units::{Instant, QueueId};
+use millrace_wire::MacAddr;
+
+use super::event::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
+use super::pieces::Pick;
+use super::tracer::Tracer;
+use crate::classify::ClassifyCounts;
+use crate::forward::alive;
+use crate::forward::filter_route::{FilterRoute, is_filter};
+use crate::forward::route::NO_ROUTE;
+use crate::gates::Outlet;
+use crate::ingress::parse::parse_again;
+use crate::observe::capture::{Both, CaptureSink, GateTap};
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+impl Router {
+    /// Returns whether a batch consists of one traced packet.
+    #[inline]
+    pub(crate) fn is_traced(&self, work: &Work) -> bool {
+        self.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
+    }
+
+    /// Records a step of a packet.
+    pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write(mark, step, now);
+        }
+    }
+
+    /// Records a packet's entry into a queue.
+    pub(super) fn write_queued(&mut self, mark: u16, step: TraceStep, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write_queued(mark, step, now);
+        }
+    }
+
+    /// Records the end of a journey.
+    fn end(&mut self, mark: u16, end: TraceEnd, now: Instant) {
+        self.write(mark, TraceStep::End(end), now);
+        self.gone();
+    }
+
+    fn gone(&mut self) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.leave();
+        }
+    }
+
+    /// Takes the only packet of a batch, whose journey has [begun](Self::begin), through the stages from
+    /// classify up to dispose.
+    pub(super) fn go_alone(&mut self, work: &mut Work, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+        }
+        let mark = work.packets.at(0).trace;
+        let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
+        self.gates.groups.begin();
+        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        let is_express = is_bare || self.classify_alone(work, now);
+        if was_open {
+            let step = self.classified(work, before);
+            self.write(mark, step, now);
+        }
+        if !is_express {
+            return self.settle_traced(work, Position::Early, 0, now);
+        }
+        if !self.gates.groups.is_empty() {
+            self.gates_traced(Position::Early, 0, work, now);
+            self.gates_traced(Position::Late, 0, work, now);
+        }
+        self.forward_traced(work, now);
+        self.offer_to_driver(work, now);
+    }
+
+    /// Classifies the only packet of a batch, which costs less than a batch lookup. Returns whether the
+    /// packet takes the fast path.
+    fn classify_alone(&mut self, work: &mut Work, now: Instant) -> bool {
+        if self.is_tapped() || !self.classifier.remembers() {
+            self.classify(work, now);
+            return false;
+        }
+        let is_express = self.express_alone(work, now);
+        if !is_express {
+            self.classify_left(work, now);
+        }
+        is_express
+    }
+
+    /// Begins the journey of a packet in a batch that was just read.
+    pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
+        work.complete(place);
+        let packet = work.packets.at_mut(place);
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        match pick {
+            Pick::Chosen => tracer.write_arrived(packet, now),
+            Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
+        }
+        // The batch was read before the packet was selected, so the packet is parsed again to measure the
+        // cost. Only parsed packets have a hash.
+        if packet.hash != 0 {
+            tracer.restart();
+            std::hint::black_box(parse_again(packet));
+            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(place)), now);
+        }
+    }
+
+    /// Returns the result of the packet's flow lookup, by the change of the counters since `before`.
+    fn classified(&self, work: &Work, before: ClassifyCounts) -> TraceStep {
+        let now = self.classifier.counts;
+        let found = match () {
+            () if now.misses > before.misses => FlowFound::Miss,
+            () if now.reclassified > before.reclassified => FlowFound::Reclassified,
+            () if now.rerouted > before.rerouted => FlowFound::Rerouted,
+            () if now.checked > before.checked => FlowFound::Checked,
+            () if now.hits > before.hits => FlowFound::Hit,
+            () => FlowFound::NotAsked,
+        };
+        let flow = work.flows[0].filter(|_| self.classifier.remembers());
+        let bindings = match work.paths[0] {
+            EMPTY_PATH => 0,
+            path => self.gates.plugins().stages(path).count().min(255) as u8,
+        };
+        TraceStep::Classified {
+            found,
+            bindings,
+            in_driver: flow.is_some_and(|flow| {
+                self.driver.as_ref().is_some_and(|driver| driver.has(flow, &work.keys[0]))
+            }),
+        }
+    }
+
+    /// Runs the stages from a position on for a packet that has waited or is classified again.
+    #[cold]
+    pub(crate) fn travel_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+        }
+        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
+        self.settle_traced(work, position, stage, now);
+        self.dispose_traced(work, 0, now);
+        self.gates.plugins_mut().end_of_batch();
+    }
+
+    fn settle_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
+        self.gates.group(work);
+        let from = |here: Position| if here == position { stage } else { 0 };
+        for here in [Position::Early, Position::Route, Position::Late] {
+            if here >= position {
+                self.gates_traced(here, from(here), work, now);
+            }
+        }
+        if position <= Position::Late {
+            let before = self.totals.created.copies;
+            self.make_copies(work, now);
+            let copies = (self.totals.created.copies - before) as u32;
+            if copies > 0 {
+                self.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
+            }
+            self.forward_traced(work, now);
+            if (position, stage) == (Position::Early, 0) {
+                self.note_adjacencies(work);
+                self.offer_to_driver(work, now);
+            }
+        }
+        self.gates_traced(Position::Queue, from(Position::Queue), work, now);
+        if position == Position::Queue {
+            self.decide_late(work);
+        }
+    }
+
+    /// Resumes a traced packet held for neighbour resolution.
+    #[cold]
+    pub(crate) fn go_on_traced(&mut self, work: &mut Work, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+        }
+        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
+        self.forward_traced(work, now);
+        self.dispose_traced(work, 0, now);
+        self.gates.plugins_mut().end_of_batch();
+    }
+
+    fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
+        let mark = work.packets.at(0).trace;
+        let Self { gates, fib, ports, pool, resumed, trace, captures, .. } = self;
+        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
+        let Some(tracer) = trace else { return };
+        let mut writer = GateWriter { tracer, mark, queue: work.packets.at(0).queue, directed: 0, now };
+        match captures.iter().any(CaptureSink::is_at_gates) {
+            false => gates.run_watched((position, stage), work, &mut outlet, now, &mut writer),
+            true => {
+                let mut both = Both(GateTap { captures, pool, now }, writer);
+                gates.run_watched((position, stage), work, &mut outlet, now, &mut both);
+            }
+        }
+        self.totals.created.copies += outlet.copies;
+    }
+
+    fn forward_traced(&mut self, work: &mut Work, now: Instant) {
+        let (was_open, is_noted) = (work.fates[0].is_open(), work.fates[0] == Fate::Queue);
+        if was_open {
+            self.forward(work);
+        }
+        if was_open || is_noted {
+            let taken = self.route_taken(work);
+            self.write(work.packets.at(0).trace, TraceStep::Routed(taken), now);
+        }
+    }
+
+    fn route_taken(&self, work: &Work) -> RouteTaken {
+        let (packet, key) = (work.packets.at(0), &work.keys[0]);
+        if packet.is_framed {
+            return RouteTaken::Framed(packet.out_port);
+        }
+        if packet.next_hop == NO_ROUTE {
+            return RouteTaken::None;
+        }
+        let hops = match self.gates.routes().route(packet.next_hop) {
+            Some(FilterRoute::Drop) => return RouteTaken::Ends("drop"),
+            Some(FilterRoute::Reject) => return RouteTaken::Ends("reject"),
+            Some(FilterRoute::Host) => return RouteTaken::Ends("host"),
+            Some(FilterRoute::Forward(hops)) => hops,
+            None => match self.fib.route(packet.next_hop) {
+                Route::Forward(hops) => hops,
+                other => return RouteTaken::Ends(other.kind()),
+            },
+        };
+        let hop = alive(hops, packet.hash, &self.ports);
+        let noted = work.fates[0] == Fate::Queue;
+        let mac = match work.fates[0] {
+            Fate::Queue => packet.data().first_chunk().map(|mac| MacAddr(*mac)),
+            Fate::Forward => Some(work.destinations[0]),
+            _ => None,
+        };
+        RouteTaken::Sent {
+            by_filter: is_filter(packet.next_hop),
+            hops: hops.len() as u8,
+            port: hop.port,
+            neighbour: hop.neighbour(key.destination()),
+            mac,
+            noted,
+        }
+    }
+
+    /// Carries out the fate of the first packet left in a batch, and records the result. `note`: index of the
+    /// packet's other fields in `work`.
+    pub(super) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
+        let (mark, fate) = (work.packets.at(0).trace, work.fates[note]);
+        match fate {
+            Fate::Refuse(error, _) => self.write(mark, TraceStep::Refused(error), now),
+            Fate::Hold(neighbour) => {
+                let waits = Waits::Neighbour(work.packets.at(0).out_port, neighbour);
+                self.write(mark, TraceStep::Waits(waits), now);
+            }
+            Fate::Kept(_) => self.write(mark, TraceStep::Waits(Waits::Instance), now),
+            Fate::Again => self.write(mark, TraceStep::Again, now),
+            Fate::Consumed => self.end(mark, TraceEnd::Consumed, now),
+            Fate::HandedOver => {
+                self.write(mark, TraceStep::HandedOver, now);
+                self.gone();
+            }
+            _ => {}
+        }
+        let leaves = matches!(fate, Fate::Forward | Fate::Queue);
+        let queued = leaves.then(|| self.queue_of(work.packets.at(0)));
+        let (handed, to_host) = (self.totals.handed, self.totals.to_host);
+        self.note_dropped(0);
+        self.dispose_first(work, note..note + 1, now);
+        if fate == Fate::Own && self.totals.to_host > to_host {
+            self.end(mark, TraceEnd::Own, now);
+        } else if leaves && self.totals.handed > handed {
+            (0..self.totals.handed - handed).for_each(|_| self.gone());
+            self.write(mark, TraceStep::HandedOver, now);
+        } else if let Some(step) =
+            queued.filter(|_| self.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
+        {
+            self.write_queued(mark, step, now);
+        }
+    }
+
+    /// Returns the step of a packet's entry into the queue of its egress port.
+    pub(super) fn queue_of(&self, packet: &Packet) -> TraceStep {
+        let entry = self.ports.get(packet.out_port);
+        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
+        let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {
+            Some(scheduler) => {
+                let leaf: QueueId = scheduler.leaf_for(packet.queue);
+                (Some(leaf), scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets))
+            }
+            None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
+        };
+        TraceStep::Queued { port: packet.out_port, leaf, before }
+    }
+
+    /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
+    #[cold]
+    pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write_fragmented(mark, fragments, now);
+        }
+    }
+
+    /// Ends the traces of packets punted to the kernel, which took the first `taken` packets and refused the
+    /// others.
+    #[cold]
+    pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
+        let now = self.drop_log.now();
+        for (place, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
+            let end = if place < taken { TraceEnd::Host } else { TraceEnd::Dropped(DropReason::HostRefused) };
+            self.end(packet.trace, end, now);
+        }
+    }
+
+    /// Records the hand-over of a packet for the kernel to the owner of its ingress device.
+    #[cold]
+    pub(crate) fn trace_handed_over(&mut self, mark: u16) {
+        self.write(mark, TraceStep::HandedOver, self.drop_log.now());
+        self.gone();
+    }
+
+    /// Records the take-over of a packet for the kernel from the worker that decided its fate.
+    #[cold]
+    pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.enter();
+            tracer.write(packet.trace, TraceStep::TakenOver, now);
+        }
+    }
+
+    /// Records the take-over of a finished frame, which enters the queue of its egress port here.
+    #[cold]
+    pub(crate) fn trace_taken_over(&mut self, packet: &Packet, now: Instant) {
+        let step = self.queue_of(packet);
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        tracer.write(packet.trace, TraceStep::TakenOver, now);
+        tracer.write_queued(packet.trace, step, now);
+    }
+
+    /// Records the drop of a traced packet.
+    #[cold]
+    pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
+        let now = self.drop_log.now();
+        self.end(packet.trace, TraceEnd::Dropped(reason), now);
+        self.note_dropped(packet.trace);
+    }
+
+    fn note_dropped(&mut self, mark: u16) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.dropped = mark;
+        }
+    }
+}
+
+/// Recorder of the stages' results for the only packet of a group.
+struct GateWriter<'a> {
+    tracer: &'a mut Tracer,
+    mark: u16,
+    /// Queue chosen by an earlier stage.
+    queue: QueueId,
+    /// Number of directions that stages have set so far.
+    directed: usize,
+    now: Instant,
+}
+
+impl Watch for GateWriter<'_> {
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let outcome = outcome(group, refusal, &mut self.queue, &mut self.directed);
+        self.tracer.write(self.mark, TraceStep::Gate(at.gate, at.binding, outcome), self.now);
+    }
+}
+
+/// Returns the result of a stage for the only packet of a group.
+fn outcome(
+    group: &Group<'_>,
+    refusal: Option<Refusal>,
+    queue: &mut QueueId,
+    directed: &mut usize,
+) -> StageOutcome {
+    if refusal.is_some() {
+        return StageOutcome::Dropped(DropReason::Filter);
+    }
+    if group.members.is_empty()
+        && let Some((_, taken)) = group.taken.last()
+    {
+        return match taken {
+            Taken::End(End::Drop(reason)) => StageOutcome::Dropped(*reason),
+            Taken::End(End::Consume) => StageOutcome::Consumed,
+            Taken::End(End::Classify) => StageOutcome::Again,
+            Taken::Keep(_) => StageOutcome::Kept,
+        };
+    }
+    if group.directed.len() > *directed
+        && let Some((_, direction)) = group.directed.last()
+    {
+        *directed = group.directed.len();
+        return StageOutcome::Sent(*direction);
+    }
+    let now = group.packets.first().map_or(*queue, |packet| packet.queue);
+    if now != *queue {
+        *queue = now;
+        return StageOutcome::Queue(now);
+    }
+    StageOutcome::Passed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millrace_forward::SharedFib;
+    use millrace_packet::Pool;
+    use millrace_units::PortId;
+
+    use super::*;
+    use crate::egress::ports::{DeviceId, PortSettings, ReversePath, Stack};
+    use crate::ingress::tags::Tags;
+    use crate::observe::trace::{TraceOrder, trace};
+
+    #[test]
+    fn what_the_kernel_refuses_is_dropped_and_not_given_to_it() {
+        let (pool, fib) = (Pool::new(64).unwrap(), SharedFib::new().unwrap());
+        let mut packets: Vec<Packet> = (0..3).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+        let mut router = Router::new(pool, fib.reader(), 1).unwrap();
+        let settings = PortSettings {
+            name: "p".into(),
+            device: DeviceId(0),
+            tags: Tags::NONE,
+            stack: Stack::Kernel { ifindex: 7 },
+            mac: MacAddr::ZERO,
+            mtu: 1500,
+            up: true,
+            forwards4: true,
+            forwards6: true,
+            reverse_path: ReversePath::Off,
+            input_weight: 256,
+            addresses: Vec::new(),
+        };
+        router.ports.set(PortId(0), settings);
+        let order = TraceOrder { filter: None, every: 1, count: 10, time: Duration::MAX };
+        let (sink, mut source) = trace(1, order);
+        router.trace = Some(Box::new(Tracer::new(sink, 0, 1, Instant::ZERO)));
+        for (mark, packet) in [4, 0, 6].into_iter().zip(&mut packets) {
+            (packet.trace, packet.port) = (mark, PortId(0));
+        }
+        router.for_kernel = packets;
+        router.for_the_kernel(|_, frames| {
+            assert_eq!(frames.len(), 3);
+            2
+        });
+        let ends: Vec<_> =
+            std::iter::from_fn(|| source.next_event()).map(|event| (event.mark, event.step)).collect();
+        let is_right = matches!(
+            ends[..],
+            [
+                (4, TraceStep::End(TraceEnd::Host)),
+                (6, TraceStep::End(TraceEnd::Dropped(DropReason::HostRefused)))
+            ]
+        );
+        assert!(is_right, "{ends:?}");
+    }
+}

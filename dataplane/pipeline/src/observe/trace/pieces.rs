@@ -1,0 +1,355 @@
+//! Batches with traced packets. Each traced packet passes the stages alone, and the others pass them together
+//! as without a trace. All packets then leave in their order of arrival.
+//!
+//! Instances see a traced packet before or after the rest of the batch, whichever keeps the order of its
+//! flow. If packets of its flow stand on both sides of it, the batch is cut.
+
+use millrace_classify::NearKey;
+use millrace_packet::Packet;
+use millrace_plugin::EMPTY_PATH;
+use millrace_units::{Amount, Instant};
+
+use super::event::TraceStep;
+use super::room::{Room, Traced, Turn};
+use crate::router::Router;
+use crate::work::{Alike, Bits, Fate, Work};
+
+/// Selection of the traced packets of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pick {
+    /// The trace selects packets, which a device has just received.
+    Chosen,
+    /// The packets were marked by the worker that handed them over.
+    Marked,
+}
+
+impl Router {
+    /// Takes a batch through the stages while a trace runs: as [`journey`](Router::journey), but each traced
+    /// packet alone.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
+        let mut room = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
+        self.find_traced(work, pick, &mut room.traced, now);
+        if pick == Pick::Chosen && self.handover.is_some() {
+            self.steer(work);
+        }
+        if room.traced.is_empty() {
+            self.stages(work, now);
+        } else {
+            self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
+            self.go_in_pieces(work, &mut room, now);
+            self.classifier.end_pieces();
+        }
+        if let Some(tracer) = &mut self.trace {
+            tracer.keep_room(room);
+        }
+        self.follow_up(now);
+        self.keep_flows(now, false);
+    }
+
+    /// Finds the traced packets of a batch, and begins their journeys.
+    fn find_traced(&mut self, work: &mut Work, pick: Pick, traced: &mut Vec<Traced>, now: Instant) {
+        traced.clear();
+        let mut from = 0;
+        while let Some(place) = self.next_traced(work, from, (pick, traced.len()), now) {
+            from = place + 1;
+            traced.push(Traced { place, turn: Turn::Last, fate: Fate::Forward, near: NearKey::NONE });
+            self.begin(work, place, pick, now);
+        }
+    }
+
+    /// Returns the next traced packet from index `from` on. `before`: number of traced packets found in the
+    /// batch so far.
+    fn next_traced(
+        &mut self,
+        work: &mut Work,
+        mut from: usize,
+        (pick, before): (Pick, usize),
+        now: Instant,
+    ) -> Option<usize> {
+        let tracer = self.trace.as_mut()?;
+        if pick == Pick::Marked {
+            let marked = work.packets.iter().skip(from).position(|packet| packet.trace != 0)?;
+            return Some(from + marked);
+        }
+        if tracer.is_over(now) {
+            tracer.rest();
+            return None;
+        }
+        while let Some(at) = tracer.next_of(work.packets.len() - from) {
+            let index = from + at;
+            from = index + 1;
+            work.complete(index);
+            // Only parsed packets have a hash.
+            let is_asked = tracer.has_filter() && work.packets.at(index).hash != 0;
+            let candidate = is_asked.then(|| work.candidate(index));
+            if tracer.choose(work.packets.at_mut(index), candidate.as_ref(), before) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Takes a batch through the stages, and cuts it where the order inside a flow requires that.
+    fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room, now: Instant) {
+        let Room { rest, alone, traced } = room;
+        while let Some(cut) = self.next_cut(work, traced)
+            && let Some((before, [first, ..])) = traced.split_at_mut_checked(cut)
+        {
+            let from = first.place;
+            rest.take_tail(work, from);
+            self.go_around(work, before, alone, now);
+            std::mem::swap(work, rest);
+            traced.drain(..cut);
+            traced.iter_mut().for_each(|one| one.place -= from);
+        }
+        self.go_around(work, traced, alone, now);
+    }
+
+    /// Sets the [`Turn`] of each traced packet, up to the first packet that requires a cut. Returns the
+    /// number of that packet.
+    fn next_cut(&self, work: &Work, traced: &mut [Traced]) -> Option<usize> {
+        if !self.gates.is_bound() {
+            // No instance sees the packets, and dispose sends them in their order.
+            return None;
+        }
+        traced.iter_mut().position(|one| {
+            let turn = self.turn_of(work, one.place);
+            one.turn = turn.unwrap_or(Turn::Last);
+            turn.is_none()
+        })
+    }
+
+    /// Returns the [`Turn`] of a traced packet; `None` if the order of its flow permits neither.
+    fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
+        if !work.fates[place].is_open() {
+            return Some(Turn::Last);
+        }
+        let hash = work.hashes[place];
+        let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
+        let (before, behind) = work.packets.split_at(place);
+        if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
+            return Some(Turn::First);
+        }
+        let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
+        (is_last || self.meets_nobody(work, place)).then_some(Turn::Last)
+    }
+
+    /// Returns whether the flow of a packet is known, and bound to no instance.
+    fn meets_nobody(&self, work: &Work, place: usize) -> bool {
+        let flows = &self.classifier.flows;
+        let flow =
+            flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| self.classifier.remembers());
+        flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
+            let is_right = answer.generation == self.classifier.changes.current();
+            is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
+        })
+    }
+
+    /// Takes a batch through the stages, with each traced packet alone.
+    fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work, now: Instant) {
+        for one in &mut *traced {
+            // The stages skip the packet: the key matches no flow, and the fate is not open.
+            work.complete(one.place);
+            one.near = std::mem::replace(&mut work.nears[one.place], NearKey::NONE);
+            one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
+        }
+        work.aside = traced.len();
+        if self.gates.is_bound() {
+            self.go_each(work, traced, Turn::First, (alone, now));
+        }
+        work.leaving.begin();
+        let all_leave = work.aside == work.packets.len() || self.settle(work, now);
+        self.go_each(work, traced, Turn::Last, (alone, now));
+        work.aside = 0;
+        for one in &*traced {
+            (work.fates[one.place], work.nears[one.place]) = (one.fate, one.near);
+        }
+        if all_leave && self.leave_all(work, traced, now) {
+            return;
+        }
+        work.note_keys();
+        let mut from = 0;
+        for Traced { place, .. } in traced {
+            self.dispose_first(work, from..*place, now);
+            self.dispose_traced(work, *place, now);
+            from = *place + 1;
+        }
+        self.dispose_first(work, from..from + work.packets.len(), now);
+        self.gates.plugins_mut().end_of_batch();
+    }
+
+    /// Takes the traced packets of a [`Turn`] through the stages up to dispose, each alone.
+    fn go_each(
+        &mut self,
+        work: &mut Work,
+        traced: &mut [Traced],
+        turn: Turn,
+        (alone, now): (&mut Work, Instant),
+    ) {
+        for one in traced.iter_mut().filter(|one| one.turn == turn) {
+            alone.take_aside(work, one);
+            self.go_alone(alone, now);
+            one.fate = alone.give_back(work, one.place);
+        }
+    }
+
+    /// Sends a batch if all its packets, traced ones included, are finished frames for one queue that has
+    /// room. The other packets must be finished frames. Returns whether the batch was sent.
+    fn leave_all(&mut self, work: &mut Work, traced: &[Traced], now: Instant) -> bool {
+        if traced.iter().any(|one| one.fate != Fate::Queue) {
+            return false;
+        }
+        for one in traced {
+            let packet = work.packets.at(one.place);
+            let accounts = (packet.next_hop, packet.counts_for);
+            work.leaving.add(packet.out_port, accounts, Amount::packet(packet.len()));
+        }
+        let out = work.leaving.port().and_then(|port| self.ports.get(port));
+        if !out.is_some_and(|out| out.has_room_for(work.packets.len())) {
+            return false;
+        }
+        for one in traced {
+            let packet = work.packets.at(one.place);
+            let step = match self.queue_of(packet) {
+                TraceStep::Queued { port, leaf: None, before } => {
+                    TraceStep::Queued { port, leaf: None, before: before + one.place as u32 }
+                }
+                step => step,
+            };
+            self.write_queued(packet.trace, step, now);
+        }
+        self.leave(work, now);
+        true
+    }
+}
+
+impl Work {
+    /// Moves a packet out of another batch into this empty one, with all results of the stages before
+    /// classify.
+    fn take_aside(&mut self, other: &mut Self, one: &Traced) {
+        let place = one.place;
+        self.nears[0] = one.near;
+        self.keys[0] = other.keys[place];
+        self.hashes[0] = other.hashes[place];
+        self.varying[0] = other.varying[place];
+        self.fates[0] = one.fate;
+        (self.brief, self.keys_due) = (Bits::default(), false);
+        self.alike = Alike::No;
+        self.begin_classified(1);
+        // Never fails: the batch is empty.
+        let _ = self.packets.push(other.packets.take_out(place));
+    }
+
+    /// Moves the only packet back to its index in the other batch, with the results that dispose needs.
+    /// Returns its fate.
+    fn give_back(&mut self, other: &mut Self, place: usize) -> Fate {
+        if let Some(packet) = self.packets.pop() {
+            other.packets.put_back(place, packet);
+        }
+        other.keys[place] = self.keys[0];
+        other.states[place] = self.states[0];
+        other.destinations[place] = self.destinations[0];
+        self.fates[0]
+    }
+
+    /// Moves the packets from index `from` on out of another batch, with all results of the stages before
+    /// classify. Packets read in brief stay so, as most of them need no further fields.
+    fn take_tail(&mut self, other: &mut Self, from: usize) {
+        let end = other.packets.len();
+        let count = end - from;
+        // The packets were in a batch, so an empty batch has room for them.
+        self.packets.take_tail(&mut other.packets, from);
+        self.nears[..count].copy_from_slice(&other.nears[from..end]);
+        self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
+        self.brief = other.brief.from(from, count);
+        self.alike = other.alike;
+        let all_brief = self.brief == Bits::of(count);
+        if all_brief {
+            // Packets read in brief have open fates.
+            self.fates[..count].fill(Fate::Forward);
+        } else {
+            self.fates[..count].copy_from_slice(&other.fates[from..end]);
+            self.varying[..count].copy_from_slice(&other.varying[from..end]);
+        }
+        if !all_brief || !self.nears[..count].iter().all(|near| near.is_v4()) {
+            self.keys[..count].copy_from_slice(&other.keys[from..end]);
+        }
+        self.begin_classified(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use millrace_packet::{DropReason, FlowKey, Pool};
+    use millrace_units::PortId;
+
+    use super::*;
+    use crate::work::Varying;
+
+    fn key4(last: u8) -> FlowKey {
+        FlowKey::v4(Ipv4Addr::new(10, 1, 0, 2), Ipv4Addr::new(10, 2, 0, last), 17, (1, 2), PortId(1))
+    }
+
+    fn key6(last: u16) -> FlowKey {
+        let address = |last| Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, last);
+        FlowKey::v6(address(2), address(last), 17, (1, 2), PortId(1))
+    }
+
+    /// Returns a batch of packets with these flow keys. Packets with an index below `brief` were read in
+    /// brief.
+    fn batch(pool: &Pool, keys: &[FlowKey], brief: usize) -> Work {
+        let mut work = Work::default();
+        for index in 0..keys.len() {
+            work.packets.push(pool.packet_from(&[index as u8; 60]).unwrap()).unwrap();
+        }
+        work.begin();
+        for (index, key) in keys.iter().enumerate() {
+            work.set_key(index, *key);
+            work.hashes[index] = index as u64;
+            if index < brief {
+                // Stale fields of an earlier packet, as brief reading leaves them.
+                work.keys[index] = if key.destination().is_ipv4() { key4(0) } else { *key };
+                work.varying[index] = Varying { tcp_flags: None, dscp: 63 };
+            }
+        }
+        work.brief = Bits::of(brief);
+        work
+    }
+
+    #[test]
+    fn what_is_noted_of_packets_moves_with_them_whether_they_were_read_in_brief_or_not() {
+        let pool = Pool::new(512).unwrap();
+        let v4: Vec<FlowKey> = (0..200).map(key4).collect();
+        let v6: Vec<FlowKey> = (0..200).map(key6).collect();
+        let mixed: Vec<FlowKey> =
+            v4.iter().zip(&v6).flat_map(|(four, six)| [*four, *six]).take(200).collect();
+        for keys in [v4, v6, mixed] {
+            for (brief, from) in [(200, 0), (200, 65), (200, 199), (130, 64), (130, 150), (0, 3)] {
+                let mut work = batch(&pool, &keys, brief);
+                if brief < 200 {
+                    work.fates[199] = Fate::Drop(DropReason::Ip4Short);
+                }
+                let mut tail = Work::default();
+                tail.take_tail(&mut work, from);
+                assert_eq!((work.packets.len(), tail.packets.len()), (from, 200 - from));
+                tail.complete_all();
+                for (place, key) in keys[from..].iter().enumerate() {
+                    let index = from + place;
+                    assert_eq!(
+                        (tail.keys[place], tail.hashes[place]),
+                        (*key, index as u64),
+                        "{brief} {index}"
+                    );
+                    assert_eq!(tail.nears[place], work.nears[index]);
+                    assert_eq!(tail.packets[place].data()[0], index as u8);
+                    assert_eq!(tail.fates[place], work.fates[index]);
+                    assert_ne!(tail.varying[place].dscp, 63, "it is this packet's own");
+                }
+            }
+        }
+    }
+}

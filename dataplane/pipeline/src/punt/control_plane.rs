@@ -1,0 +1,179 @@
+//! Control-plane policing for ports without a kernel: limits the packets for the router's own stack, class by
+//! class, each at its own rate.
+//!
+//! For ports of kernel devices, the XDP program polices: dataplane/offload/bpf/control_plane.h, with the same
+//! classes.
+
+use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
+use millrace_units::{Instant, PortId, TokenBucket, TokenRate};
+use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
+
+use crate::punt::own_stack::ether_type;
+use crate::router::Router;
+
+/// Rate limit of a class of packets for the router itself, at each port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassLimit {
+    /// Packets per second, 1 or more.
+    pub per_second: u32,
+    /// Burst in packets, 1 or more.
+    pub burst: u32,
+}
+
+/// Limits of all classes, by class number; a class without a limit is not policed.
+pub type ClassLimits = [Option<ClassLimit>; CONTROL_CLASSES];
+
+/// Token buckets of a worker: one for each policed class at each port.
+#[derive(Debug, Default)]
+pub(crate) struct ControlPlane {
+    /// Initial buckets of a port.
+    full: [Option<TokenBucket>; CONTROL_CLASSES],
+    ports: Vec<[Option<TokenBucket>; CONTROL_CLASSES]>,
+}
+
+impl ControlPlane {
+    /// Sets the limits and fills all buckets. Each of `workers` workers gets a share of the rates, but the
+    /// whole burst, as all packets of a burst may arrive at one worker.
+    pub fn set(&mut self, limits: &ClassLimits, workers: u32) {
+        let bucket = |limit: ClassLimit| {
+            let share = limit.per_second.div_ceil(workers).max(1);
+            TokenBucket::new(TokenRate::of_events(share, limit.burst))
+        };
+        self.full = limits.map(|limit| limit.map(bucket));
+        self.ports.clear();
+    }
+
+    /// Returns whether a packet of a class, received by a port, is within the limit.
+    pub fn takes(&mut self, port: PortId, class: ControlClass, now: Instant) -> bool {
+        if self.full.get(class.index()).is_none_or(Option::is_none) {
+            return true;
+        }
+        if self.ports.len() <= port.index() {
+            self.ports.resize(port.index() + 1, self.full);
+        }
+        let bucket = self.ports.get_mut(port.index()).and_then(|port| port.get_mut(class.index())?.as_mut());
+        bucket.is_none_or(|bucket| bucket.take(now))
+    }
+}
+
+impl Router {
+    /// Returns whether a packet may enter the own stack, and counts it. It may not if its class exceeds its
+    /// rate.
+    pub(crate) fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
+        let Some(class) = class_of(packet, ether_type(packet)) else { return true };
+        let enters = self.control_plane.takes(packet.port, class, now);
+        if let Some(entry) = self.ports.get_mut(packet.port) {
+            let counts =
+                if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };
+            if let Some(count) = counts.get_mut(class.index()) {
+                *count += 1;
+            }
+        }
+        enters
+    }
+}
+
+/// Returns the class of a packet for the router itself, whose network offset is set; `None` if the packet may
+/// be in transit.
+fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
+    match ether_type {
+        EtherType::ARP => Some(ControlClass::Neighbours),
+        EtherType::IPV4 => class_of_ipv4(packet),
+        _ => class_of_ipv6(packet),
+    }
+}
+
+fn class_of_ipv4(packet: &Packet) -> Option<ControlClass> {
+    let bytes = packet.network();
+    let Ok(header) = ipv4::Packet::new_checked(bytes) else { return Some(ControlClass::Other) };
+    let (destination, protocol) = (header.dst(), header.protocol());
+    if destination.is_multicast() && destination.octets()[..3] != [224, 0, 0] {
+        return None;
+    }
+    if header.header_len() > ipv4::HEADER_LEN || protocol == Protocol(2) {
+        return Some(ControlClass::Options);
+    }
+    let is_later = header.fragment_offset() > 0;
+    let ports = bytes.get(ipv4::HEADER_LEN..).filter(|_| !is_later);
+    Some(class_of_transport(protocol, ports))
+}
+
+fn class_of_ipv6(packet: &Packet) -> Option<ControlClass> {
+    let bytes = packet.network();
+    let Ok(header) = ipv6::Packet::new_checked(bytes) else { return Some(ControlClass::Other) };
+    let (destination, next) = (header.dst().octets(), header.next_header());
+    if destination[0] == 0xff && destination[1] & 0x0f > 2 {
+        return None;
+    }
+    let payload = bytes.get(ipv6::HEADER_LEN..);
+    let kind = payload.and_then(|payload| payload.first());
+    Some(match next {
+        Protocol(0) => ControlClass::Options,
+        Protocol::ICMPV6
+            if header.hop_limit() == 255 && kind.is_some_and(|kind| (133..=137).contains(kind)) =>
+        {
+            ControlClass::Neighbours
+        }
+        _ => class_of_transport(next, payload),
+    })
+}
+
+/// Returns the class by the protocol and, if the packet has ports, by these.
+fn class_of_transport(protocol: Protocol, header: Option<&[u8]>) -> ControlClass {
+    let ports = header.and_then(|header| header.first_chunk::<4>());
+    let ports = ports.map(|&[a, b, c, d]| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+    match (protocol, ports) {
+        (Protocol::TCP, Some((179, _) | (_, 179))) => ControlClass::Bgp,
+        (Protocol::UDP, Some((_, 520 | 521 | 646 | 3784 | 3785 | 4784))) => ControlClass::Routing,
+        (Protocol::ICMP | Protocol::ICMPV6, _) => ControlClass::Icmp,
+        (Protocol(89), _) => ControlClass::Ospf,
+        (Protocol(88 | 103 | 112), _) => ControlClass::Routing,
+        _ => ControlClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(class: ControlClass, per_second: u32, burst: u32) -> ControlPlane {
+        let mut limits = ClassLimits::default();
+        limits[class.index()] = Some(ClassLimit { per_second, burst });
+        let mut policing = ControlPlane::default();
+        policing.set(&limits, 1);
+        policing
+    }
+
+    #[test]
+    fn a_class_gets_its_burst_and_its_rate_and_others_are_untouched() {
+        let (port, icmp) = (PortId(3), ControlClass::Icmp);
+        let mut policing = limited(icmp, 1000, 10);
+        let mut passed = 0;
+        // Ten times the rate, for a second.
+        for turn in 0..10_000_u64 {
+            let now = Instant::from_nanos(turn * 100_000);
+            passed += u64::from(policing.takes(port, icmp, now));
+            assert!(policing.takes(port, ControlClass::Neighbours, now));
+        }
+        assert_eq!(passed, 10 + 999, "the burst, and a packet each millisecond");
+        assert!(policing.takes(PortId(4), icmp, Instant::from_millis(1000)), "each port has its own");
+    }
+
+    #[test]
+    fn protocols_are_told_apart() {
+        let ports = |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes()].concat();
+        for (protocol, header, class) in [
+            (Protocol::TCP, ports(179, 4), ControlClass::Bgp),
+            (Protocol::TCP, ports(4, 179), ControlClass::Bgp),
+            (Protocol::TCP, ports(4, 22), ControlClass::Other),
+            (Protocol::UDP, ports(4, 3784), ControlClass::Routing),
+            (Protocol::UDP, ports(3784, 4), ControlClass::Other),
+            (Protocol::ICMP, ports(0, 0), ControlClass::Icmp),
+            (Protocol(89), Vec::new(), ControlClass::Ospf),
+            (Protocol(112), Vec::new(), ControlClass::Routing),
+        ] {
+            assert_eq!(class_of_transport(protocol, Some(&header)), class, "{protocol:?} {header:?}");
+        }
+        assert_eq!(class_of_transport(Protocol::TCP, None), ControlClass::Other, "a later fragment");
+    }
+}

@@ -1,0 +1,147 @@
+//! Own stack of the router, for ports without a kernel stack: ARP, neighbour discovery, echo.
+//!
+//! Packets for the router received at such a port end here; answers leave as router-made packets.
+
+mod arp;
+mod echo;
+mod ndp;
+
+use std::net::IpAddr;
+
+use millrace_forward::{Action, NeighbourKey, Resolver, ResolverSettings};
+use millrace_packet::{DropReason, Packet, Pool};
+use millrace_units::{Instant, PortId};
+use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
+
+use crate::egress::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
+use crate::router::Router;
+
+/// Result of a packet delivered to the own stack.
+pub(crate) enum Outcome {
+    /// Packet consumed by the stack.
+    Delivered,
+    /// Packet dropped, with the reason.
+    Dropped(DropReason),
+    /// Packet dropped and answered with an ICMP error.
+    Refused(millrace_forward::IcmpError),
+}
+
+/// Frame that the stack sends, without link header and VLAN tags.
+pub(crate) struct Outgoing {
+    /// Egress port.
+    pub port: PortId,
+    /// Destination link address.
+    pub destination: MacAddr,
+    /// EtherType of the packet.
+    pub ether_type: EtherType,
+    /// Packet, from its network header on.
+    pub packet: Packet,
+}
+
+/// State of the stack.
+#[derive(Debug)]
+pub(crate) struct OwnStack {
+    pub resolver: Resolver,
+    pub actions: Vec<Action>,
+}
+
+/// Tables, memory and outputs of the stack while it handles a packet.
+pub(crate) struct Context<'a> {
+    pub pool: &'a Pool,
+    pub ports: &'a PortTable,
+    pub now: Instant,
+    /// Frames that go straight to the queue.
+    pub frames: &'a mut Vec<Outgoing>,
+    /// Packets that pass the stages as router-made packets.
+    pub packets: &'a mut Vec<Packet>,
+}
+
+impl OwnStack {
+    pub fn new(seed: u64) -> Self {
+        Self { resolver: Resolver::new(ResolverSettings::default(), seed), actions: Vec::new() }
+    }
+
+    /// Handles a packet for the router, received by a port.
+    pub fn handle(&mut self, packet: &Packet, context: &mut Context<'_>) -> Outcome {
+        let Some(entry) = context.ports.get(packet.port) else {
+            return Outcome::Dropped(DropReason::PortDown);
+        };
+        match ether_type(packet) {
+            EtherType::ARP => arp::handle(self, packet, entry, context),
+            EtherType::IPV4 => echo::handle4(packet, context),
+            _ => match ndp::message(packet) {
+                Some(offset) => ndp::handle(self, packet, offset, entry, context),
+                None if is_of_another(packet, entry) => Outcome::Dropped(DropReason::MartianDestination),
+                None => echo::handle6(packet, context),
+            },
+        }
+    }
+
+    /// Sends a request for the link address of a neighbour.
+    pub fn request(&self, key: NeighbourKey, to: Option<MacAddr>, context: &mut Context<'_>) {
+        let Some(entry) = context.ports.get(key.port) else { return };
+        match key.address {
+            IpAddr::V4(target) => arp::request(target, to, key.port, entry, context),
+            IpAddr::V6(target) => ndp::solicit(target, to, key.port, entry, context),
+        }
+    }
+
+    /// Announces an address of the router on the link of a port.
+    pub fn announce(&self, key: NeighbourKey, context: &mut Context<'_>) {
+        let Some(entry) = context.ports.get(key.port) else { return };
+        match key.address {
+            IpAddr::V4(address) => arp::announce(address, key.port, entry, context),
+            IpAddr::V6(address) => ndp::announce(address, key.port, entry, context),
+        }
+    }
+}
+
+/// Returns whether the port has the address.
+fn has(entry: &PortEntry, address: IpAddr) -> bool {
+    entry.settings.addresses.iter().any(|net| net.addr() == address)
+}
+
+/// Returns whether the address is in one of the port's prefixes.
+fn is_of_prefix(entry: &PortEntry, address: IpAddr) -> bool {
+    entry.settings.addresses.iter().any(|net| net.contains(&address))
+}
+
+/// Returns whether the packet is for a link-local address that the port doesn't have. Routes can't decide
+/// that, as they have no link scope.
+fn is_of_another(packet: &Packet, entry: &PortEntry) -> bool {
+    let destination = ipv6::Packet::new_checked(packet.network()).map(|header| header.dst());
+    destination.is_ok_and(|address| address.is_unicast_link_local() && !has(entry, address.into()))
+}
+
+/// Returns the EtherType of a packet whose network offset is set.
+pub(crate) fn ether_type(packet: &Packet) -> EtherType {
+    let network = packet.network_offset();
+    match packet.data().get(network.saturating_sub(2)..network) {
+        Some(&[high, low]) if network >= ethernet::HEADER_LEN => EtherType(u16::from_be_bytes([high, low])),
+        _ => EtherType(0),
+    }
+}
+
+/// Returns the source link address of a frame.
+fn sender(packet: &Packet) -> MacAddr {
+    packet.data().get(6..12).and_then(|bytes| bytes.try_into().ok()).map_or(MacAddr::ZERO, MacAddr)
+}
+
+/// Returns whether the protocol is ICMP, for which ports without a kernel only answer echo requests.
+fn is_icmp(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
+}
+
+/// Announces the addresses of the ports of a device that was just opened.
+pub(crate) fn announce_addresses(router: &mut Router, device: DeviceId, now: Instant) {
+    let is_own = |settings: &PortSettings| {
+        settings.device == device && settings.up && !matches!(settings.stack, Stack::Kernel { .. })
+    };
+    let own = router.ports.iter().filter(|(_, entry)| is_own(&entry.settings));
+    let address = |(port, address)| NeighbourKey { port, address };
+    let addresses =
+        own.flat_map(|(id, entry)| entry.settings.addresses.iter().map(move |net| (id, net.addr())));
+    for key in addresses.map(address).collect::<Vec<_>>() {
+        router.with_own(now, |own, context| own.announce(key, context));
+    }
+}

@@ -1,0 +1,51 @@
+//! Timers of the router: work that is due without packets.
+
+use super::{EXPIRED_AT_ONCE, Router};
+use millrace_forward::IcmpError;
+use millrace_packet::DropReason;
+use millrace_units::Instant;
+
+impl Router {
+    /// Resumes packets kept by plugins whose wait is over.
+    pub fn run_plugins(&mut self, now: Instant) {
+        if !self.gates.plugins().is_idle() {
+            self.resume_kept(now);
+        }
+    }
+
+    /// Runs due timers: neighbour requests are repeated, held packets time out, and flows expire.
+    pub fn run_timers(&mut self, now: Instant) {
+        self.from_plugins.begin(self.options.plugin_weight);
+        self.run_plugins(now);
+        self.own.resolver.poll(now, &mut self.own.actions);
+        // Further expired packets are refused in the next iteration, which follows at once: see `next_timer`.
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some(held) = self.hold.expire(now) else { break };
+            self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
+        }
+        self.keep_flows(now, true);
+        self.keep_offloaded(now);
+        self.follow_up(now);
+    }
+
+    /// Returns the time at which [`run_timers`](Self::run_timers) next has work; `None` if no timer is set.
+    pub fn next_timer(&self, now: Instant) -> Option<Instant> {
+        let flows = self.classifier.next_upkeep();
+        let plugins = self.gates.plugins().next_event(now);
+        let again = (!self.again.is_empty() || self.from_plugins.len() > 0).then_some(now);
+        // A port whose device is full sends nothing, whatever its scheduler permits.
+        let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
+        let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
+        let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
+        let others = self
+            .hold
+            .next_event()
+            .into_iter()
+            .chain(flows)
+            .chain(plugins)
+            .chain(again)
+            .chain(queues)
+            .chain(driver);
+        self.own.resolver.next_event().into_iter().chain(others).min()
+    }
+}

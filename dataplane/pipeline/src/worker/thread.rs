@@ -1,0 +1,220 @@
+//! Thread of a worker under the real clock: polling, sleep, and wake-up.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use millrace_units::Instant;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::prctl::set_timerslack;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::worker::{Turn, Worker};
+
+/// Mode in which a worker waits for packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoMode {
+    /// The worker never sleeps.
+    Poll,
+    /// The worker sleeps whenever it has nothing to do.
+    Interrupt,
+    /// The worker polls while packets arrive, and sleeps once none has arrived for [`PATIENCE`]. After a long
+    /// sleep it sleeps again without polling, until a sleep was short. It also polls while a queue is due to
+    /// send within 150 microseconds.
+    #[default]
+    Adaptive,
+}
+
+/// Time without packets after which an adaptive worker sleeps; also the shortest sleep after which it does
+/// not poll. It is longer than the gap between batches of a busy sender, and short enough to be negligible in
+/// CPU usage.
+pub const PATIENCE: Duration = Duration::from_micros(50);
+
+/// Time before a due event in which an adaptive worker doesn't sleep. One sleep in a hundred ends about 110
+/// microseconds late. From about 80 Mb/s on, a queue can make up for less than that at once.
+const SOON: Duration = Duration::from_micros(150);
+
+/// Longest sleep: the maximum delay of an event that nothing signals.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Signal that wakes a thread from another thread.
+#[derive(Clone, Debug)]
+pub struct Wake(Arc<EventFd>);
+
+impl Wake {
+    /// Returns a new signal.
+    ///
+    /// # Errors
+    /// Returns the kernel's error if no descriptor is free.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
+    }
+
+    /// Signals the thread. Several signals before the next [`clear`](Self::clear) count as one.
+    pub fn signal(&self) {
+        // Never fails: the counter of an event descriptor overflows after 2^64 signals.
+        let _ = self.0.write(1);
+    }
+
+    /// Clears all signals so far.
+    pub fn clear(&self) {
+        // An error means that there was no signal.
+        let _ = self.0.read();
+    }
+}
+
+impl AsRawFd for Wake {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Offset of a time namespace from the kernel's CLOCK_MONOTONIC, in nanoseconds. Programs in the kernel read
+/// the clock itself, and share token buckets with workers.
+static NAMESPACE: LazyLock<i64> = LazyLock::new(|| {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    monotonic_offset(&offsets)
+});
+
+/// Returns the CLOCK_MONOTONIC offset from the file of offsets, in nanoseconds; 0 if it is missing.
+fn monotonic_offset(offsets: &str) -> i64 {
+    let own = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let mut numbers =
+        own.into_iter().flat_map(str::split_ascii_whitespace).map(|word| word.parse().unwrap_or(0));
+    numbers.next().unwrap_or(0_i64) * 1_000_000_000 + numbers.next().unwrap_or(0)
+}
+
+/// Returns the time by the kernel's CLOCK_MONOTONIC, as programs in the kernel read it.
+pub fn now() -> Instant {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    let own = time.tv_sec() * 1_000_000_000 + time.tv_nsec();
+    Instant::from_nanos((own - *NAMESPACE).max(0).unsigned_abs())
+}
+
+/// Runs `worker` until it is stopped. Control signals `wake` after a command; the worker signals `control`
+/// when events wait.
+pub fn run(worker: &mut Worker, mode: IoMode, wake: &Wake, control: &Wake) {
+    let mut time = now();
+    let mut last_packet = time;
+    let mut patience = PATIENCE;
+    // The kernel must not delay due events to combine timers. If the call fails, events are up to 50
+    // microseconds late.
+    let _ = set_timerslack(1);
+    let early = if mode == IoMode::Adaptive { PATIENCE } else { Duration::ZERO };
+    loop {
+        let turn = worker.turn(time, now);
+        if turn.events > 0 {
+            control.signal();
+        }
+        if turn.stopped {
+            return;
+        }
+        if turn.received > 0 {
+            last_packet = time;
+        }
+        let idle = time.since(last_packet) >= patience;
+        let may_sleep = match mode {
+            IoMode::Poll => false,
+            IoMode::Interrupt => turn.received == 0,
+            IoMode::Adaptive => turn.received == 0 && idle && !is_soon(turn.next_event, time),
+        };
+        let before = time;
+        if may_sleep && turn.commands == 0 && worker.fall_asleep() {
+            sleep(worker, &turn, wake, early);
+            worker.wake_up();
+            time = now();
+            // Polling pays off only if packets arrive sooner than such a sleep ends.
+            patience = if time.since(before) < PATIENCE { PATIENCE } else { Duration::ZERO };
+        } else {
+            time = now();
+            if turn.commands > 0 {
+                worker.note_change(time.since(before));
+            }
+        }
+    }
+}
+
+/// Returns whether an event is due so soon that a sleep would end too late. A thread on a halted processor
+/// resumes about 60 microseconds after its timer, and a queue at 1 Gb/s sends a packet every 12 microseconds.
+/// A long delay of the worker reduces the rate of the queue.
+fn is_soon(next_event: Option<Instant>, now: Instant) -> bool {
+    next_event.is_some_and(|event| event.since(now) < SOON)
+}
+
+/// Returns the maximum duration of a sleep, which ends `early` before the next event.
+fn longest_sleep(must_poll: bool, next_event: Option<Instant>, now: Instant, early: Duration) -> Duration {
+    let longest = if must_poll { Duration::from_millis(1) } else { LONGEST_SLEEP };
+    next_event.map_or(longest, |event| longest.min(event.since(now).saturating_sub(early)))
+}
+
+fn sleep(worker: &mut Worker, turn: &Turn, wake: &Wake, early: Duration) {
+    let longest = longest_sleep(worker.must_poll(), turn.next_event, now(), early);
+    let raw = std::iter::once(wake.as_raw_fd()).chain(worker.descriptors());
+    let mut descriptors: Vec<PollFd<'_>> = raw
+        // SAFETY: the worker's devices and `wake` keep these descriptors open until the poll is over.
+        .map(|fd| PollFd::new(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::POLLIN))
+        .collect();
+    // An interrupted sleep counts as a short one.
+    let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
+    if descriptors.first().and_then(PollFd::any).unwrap_or(true) {
+        wake.clear();
+    }
+    worker.count_sleep();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on() {
+        let first = now();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(now().since(first) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn a_namespace_of_time_says_what_it_adds() {
+        assert_eq!(
+            monotonic_offset("monotonic       86400         7\nboottime            0         0\n"),
+            86_400_000_000_007
+        );
+        assert_eq!(monotonic_offset("monotonic  -1  500000000\n"), -500_000_000);
+        assert_eq!(monotonic_offset(""), 0);
+    }
+
+    #[test]
+    fn only_what_is_due_later_than_a_sleep_lasts_is_slept_for() {
+        let now = Instant::from_nanos(1_000_000);
+        let soon = |nanos| is_soon(Some(Instant::from_nanos(nanos)), now);
+        assert_eq!([soon(0), soon(1_149_999), soon(1_150_000)], [true, true, false]);
+        assert!(!is_soon(None, now));
+    }
+
+    #[test]
+    fn a_sleep_ends_before_what_is_due() {
+        let now = Instant::from_nanos(1_000_000);
+        let sleep = |nanos, early| longest_sleep(false, Some(Instant::from_nanos(nanos)), now, early);
+        assert_eq!(sleep(1_120_000, PATIENCE), Duration::from_micros(70));
+        assert_eq!(sleep(1_120_000, Duration::ZERO), Duration::from_micros(120));
+        assert_eq!(sleep(1_020_000, PATIENCE), Duration::ZERO);
+        assert_eq!(sleep(5_000_000_000, PATIENCE), LONGEST_SLEEP);
+        assert_eq!(longest_sleep(true, None, now, PATIENCE), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn signals_are_forgotten_once() {
+        let wake = Wake::new().unwrap();
+        wake.signal();
+        wake.signal();
+        wake.clear();
+        let mut descriptors = [PollFd::new(
+            // SAFETY: `wake` outlives the poll.
+            unsafe { BorrowedFd::borrow_raw(wake.as_raw_fd()) },
+            PollFlags::POLLIN,
+        )];
+        assert_eq!(ppoll(&mut descriptors, Some(TimeSpec::new(0, 0)), None), Ok(0));
+    }
+}

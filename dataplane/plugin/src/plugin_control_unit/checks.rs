@@ -1,0 +1,36 @@
+//! Checks of names, features and use.
+
+use crate::PluginControlError as Error;
+use millrace_plugin_abi::{Message, Plugin, PluginError};
+
+pub(super) fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    Err(Error::InUse { kind, name: name.to_owned(), users: users.join(", ") })
+}
+
+/// Checks that a plugin has a control message.
+pub(super) fn understood(plugin: &dyn Plugin, message: &Message) -> Result<(), Error> {
+    let known = plugin.messages();
+    if known.iter().any(|(name, _)| *name == message.name) {
+        return Ok(());
+    }
+    Err(PluginError::unknown_message(plugin.name(), &message.name, known).into())
+}
+
+/// Rejects a plugin or host companion that requires features its place of execution doesn't offer.
+pub(super) fn check_features(plugin: &dyn Plugin) -> Result<(), Error> {
+    let refused = |problem| Error::Features { name: plugin.name(), problem };
+    plugin.features().check_at_workers().map_err(refused)?;
+    let slow = plugin.host_companion().map(Plugin::features).unwrap_or_default();
+    slow.check_on_host_level().map_err(refused)
+}
+
+pub(super) fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=64).contains(&name.len()) && name.chars().all(valid) {
+        return Ok(());
+    }
+    Err(Error::Name { kind, name: name.to_owned() })
+}
