@@ -1,52 +1,53 @@
-//! Why control could not do what it was asked.
+//! Errors of control.
 
 use std::fmt;
 
 use millrace_config::{Config, ConfigErrors, Step};
 
-/// Why a request was refused. The text is one sentence for people: what is wrong, where, what would be right.
+/// Reason why a request was refused. The text is one sentence for people: the problem, its place and the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// The request makes no sense.
+    /// Invalid request.
     #[error("{0}")]
     Invalid(String),
-    /// A configuration can't be used: all that is wrong with it is said, and where.
+    /// Unusable configuration, with all of its problems and their positions.
     #[error(transparent)]
     Config(ConfigErrors),
-    /// Something that the request names does not exist.
+    /// Name in the request that does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The request contradicts what is there.
+    /// Request that conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
-    /// What was to be changed is no longer what the request says it is.
+    /// Conditional request whose expected state no longer matches.
     #[error("{0}")]
     Changed(String),
-    /// The system refused.
+    /// Failure of the system.
     #[error("{0}")]
     System(String),
-    /// A worker takes longer to answer than it ever should. What it was told it still does, once it goes on.
+    /// Worker that does not answer in time. It still carries out its commands once it continues.
     #[error("{0}")]
     Silent(String),
-    /// A disk is full or read-only, or there is no memory: nothing was changed.
+    /// Full or read-only disk, or lack of memory: nothing was changed.
     #[error("{0}")]
     NoRoom(String),
-    /// Only an administrator may ask for this.
+    /// Request that needs the role admin.
     #[error("{0}")]
     NeedsAdmin(String),
-    /// Entries of a list can't be done, so none of them is.
+    /// List with faulty entries; no entry was carried out.
     #[error(transparent)]
     List(Refused),
 }
 
-/// What is wrong with a list, of which nothing was done.
+/// Errors of a refused list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How many entries it has.
+    /// Number of entries of the list.
     pub entries: usize,
-    /// How many of them are wrong.
+    /// Number of faulty entries.
     pub wrong: usize,
-    /// The first ones that are: their numbers, from 0, and what is wrong.
+    /// First faulty entries: their numbers, counted from 0, and their errors.
     pub errors: Vec<(usize, ControlError)>,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Collects what is wrong with the entries of a list.
+/// Collector of the errors of a list's entries.
 #[derive(Clone, Debug, Default)]
 pub struct Wrong {
     count: usize,
@@ -69,10 +70,10 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Entries that are named one by one; more are counted.
+    /// Maximum number of errors kept; further ones are only counted.
     const NAMED: usize = 100;
 
-    /// Notes that an entry is wrong. They come in any order.
+    /// Records the error of an entry. Entries may come in any order.
     pub fn note(&mut self, entry: usize, error: ControlError) {
         self.count += 1;
         let at = self.errors.partition_point(|(other, _)| *other <= entry);
@@ -80,41 +81,42 @@ impl Wrong {
         self.errors.truncate(Self::NAMED);
     }
 
-    /// What an entry became, unless it is wrong.
+    /// Returns the value of an entry, or records its error.
     pub fn unless<T>(&mut self, entry: usize, result: Result<T, ControlError>) -> Option<T> {
         result.map_err(|error| self.note(entry, error)).ok()
     }
 
-    /// Refuses a list of so many entries if one is wrong.
+    /// Refuses a list of this number of entries if one of them is faulty.
     ///
     /// # Errors
-    /// [`ControlError::List`] then.
+    /// Returns [`ControlError::List`] then.
     pub fn refuse(self, entries: usize) -> Result<(), ControlError> {
         let Self { count: wrong, errors } = self;
         if wrong == 0 { Ok(()) } else { Err(ControlError::List(Refused { entries, wrong, errors })) }
     }
 }
 
-/// Collects what is wrong with a configuration while it is planned.
+/// Collector of the errors of a configuration while it is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Unplannable {
     errors: Vec<ControlError>,
-    /// Whether something of it was left out, whose name others may use.
+    /// Whether invalid parts of the configuration were left out, which may define names used elsewhere.
     is_rest: bool,
 }
 
 impl Unplannable {
-    /// Nothing yet.
+    /// Creates an empty collector.
     pub fn of(config: &Config) -> Self {
         Self { errors: Vec::new(), is_rest: config.is_rest() }
     }
 
-    /// What something became, unless it is wrong.
+    /// Returns the value of a result, or records its error.
     pub fn unless<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// The same of what names others: what is said of a name is so as long as nothing was left out that may have it.
+    /// Returns the value of a result, or records its error. Ignores unknown names while parts of the
+    /// configuration are left out, as these may define them.
     pub fn unless_named<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
         let is_of_names = |error: &ControlError| {
             let text = error.to_string();
@@ -128,10 +130,11 @@ impl Unplannable {
         }
     }
 
-    /// Refuses the configuration, if something is wrong with it.
+    /// Refuses the configuration if an error was recorded.
     ///
     /// # Errors
-    /// All of it, where it is known where in a file it stands; else the first.
+    /// Returns the first error without a position in the file, if there is one; else all errors with their
+    /// positions.
     pub fn refuse(self) -> Result<(), ControlError> {
         let (mut placed, mut others) = (Vec::new(), Vec::new());
         for error in self.errors {
@@ -148,12 +151,12 @@ impl Unplannable {
 }
 
 impl ControlError {
-    /// A route of ours is there already.
+    /// Returns the error for a second configured route to a prefix.
     pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
         Self::Conflict(format!("there is a route of ours to {prefix}: remove it first"))
     }
 
-    /// The same, said of `what`.
+    /// Prefixes the error's text with `what`.
     pub(crate) fn of(self, what: &str) -> Self {
         match self {
             Self::Invalid(text) => Self::Invalid(format!("{what}: {text}")),
@@ -165,7 +168,8 @@ impl ControlError {
         }
     }
 
-    /// The same, with where in a configuration's file stands what is wrong: what these steps lead to, or as far as there is something.
+    /// Adds to the error the position in the configuration file of the entry at `path`, or of the last part
+    /// of `path` that exists.
     pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
         match &self {
             Self::Invalid(text) | Self::NotFound(text) | Self::Conflict(text) => {
@@ -175,18 +179,18 @@ impl ControlError {
         }
     }
 
-    /// Whether nobody knows what was done: the system or a worker failed in the middle, and nothing was refused.
+    /// Whether the outcome is unknown: the system or a worker failed during the operation.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self, Self::System(_) | Self::Silent(_) | Self::NoRoom(_))
     }
 
-    /// The system refused to do `what`.
+    /// Returns the error for a failed system operation `what`.
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::refused(format!("can't {what}: {error}"))
     }
 
-    /// What the system says, as a sentence. That a disk takes nothing is told apart (it is full, what one may have of it is, or it is
-    /// read-only), by the number which errors of the system bear through all that they are told by.
+    /// Returns the error for a failure text of the system. Full disk, exceeded quota and read-only disk
+    /// become [`NoRoom`](Self::NoRoom), recognized by the OS error number in the text.
     pub(crate) fn refused(text: impl fmt::Display) -> Self {
         let text = text.to_string();
         let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS].map(|number| format!("(os error {number})"));
@@ -196,12 +200,12 @@ impl ControlError {
         }
     }
 
-    /// Nothing of kind `noun` has the name `name`; `known` are those that exist.
+    /// Returns the error for an unknown name: no `noun` is named `name`; `known` lists the existing names.
     pub fn unknown<'a>(noun: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         Self::NotFound(format!("no {noun} is named {name:?}{}", millrace_units::remedy(noun, name, known)))
     }
 
-    /// A port that there is has no scheduler.
+    /// Returns the error for an existing port that has no scheduler.
     pub fn no_scheduler(port: &str) -> Self {
         Self::NotFound(format!(
             "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"

@@ -1,109 +1,68 @@
 //! Owns the router's state, and joins control to the pipeline.
+//!
+//! # Levels of state
+//! Control is the master processor of *VERA* (section 3.2.1): it has the tables as they were configured. Each
+//! level below has a digest of these tables, and no digest outlives a change above it.
+//!
+//! | state | control | worker | XDP program |
+//! |---|---|---|---|
+//! | routes | routes of kernel and user, FIB | shared prefix table, routes by number | egress port |
+//! | filters, bindings | filters, instances by name | table of each gate | fate, bucket, eBPF variant |
+//! | neighbours | neighbours of kernel and workers | table, link headers | link header |
+//! | schedulers | nodes and settings | tree, at the owner of the port | none: flows stay at workers |
+//! | addresses, VLANs | those of kernel and user | settings of ports | maps of the classifier |
+//! | placements | placements, device capabilities | placements, device capabilities | devices of entries |
+//!
+//! A worker derives further state by itself. A flow record holds path and route, an adjacency holds the link
+//! header, and a flow cache entry holds both. Limits for the whole router (flows, ICMP errors, rates of
+//! control-plane policing) are divided by the number of workers.
 
-mod audit;
-mod batch_sending;
-mod built_in;
-mod capture;
-mod claim;
+mod access;
 mod configuration;
-mod control_plane;
-mod crash;
-mod crash_capture;
-mod death;
-mod device;
-mod driver_flows;
-mod driver_forms;
 mod error;
-mod events;
-mod filter_check;
-mod filter_conflicts;
 mod filters;
 mod flows;
 mod follow;
-mod gates;
-mod hardware;
-mod headers;
-mod host_level;
-mod host_output;
-mod instances;
-mod kernel_path;
-mod kernel_queueing;
-mod last_drops;
-mod load;
-mod loader;
-mod lookup;
-mod maps;
-mod memory_guard;
-mod merge_patch;
 mod model;
-mod node_removal;
-mod node_settings;
 mod observe;
 pub mod offline;
 mod overrides;
-mod packet_file;
-mod page;
-#[cfg(debug_assertions)]
-mod panic_plugin;
-mod placement;
 mod plan;
-mod plugin_requests;
 mod plugins;
 mod ports;
-mod quarantine;
-mod queues;
-mod reading;
-mod redirects;
-pub mod replay;
 mod request;
-mod route_changes;
-mod route_list;
-mod route_table;
 mod router;
 mod routes;
-mod scheduler_changes;
-mod scheduler_names;
-mod scheduler_tree;
-mod scheduler_view;
 mod schedulers;
-mod selection;
 mod show;
 mod start;
-mod tokens;
-mod topology;
-mod trace;
-mod upgrade;
 pub mod view;
-mod wanted_routes;
-mod watchdog;
-mod worker_commands;
-mod worker_handle;
-mod worker_panic;
 mod workers;
 
 pub use millrace_config::{Role, SchedulerNode};
 pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who, Written};
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
-pub use built_in::manual_page;
-pub use capture::{Capture, CaptureAt, CaptureRequest, SnapSize};
+pub use access::tokens::{Holder, NewToken, TokenTime, Tokens};
 pub use configuration::{AddedFilters, Apply, ConfirmTime, Keep, Pending, RollBack, Save, words};
-pub use crash_capture::{CrashView, crashes};
 pub use error::{ControlError, Refused, Wrong};
-pub use events::Events;
-pub use last_drops::DropCursor;
-pub use memory_guard::MemoryGuard;
-/// The settings that hold for the whole router.
+/// Router-wide settings.
 pub use millrace_config::Router as RouterSettings;
+pub use observe::capture::{Capture, CaptureAt, CaptureRequest, SnapSize};
+pub use observe::events::Events;
+pub use observe::last_drops::DropCursor;
+pub use observe::replay;
+pub use observe::trace::{Trace, TraceRequest, TraceTime};
 pub use overrides::Overrides;
-pub use packet_file::PacketFile;
-pub use page::{Page, PageQuery};
 pub use plan::{Plan, plan};
+pub use plugins::built_in::manual_page;
+pub use ports::packet_file::PacketFile;
+pub use request::page::{Page, PageQuery};
 pub use request::{
     FlowOrder, FlowQuery, NewBinding, NewFilter, NewNeighbour, NewPlacement, NewPlugin, NewRoute,
     NodeRemoval, OldFilter, OldNeighbour, RouteQuery, Upgrade, WantedLevel,
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
-pub use tokens::{Holder, NewToken, TokenTime, Tokens};
-pub use trace::{Trace, TraceRequest, TraceTime};
+pub use workers::crash_capture::{CrashView, crashes};
+pub use workers::memory_guard::MemoryGuard;

@@ -1,9 +1,10 @@
-//! What a configuration means, before any device is touched.
+//! Router that a configuration describes, planned before any device is opened.
 
-use std::collections::hash_map::DefaultHasher;
+mod ports;
+
+use self::ports::plan_ports;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,46 +12,44 @@ use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledExpression, CompiledSelection, FilterExpression, Selection, UnknownPort};
 use millrace_config::{
-    Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step, VlanIds,
+    Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step,
 };
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
-    ClassLimits, DeviceId, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, Stack,
-    TableKind, Tags,
+    ClassLimits, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, TableKind,
 };
 use millrace_plugin::{CallLimits, Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit};
 use millrace_plugin_abi::{Home, Plugin};
 use millrace_repository::{Memory, Repository};
 use millrace_units::{GateId, InstanceId, PortId};
-use millrace_wire::MacAddr;
 use serde_json::{Map, Value};
 
-use crate::built_in::{built_in_plugins, test_plugins};
-use crate::control_plane::limits_of;
-use crate::crash::beginning;
 use crate::error::Unplannable;
-use crate::load::Admitted;
-use crate::loader::Loader;
-use crate::placement::Placed;
+use crate::flows::placement::Placed;
+use crate::plugins::built_in::{built_in_plugins, test_plugins};
+use crate::plugins::load::Admitted;
+use crate::plugins::loader::Loader;
+use crate::ports::control_plane::limits_of;
 use crate::routes::OwnRoutes;
-use crate::scheduler_tree::{Part, Unplanned};
 use crate::schedulers::Schedulers;
+use crate::schedulers::tree::{Part, Unplanned};
+use crate::workers::crash::beginning;
 use crate::{ControlError, NewPlugin};
 
-/// The control side's plugin control unit.
+/// Plugin control unit of the control side.
 pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression>;
 
 /// A binding as the control side keeps it.
 pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledExpression>;
 
-/// A port as it is planned.
+/// Planned port.
 #[derive(Clone, Debug)]
 pub(crate) struct PortPlan {
-    /// Its id.
+    /// Id of the port.
     pub id: PortId,
-    /// What the configuration says of it.
+    /// Configuration of the port.
     pub config: millrace_config::Port,
-    /// What the pipeline is told of it. For kernel devices the mirror completes it.
+    /// Settings of the port in the pipeline. For kernel devices the mirror completes them.
     pub settings: PortSettings,
 }
 
@@ -61,55 +60,56 @@ impl PortPlan {
     }
 }
 
-/// A router as it is planned.
+/// Planned router.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub ports: Vec<PortPlan>,
     pub own_routes: OwnRoutes,
-    /// Routes that people want, as they said it.
+    /// Configured routes, as they were given.
     pub routes: BTreeMap<IpNet, millrace_config::Route>,
     pub neighbours: Vec<millrace_config::Neighbour>,
-    /// Where flows are wanted; the first that concerns a flow counts.
+    /// Placements of flows; the first placement that matches a flow counts.
     pub placements: Vec<Placed>,
-    /// What was said of the whole router.
+    /// Configuration of the whole router.
     pub router: millrace_config::Router,
-    /// How much of what is for the router itself gets there.
+    /// Configured control-plane policing.
     pub control_plane: millrace_config::ControlPlane,
-    /// What was said of all plugins that are files.
+    /// Configuration of all plugins that are files.
     pub plugin_settings: millrace_config::Plugins,
-    /// The HTTP interface, as the configuration says.
+    /// Configuration of the HTTP interface.
     pub api: millrace_config::Api,
-    /// The files of plugins, by the names of the plugins, in the order in which they were loaded.
+    /// Plugin files by plugin name, in load order.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,
-    /// Which plugins are loaded that are files, and which were.
+    /// Repository of the plugin files that are loaded, or were loaded before.
     pub repository: Repository,
-    /// Whether these may be shared objects.
+    /// Whether plugin files may be shared objects.
     pub shared_objects: SharedObjects,
-    /// In which order ports send, and at which rates.
+    /// Schedulers of ports: the order and the rates at which ports send.
     pub schedulers: Schedulers,
-    /// How the filters of gates are searched, for those of which it was said.
+    /// Kinds of the filter tables of gates that the configuration names.
     pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
 }
 
 impl Model {
-    /// Plans the router of a configuration, as if nothing had ever happened.
+    /// Plans the router of a configuration without any state of earlier runs.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
         Self::remembering(config, Memory::open(None), &Loader::new(config))
     }
 
-    /// The same without running code of shared objects, for who only asks whether the configuration is right.
+    /// Plans the router of a configuration without running code of shared objects, for a check of the
+    /// configuration.
     pub fn planned(config: &Config) -> Result<Self, ControlError> {
         Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
     }
 
-    /// Plans the router of a configuration, with what is remembered of earlier times, and with the plugins of its files.
+    /// Plans the router of a configuration with the state of earlier runs and with the plugins of its files.
     pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
         Self::with_plugins(config, memory, loader, built_in_plugins())
     }
 
-    /// Plans the router of a configuration; these plugins are part of it.
+    /// Plans the router of a configuration with the given built-in plugins.
     pub fn with_plugins(
         config: &Config,
         memory: Memory,
@@ -128,7 +128,7 @@ impl Model {
             api: config.api.clone(),
             files: Vec::new(),
             plugins: Plugins::new(),
-            repository: crate::load::repository(&config.plugins, memory)?,
+            repository: crate::plugins::load::repository(&config.plugins, memory)?,
             shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
@@ -144,7 +144,7 @@ impl Model {
         }
         let mut wrong = Unplannable::of(config);
         model.plan_schedulers(config, &mut wrong);
-        // What leads to ports that are left out would be wrong for that alone.
+        // Without the left-out ports, the routes and neighbours of these ports would be reported as errors.
         let (routes, neighbours) = match config.lacks("port") {
             true => (&[][..], &[][..]),
             false => (&config.route[..], &config.neighbour[..]),
@@ -167,8 +167,8 @@ impl Model {
         Ok(model)
     }
 
-    /// What is wrong with what is left of a configuration without that in which something is; nothing, where that can't be told apart from what
-    /// follows of it.
+    /// Returns the errors in the rest of a configuration, after its invalid entries are left out. Returns
+    /// `None` when an error may only follow from a left-out entry.
     pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
         if rest.lacks("port") && plan_ports(rest).is_err() {
             return None;
@@ -179,7 +179,7 @@ impl Model {
         }
     }
 
-    /// Plans the trees of ports. What is said of flows is looked at where the trees are right.
+    /// Plans the scheduler trees of ports. Settings of flows are checked only where the tree is valid.
     fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
         let mut planned = Vec::new();
         for PortPlan { id, config: port, settings } in &self.ports {
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// What workers are told of a neighbour that is known for good.
+    /// Returns the change that announces a static neighbour to the workers.
     pub fn known_for_good(
         &self,
         neighbour: &millrace_config::Neighbour,
@@ -211,23 +211,24 @@ impl Model {
         Ok(NeighbourChange { port: port.id, address: neighbour.address, state })
     }
 
-    /// Routes that people want by ports with a kernel below: the kernel gets them, and the mirror brings them.
+    /// Returns the configured routes through kernel ports. The kernel gets these routes, and the mirror
+    /// reports them back.
     pub fn kernel_routes(&self) -> impl Iterator<Item = &millrace_config::Route> {
         let own = |prefix: &IpNet| self.own_routes.is_added(prefix);
         self.routes.iter().filter(move |(prefix, _)| !own(prefix)).map(|(_, route)| route)
     }
 
-    /// Whether there is such a route to exactly this prefix.
+    /// Whether a configured route to exactly this prefix belongs to the kernel.
     pub fn is_for_kernel(&self, prefix: &IpNet) -> bool {
         self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
     }
 
-    /// Which plugins are loaded that are files.
+    /// Returns the conditions under which plugin files are loaded.
     pub fn admitted(&self) -> Admitted {
         Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects, runs: true }
     }
 
-    /// The port of that name.
+    /// Returns the port of this name.
     pub fn port(&self, name: &str) -> Result<&PortPlan, ControlError> {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         self.ports
@@ -236,17 +237,17 @@ impl Model {
             .ok_or_else(|| ControlError::unknown("port", name, known))
     }
 
-    /// The name of a port.
+    /// Returns the name of a port.
     pub fn port_name(&self, id: PortId) -> &str {
         self.ports.iter().find(|plan| plan.id == id).map_or("-", |plan| &plan.settings.name)
     }
 
-    /// The id of a gate.
+    /// Returns the id of a gate.
     pub fn gate(&self, name: &str) -> Result<GateId, ControlError> {
         Ok(self.plugins.gate(name)?.id)
     }
 
-    /// The id of an instance.
+    /// Returns the id of an instance.
     pub fn instance(&self, name: &str) -> Result<InstanceId, ControlError> {
         let mut names = self.plugins.instance_names();
         let found = names.find(|(_, own, _)| *own == name).map(|(id, ..)| id);
@@ -268,14 +269,14 @@ impl Model {
         self.port(name).ok().map(|plan| plan.id)
     }
 
-    /// Returns the error of a filter that names no port.
+    /// Returns the error of a filter that names an unknown port.
     pub fn unknown_port(&self, filter: &impl Display, unknown: &UnknownPort) -> ControlError {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         let missing = ControlError::unknown("port", &unknown.name, known);
         ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
     }
 
-    /// Plans a route. Returns whether it is for the kernel to keep.
+    /// Plans a route. Returns whether the kernel keeps the route.
     pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<bool, ControlError> {
         let prefix = *route.to.value();
         let own = self.plan_route(route, |address| self.own_routes.port_towards(address))?;
@@ -287,8 +288,8 @@ impl Model {
         Ok(for_kernel)
     }
 
-    /// What the workers do with packets of a route if they alone have it; nothing where it is for the kernel to keep.
-    /// `towards` finds the port without a kernel whose subnet an address is in.
+    /// Returns the route that only the workers hold, or `None` for a route that the kernel keeps. `towards` finds
+    /// the port without a kernel whose subnet contains an address.
     pub fn plan_route(
         &self,
         route: &millrace_config::Route,
@@ -319,7 +320,7 @@ impl Model {
         }
     }
 
-    /// The next hops of a route if they are behind ports without a kernel.
+    /// Returns the next hops of a route if they are behind ports without a kernel.
     fn own_hops(
         &self,
         route: &millrace_config::Route,
@@ -345,16 +346,17 @@ impl Model {
     fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
         let path = plugin.file.display().to_string();
         let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-        let admit =
-            |half, manifest: &Manifest, origin| crate::load::admit_new(self, half, manifest, origin, &new);
+        let admit = |half, manifest: &Manifest, origin| {
+            crate::plugins::load::admit_new(self, half, manifest, origin, &new)
+        };
         let loaded = loader.load(&self.admitted(), &new.path, &admit)?;
         let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
-        crate::load::enter(self, loaded, &new)?;
-        crate::load::log(&new.path, Ok((name, version)));
+        crate::plugins::load::enter(self, loaded, &new)?;
+        crate::plugins::load::log(&new.path, Ok((name, version)));
         Ok(())
     }
 
-    /// A new instance, in quarantine if it was there when the router was last ended.
+    /// Creates an instance, in quarantine if it was in quarantine when the router last ended.
     pub fn create_instance(
         &mut self,
         plugin: &str,
@@ -364,7 +366,8 @@ impl Model {
         Ok(self.create_instance_as(plugin, name, settings)?)
     }
 
-    /// The same, with the error as the plugin says it.
+    /// Creates an instance as [`create_instance`](Self::create_instance) does, but returns the error of the
+    /// plugin unchanged.
     fn create_instance_as(
         &mut self,
         plugin: &str,
@@ -384,7 +387,8 @@ impl Model {
         Ok(changes)
     }
 
-    /// Loads plugins, and makes gates, instances and bindings; of what can't be made, nothing more is said where others need it.
+    /// Loads plugins, and creates gates, instances and bindings. Errors that only follow from another error
+    /// are left out.
     fn add_plugins(
         &mut self,
         config: &Config,
@@ -395,7 +399,7 @@ impl Model {
         for plugin in built_in.into_iter().chain(test_plugins()) {
             self.plugins.add_plugin(plugin)?;
         }
-        // Whether they may be loaded may be what is wrong.
+        // An error in `plugins` may concern whether plugins may be loaded at all.
         let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
         for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
             let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
@@ -431,8 +435,8 @@ impl Model {
         Ok(())
     }
 
-    /// Creates the instances of a configuration. Returns the names of those that can't be. Where a plugin could not be loaded, those of
-    /// unknown plugins may be its own, so nothing is said of them.
+    /// Creates the instances of a configuration. Returns the names of the instances that can't be created.
+    /// After a plugin failed to load, an instance of an unknown plugin may belong to it and is not reported.
     fn create_instances<'c>(
         &mut self,
         config: &'c Config,
@@ -453,12 +457,12 @@ impl Model {
             }
             let table = if is_known { "settings" } else { "plugin" };
             let mut settings = instance.settings.clone();
-            // What is wrong with a setting hides nothing of the others.
+            // An invalid setting doesn't hide errors in the other settings.
             while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
                 missing.insert(name);
                 let setting = error.setting().unwrap_or_default().to_owned();
                 let is_there = settings.remove(&setting).is_some();
-                // What is missing may be what was misspelt.
+                // A missing setting may be the misspelt one.
                 if !is_there && settings.len() < instance.settings.len() {
                     break;
                 }
@@ -474,7 +478,7 @@ impl Model {
     }
 }
 
-/// The kind of a gate's table.
+/// Returns the table kind of a gate.
 pub(crate) fn table_kind(table: GateTable) -> TableKind {
     match table {
         GateTable::Auto => TableKind::default(),
@@ -499,63 +503,7 @@ pub(crate) fn call_limits(on_fault: OnFault, call: Option<Budget>, packet: Optio
     }
 }
 
-fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
-    let mut plans: Vec<PortPlan> = Vec::new();
-    // Sub-interfaces come last, for each shares the device of a port.
-    let ports = config.port.iter().enumerate();
-    let (subs, mains): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| port.vlan.is_some());
-    for (_, port) in mains {
-        let id = PortId(plans.len() as u16);
-        plans.push(PortPlan {
-            id,
-            config: port.clone(),
-            settings: settings(port, DeviceId(id.0), Tags::NONE),
-        });
-    }
-    for (index, port) in subs {
-        let wrong = |key: &str, problem: String| {
-            let at = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
-            Err(ControlError::Invalid(format!("port {:?}{problem}", &*port.name)).placed(config, &at))
-        };
-        let parent =
-            plans.iter().find(|plan| plan.config.vlan.is_none() && plan.config.device == port.device);
-        let Some(device) = parent.map(|plan| plan.settings.device) else {
-            let device = port.device.as_deref().unwrap_or("nothing");
-            let problem = format!(" is a sub-interface of {device}, which is no port: name it as a port too");
-            return wrong("device", problem);
-        };
-        let tags = match port.vlan {
-            Some(VlanIds::Single(id)) => Tags::single(id),
-            Some(VlanIds::Double([outer, inner])) => Tags::double(outer, inner),
-            None => Tags::NONE,
-        };
-        let id = PortId(plans.len() as u16);
-        if plans.iter().any(|plan| plan.settings.device == device && plan.settings.tags == tags) {
-            return wrong("vlan", format!(": another port has VLAN {tags} of that device"));
-        }
-        plans.push(PortPlan { id, config: port.clone(), settings: settings(port, device, tags) });
-    }
-    Ok(plans)
-}
-
-fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortSettings {
-    PortSettings {
-        name: port.name.to_string(),
-        device,
-        tags,
-        stack: Stack::Own,
-        mac: port.mac.as_ref().map_or_else(|| made_mac(&port.name), |mac| *mac.value()),
-        mtu: port.mtu.unwrap_or(1500),
-        up: true,
-        forwards4: true,
-        forwards6: true,
-        input_weight: port.input_weight.0,
-        reverse_path: reverse_path(port.reverse_path),
-        addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
-    }
-}
-
-/// Whether the way back to a packet's source is looked at.
+/// Returns the reverse-path check of a port for the pipeline.
 pub(crate) fn reverse_path(reverse_path: millrace_config::ReversePath) -> ReversePath {
     match reverse_path {
         millrace_config::ReversePath::Off => ReversePath::Off,
@@ -564,15 +512,7 @@ pub(crate) fn reverse_path(reverse_path: millrace_config::ReversePath) -> Revers
     }
 }
 
-/// A locally administered address that is always the same for a name.
-fn made_mac(name: &str) -> MacAddr {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();
-    MacAddr([0x02, a, b, c, d, e])
-}
-
-/// What workers are told of the whole router.
+/// Returns the options of the whole router for the workers.
 pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Options {
     Options {
         martians: MartianPolicy {
@@ -596,7 +536,7 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
     }
 }
 
-/// What instances are granted.
+/// Returns the limits of instances.
 fn limits(plugins: &millrace_config::Plugins) -> Limits {
     Limits {
         slice: plugins.slice.duration(),

@@ -1,7 +1,7 @@
-//! A router without devices, threads or clocks: its ports are memory, its time is what the caller says.
+//! Router without devices, threads or clocks: its ports are memory, and the caller sets its time.
 //!
-//! The same pipeline as on a wire, for replay and for tests: every port has a stack of its own, whatever kind the
-//! configuration gives it.
+//! It runs the same pipeline as on a wire, for replay and for tests. Every port has a stack of its own,
+//! whatever kind the configuration gives it.
 
 mod workers;
 
@@ -27,36 +27,37 @@ use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::built_in::built_in_plugins;
-use crate::crash_capture::{CrashReport, RouteState};
-use crate::loader::Loader;
-use crate::lookup::{self, parse_packet};
+use crate::flows::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
-use crate::route_table::RouteTable;
+use crate::plugins::built_in::built_in_plugins;
+use crate::plugins::loader::Loader;
+use crate::routes::table::RouteTable;
 use crate::show;
 use crate::view::{LookupView, SummaryView};
-use crate::worker_commands::{links, own_routes, plugin_commands, start_commands};
+use crate::workers::commands::{links, own_routes, plugin_commands, start_commands};
+use crate::workers::crash_capture::{CrashReport, RouteState};
 
 use workers::OfflineWorkers;
 
-/// Most rounds at one moment: a router that is never done is broken.
+/// Most iterations at one moment; a router that is still busy then is broken.
 const ROUNDS: usize = 100_000;
-/// Bytes that a capture has room for.
+/// Size of a capture's buffer in bytes.
 const CAPTURE_ROOM: usize = 1 << 20;
-/// How often neighbours in use are looked after, as with a router on devices.
+/// Interval between refreshes of the neighbours in use, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Makes the device of a port, by name, out of the memory port that it would be: with wrappers, or something else.
+/// Function that makes the device of a port from the port's name and its memory port: the memory port in
+/// wrappers, or another device.
 pub type MakeDevice<'a> = dyn FnMut(&str, millrace_port::Memory) -> Box<dyn Port> + 'a;
 
-/// A router under a virtual clock.
+/// Router under a virtual clock.
 pub struct OfflineRouter {
     model: Model,
     tables: GateTables,
     route_table: RouteTable,
     workers: OfflineWorkers,
     ports: Vec<(PortPlan, MemoryHandle)>,
-    /// When neighbours in use are next asked whether they are still there.
+    /// Time of the next refresh of the neighbours in use.
     refresh: Instant,
 }
 
@@ -67,27 +68,28 @@ impl std::fmt::Debug for OfflineRouter {
 }
 
 impl OfflineRouter {
-    /// A router of that configuration, at the beginning of time.
+    /// Creates the router of a configuration, at time zero.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// An error in the configuration.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
         Self::of(config, Model::new(config)?, &mut |_, memory| Box::new(memory))
     }
 
-    /// A router of the configuration in `text`, with these plugins beside those that are part of every router.
+    /// Creates the router of the configuration in `text`, with `plugins` beside the built-in plugins.
     ///
     /// # Errors
-    /// What is wrong with the configuration, and where.
+    /// An error in the configuration, with its position.
     pub fn with_plugins(text: &str, plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, ControlError> {
         Self::with_devices(text, plugins, &mut |_, memory| Box::new(memory))
     }
 
-    /// The same, with the devices that `device` makes. A device that passes nothing on to the memory port given to it takes no part in
-    /// [`inject`](Self::inject) and [`take`](Self::take).
+    /// Creates a router as [`with_plugins`](Self::with_plugins) does, with the devices that `device` makes. A
+    /// device that passes nothing on to its memory port has no effect on [`inject`](Self::inject) and
+    /// [`take`](Self::take).
     ///
     /// # Errors
-    /// What is wrong with the configuration, and where.
+    /// An error in the configuration, with its position.
     pub fn with_devices(
         text: &str,
         plugins: Vec<Arc<dyn Plugin>>,
@@ -132,23 +134,23 @@ impl OfflineRouter {
         Ok(router)
     }
 
-    /// A router of the configuration in `text`.
+    /// Creates the router of the configuration in `text`.
     ///
     /// # Errors
-    /// What is wrong with the configuration, and where.
+    /// An error in the configuration, with its position.
     pub fn from_text(text: &str) -> Result<Self, ControlError> {
         Self::new(&Config::parse(text, "configuration")?)
     }
 
     fn add_device(&mut self, plan: &PortPlan, device: &mut MakeDevice<'_>) {
-        // Tagged frames are longer than what the port's own MTU says.
+        // Tagged frames are longer than the MTU of the port.
         let (memory, handle) = millrace_port::Memory::new(plan.settings.mac, u16::MAX);
         self.workers.add_device(plan.settings.device, device(&plan.settings.name, memory));
         self.ports.push((plan.clone(), handle));
     }
 
-    /// Lets plain flows that come in by these ports go down into a driver; it can send by all of them. `cache`: what each worker fills,
-    /// by its number.
+    /// Enables offload of plain flows that arrive at these ports; the offload can send by all of them.
+    /// `cache` returns the flow cache of a worker, by the worker's number.
     pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
@@ -162,17 +164,17 @@ impl OfflineRouter {
         self.run();
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// The number of a port, as flows are known by it.
+    /// Returns the id of a port, as it stands in flow keys.
     pub fn port_id(&self, port: &str) -> Option<PortId> {
         self.model.port(port).ok().map(|plan| plan.id)
     }
 
-    /// The flows that the driver forwards.
+    /// Returns the counts of offloaded flows.
     pub fn driver_flows(&mut self) -> DriverFlowCounts {
         self.snapshot().driver_flows
     }
@@ -183,34 +185,34 @@ impl OfflineRouter {
         self.ports.iter().find(|(own, _)| own.settings.device == device).map(|(_, handle)| handle)
     }
 
-    /// Lets a frame arrive at a port (for a sub-interface: at its device). It is treated by the next
-    /// [`run`](Self::run). Frames for a port that there isn't are lost.
+    /// Queues a frame for receipt at a port (for a sub-interface: at its device). The next [`run`](Self::run)
+    /// processes it. Frames for unknown ports are lost.
     pub fn inject(&mut self, port: &str, frame: &[u8]) {
         if let Some(handle) = self.handle(port) {
             handle.inject(frame);
         }
     }
 
-    /// The same by a receive queue of the port, the first of which is 0.
+    /// Queues a frame at a receive queue of a port; the first queue is 0.
     pub fn inject_by(&mut self, port: &str, queue: usize, frame: &[u8]) {
         if let Some(handle) = self.handle(port) {
             handle.inject_by(queue, frame);
         }
     }
 
-    /// Gives a port so many receive queues, before anything else is done with it.
+    /// Sets the number of receive queues of a port. The call must precede all other use of the port.
     pub fn add_queues(&mut self, port: &str, queues: usize) {
         if let Some(handle) = self.handle(port) {
             handle.add_queues(queues);
         }
     }
 
-    /// Has each worker do one round; what they have begun may not be finished then.
+    /// Runs one iteration of each worker. Work that a worker has begun may be unfinished afterwards.
     pub fn turn(&mut self) {
         self.workers.turn();
     }
 
-    /// Treats everything there is to treat at this moment.
+    /// Runs the workers until no work is left at this moment.
     pub fn run(&mut self) {
         for _ in 0..ROUNDS {
             let round = self.workers.turn();
@@ -220,16 +222,16 @@ impl OfflineRouter {
         }
     }
 
-    /// Lets time pass; what falls due on the way is done at its moment.
+    /// Advances the clock; work that falls due meanwhile runs at its own moment.
     pub fn advance(&mut self, duration: Duration) {
-        // What sees nothing can't fail.
+        // The empty closure can't fail.
         let _ = self.advance_seeing(duration, |_| Ok(()));
     }
 
-    /// The same; `see` looks at the router at each of these moments.
+    /// Advances the clock as [`advance`](Self::advance) does, and calls `see` at each of these moments.
     ///
     /// # Errors
-    /// Those of `see`.
+    /// The errors of `see`.
     pub fn advance_seeing(
         &mut self,
         duration: Duration,
@@ -254,24 +256,24 @@ impl OfflineRouter {
         see(self)
     }
 
-    /// Lets the worker ask the neighbours that were used since the last time, as control does.
+    /// Lets the workers refresh the neighbours used since the last refresh, as control does.
     fn refresh_neighbours(&mut self) {
         self.workers.refresh_neighbours();
         self.refresh = self.workers.now + REFRESH;
         self.run();
     }
 
-    /// The moment.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         self.workers.now
     }
 
-    /// The frames that a port has sent since the last call (for a sub-interface: its device).
+    /// Returns the frames that a port has sent since the last call (for a sub-interface: its device).
     pub fn take(&mut self, port: &str) -> Vec<Vec<u8>> {
         self.handle(port).map(MemoryHandle::take_transmitted).unwrap_or_default()
     }
 
-    /// The names of the ports, in the order of their numbers.
+    /// Returns the names of the ports, in the order of their ids.
     pub fn ports(&self) -> Vec<String> {
         self.model.ports.iter().map(|plan| plan.settings.name.clone()).collect()
     }
@@ -285,7 +287,7 @@ impl OfflineRouter {
         show::summary(&self.snapshot(), &[])
     }
 
-    /// Packets dropped that came in by a port, by reason.
+    /// Returns the dropped packets that arrived at a port, by reason.
     pub fn drops(&mut self, port: &str) -> BTreeMap<String, u64> {
         let Ok(id) = self.model.port(port).map(|plan| plan.id) else { return BTreeMap::new() };
         let snapshot = self.snapshot();
@@ -293,20 +295,20 @@ impl OfflineRouter {
         count.map(|(_, count)| show::by_name(&count.drops)).unwrap_or_default()
     }
 
-    /// What was counted at each port.
+    /// Returns the counters of each port.
     pub fn counts(&mut self) -> Vec<(PortId, PortCount)> {
         self.snapshot().ports
     }
 
-    /// What was counted at a binding.
+    /// Returns the counters of a binding.
     pub fn filter_counts(&mut self, filter: BindingId) -> BindingCounts {
         self.workers.filter_counts().of(filter)
     }
 
-    /// What the route to exactly `prefix` gave to queues, and what became of it; `None` where that is not counted.
+    /// Returns the queue account of the route to exactly `prefix`; `None` where the route has no account.
     ///
     /// # Errors
-    /// When a worker does not answer.
+    /// A worker that does not answer.
     pub fn route_counts(&mut self, prefix: IpNet) -> Result<Option<QueueAccount>, ControlError> {
         Ok(self.route_table.count(&[prefix], &mut self.workers)?.into_iter().flatten().next())
     }
@@ -316,8 +318,8 @@ impl OfflineRouter {
         self.workers.clear_counters();
     }
 
-    /// Captures the first `snap` bytes of every frame from now on, until the readers are dropped: one for each worker. What
-    /// finds no room before it is read is left out.
+    /// Captures the first `snap` bytes of every frame until the readers are dropped; each worker has one
+    /// reader. Frames that find no room in the buffer are left out.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
@@ -328,8 +330,8 @@ impl OfflineRouter {
         sources
     }
 
-    /// Traces the first packets that come in from now on, as many as can be traced, until the readers are dropped: one for each
-    /// worker. One in `every` is looked at.
+    /// Traces the next packets until the readers are dropped, up to the limit of a trace; each worker has one
+    /// reader. One in `every` packets is considered.
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
         let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
@@ -339,10 +341,11 @@ impl OfflineRouter {
         sources
     }
 
-    /// Changes settings of the queue of one flow in a queue of a port, as [`Router::set_queue`](crate::Router::set_queue) does.
+    /// Changes settings of a flow's queue within a queue of a port, as
+    /// [`Router::set_queue`](crate::Router::set_queue) does.
     ///
     /// # Errors
-    /// No such port or queue, settings that can't be; nothing has changed then.
+    /// No such port or queue, invalid settings; nothing has changed then.
     pub fn set_flow_queue(
         &mut self,
         port: &str,
@@ -367,27 +370,27 @@ impl OfflineRouter {
         Ok(())
     }
 
-    /// Takes a port up or down.
+    /// Sets a port up or down.
     pub fn set_up(&mut self, port: &str, up: bool) {
         self.change(port, |plan| plan.settings.up = up);
     }
 
-    /// Changes the MTU of a port.
+    /// Sets the MTU of a port.
     pub fn set_mtu(&mut self, port: &str, mtu: u16) {
         self.change(port, |plan| plan.settings.mtu = mtu);
     }
 
-    /// Changes whether a port looks at the way back to the source of packets.
+    /// Sets the reverse-path check of a port.
     pub fn set_reverse_path(&mut self, port: &str, reverse_path: ReversePath) {
         self.change(port, |plan| plan.settings.reverse_path = reverse_path);
     }
 
-    /// Changes how many packets are taken from a port in a round, at most.
+    /// Sets the most packets that a worker takes from a port in an iteration.
     pub fn set_input_weight(&mut self, port: &str, weight: u16) {
         self.change(port, |plan| plan.settings.input_weight = weight);
     }
 
-    /// Sets ports, routes and neighbours as a router had them when a worker panicked.
+    /// Restores the ports, routes and neighbours that a router had when a worker panicked.
     pub(crate) fn restore(&mut self, report: &CrashReport) -> Result<(), ControlError> {
         for port in &report.ports {
             self.change(&port.name, |plan| port.put_into(&mut plan.settings));
@@ -415,10 +418,10 @@ impl OfflineRouter {
         self.run();
     }
 
-    /// Adds a filter, for the packets from now on; returns its id.
+    /// Adds a filter for later packets, and returns its id.
     ///
     /// # Errors
-    /// Unknown names, a gate where the action can't be, a filter that is there: nothing has changed then.
+    /// Unknown names, an action that the gate doesn't allow, an existing filter: nothing has changed then.
     pub fn add_filter(&mut self, filter: &millrace_config::Filter) -> Result<BindingId, ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let (id, change) = self.model.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
@@ -429,7 +432,7 @@ impl OfflineRouter {
     /// Removes a filter.
     ///
     /// # Errors
-    /// When it is not there.
+    /// No such filter.
     pub fn remove_filter(&mut self, id: BindingId) -> Result<(), ControlError> {
         let change = self.model.plugins.remove_binding(id)?;
         self.tell_plugins(change)?;
@@ -450,7 +453,7 @@ impl OfflineRouter {
         }
     }
 
-    /// Adds a route, in place of the one to the same prefix.
+    /// Adds a route; it replaces an existing route to the same prefix.
     ///
     /// # Errors
     /// Unknown ports, next hops that no port reaches.
@@ -459,14 +462,15 @@ impl OfflineRouter {
         self.renew_route(*route.to.value())
     }
 
-    /// Removes a route that was added: the port's own to the same prefix, if there is one, is there again.
+    /// Removes an added route. If a port has a connected route to the same prefix, that route applies again.
     ///
     /// # Errors
-    /// When it is not there.
+    /// No such route.
     pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         if self.model.own_routes.remove(&prefix).is_none() {
             return Err(ControlError::NotFound(format!("there is no route of ours to {prefix}")));
         }
+        self.model.routes.remove(&prefix);
         self.renew_route(prefix)
     }
 
@@ -475,28 +479,28 @@ impl OfflineRouter {
         self.route_table.change(vec![(prefix, route)], &mut self.workers)
     }
 
-    /// Lets every packet be classified by itself from now on, as if none of its flow had come before.
+    /// Disables the flow table: from now on each packet is classified by itself.
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
         self.workers.tell(|| Command::Options(options.clone()));
     }
 
-    /// The flow table at this moment.
+    /// Returns the counts of the flow table.
     pub fn flows(&mut self) -> FlowCounts {
         self.snapshot().flows
     }
 
-    /// Flows that are known, as they are listed: a bounded number of them.
+    /// Returns reports of the known flows, up to a limit.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
         let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
         let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));
         pages.into_iter().flat_map(|page| page.flows).collect()
     }
 
-    /// Sends an instance a control message.
+    /// Sends a control message to an instance.
     ///
     /// # Errors
-    /// Why it was refused.
+    /// The reason of a refusal.
     pub fn control(
         &mut self,
         instance: &str,
@@ -513,10 +517,10 @@ impl OfflineRouter {
         Ok(self.model.plugins.merge_replies(id, message, replies))
     }
 
-    /// Says what would happen to a packet.
+    /// Explains what the router would do with a packet.
     ///
     /// # Errors
-    /// When the packet is not one.
+    /// An invalid description of the packet.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);
@@ -531,25 +535,4 @@ impl OfflineRouter {
 }
 
 #[cfg(test)]
-mod tests {
-    use millrace_port::{Impair, Impairment};
-
-    use super::*;
-
-    #[test]
-    fn devices_that_a_caller_makes_take_the_place_of_memory_ports() {
-        let text = "[[port]]\nname = \"a\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n";
-        let loses = Impairment { loss: 1.0, ..Impairment::default() };
-        let device = &mut |_: &str, memory| -> Box<dyn Port> {
-            Box::new(Impair::new(Box::new(memory), &loses).unwrap())
-        };
-        let mut router = OfflineRouter::with_devices(text, Vec::new(), device).unwrap();
-        router.inject("a", &[0; 60]);
-        router.run();
-        let summary = router.summary();
-        // What comes, and what the port announces of its own address.
-        let lost = summary.dropped_by.get("impaired").copied();
-        assert_eq!(lost, Some(summary.received + summary.created), "{summary:?}");
-        assert_eq!((summary.received, summary.transmitted, summary.imbalance), (1, 0, 0), "{summary:?}");
-    }
-}
+mod tests;

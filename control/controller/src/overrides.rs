@@ -1,42 +1,43 @@
-//! What is said beside a configuration when a router is started, and holds whatever configuration runs.
+//! Options given beside a configuration when a router starts; they apply to every configuration that runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_config::{Config, ConfigErrors, Device, OnDeath, PollMode, PortKind};
 
-/// What is said beside a configuration.
+/// Options given beside a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// How workers wait for packets.
+    /// Poll mode of the workers.
     pub mode: Option<PollMode>,
-    /// Threads that forward.
+    /// Number of worker threads.
     pub workers: Option<usize>,
-    /// What happens to packets when the router has died, for ports that don't say.
+    /// Treatment of packets after the router has died, for ports without a setting of their own.
     pub on_death: Option<OnDeath>,
-    /// How kernel devices are used, for ports that don't say.
+    /// Driver of kernel devices, for ports without a setting of their own.
     pub driver: Option<Device>,
-    /// Where is remembered what has to outlive the router; `none`: nowhere.
+    /// Folder of the state that outlives the router; `none` for no folder.
     pub state: Option<PathBuf>,
-    /// Where the HTTP interface is served over TLS, instead of where the configuration says; empty: there.
+    /// Addresses of the HTTP interface over TLS; empty for the addresses in the configuration.
     pub listen: Vec<SocketAddr>,
-    /// The interface's certificate and its key.
+    /// Files of the interface's certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl Overrides {
-    /// The configuration that a text is with this beside it, in the form that is compared.
+    /// Returns the configuration of a text with the overrides applied, in normal form.
     ///
     /// # Errors
-    /// What is wrong with the text, and where. Whether it can run isn't looked at.
+    /// An error in the text, with its position. Whether the configuration can run is not checked.
     pub(crate) fn read(&self, text: &str, origin: &str) -> Result<Config, ConfigErrors> {
         let mut config = Config::parse(text, origin)?;
         self.put_into(&mut config);
         Ok(config.normalized())
     }
 
-    /// What runs, without what is only said beside configurations: there it is as `said`, the configuration that was applied or
-    /// saved last. What happens when the router dies stays, as a configuration with bindings has to say it.
+    /// Returns the running configuration with each override replaced by the value in `said`, the
+    /// configuration applied or saved last. `on-death` of the router stays, because a configuration with
+    /// bindings must state it.
     pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
         let (router, api) = (&mut runs.router, &mut runs.api);
         if self.mode == Some(router.mode) {
@@ -63,7 +64,7 @@ impl Overrides {
         runs
     }
 
-    /// Puts it into a configuration.
+    /// Applies the overrides to a configuration.
     pub fn put_into(&self, config: &mut Config) {
         let router = &mut config.router;
         router.mode = self.mode.unwrap_or(router.mode);
@@ -108,7 +109,7 @@ mod tests {
         let router = millrace_config::Router { on_death: Some(OnDeath::Drop), ..said.router.clone() };
         assert_eq!(saved, Config { router, ..said.clone() });
         assert_eq!(overrides.read(&saved.to_text().unwrap(), "g").unwrap(), runs);
-        // What was changed since is saved.
+        // A value changed since the start is saved.
         let mut other = runs.clone();
         other.router.mode = PollMode::Poll;
         assert_eq!(overrides.taken_out(other, &said).router.mode, PollMode::Poll);

@@ -1,4 +1,4 @@
-//! What starting a router would do, without doing it.
+//! Effects of starting a router, determined without starting it.
 
 use std::fmt;
 use std::io;
@@ -17,51 +17,51 @@ use crate::model::{Model, PortPlan};
 use crate::show;
 use crate::start::{complete, findings, is_serious, kernel_links, start_mirror};
 
-/// Filters that are listed for people; programs get all.
+/// Number of filters in the text for people; JSON lists all filters.
 const LISTED: usize = 32;
 
-/// What starting a router would do.
+/// Effects of starting a router.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// What becomes of each port.
+    /// Effects on each port.
     pub ports: Vec<PortPlanView>,
-    /// Routes of the kernel that would be mirrored.
+    /// Number of kernel routes that would be mirrored.
     pub routes: usize,
-    /// Routes that would be given to the kernel.
+    /// Routes that would be installed in the kernel.
     pub installed: Vec<String>,
-    /// What would be done with packets by filters, by instances and without.
+    /// Actions of filters and instances on packets.
     pub filters: Vec<String>,
-    /// What Linux was told to do that would be passed by. Where there is any, starting needs --ignore-kernel-policy.
+    /// Kernel policies that the router would bypass. With any of them, starting needs --ignore-kernel-policy.
     pub refused_for: Vec<String>,
-    /// What should be known beside that.
+    /// Further notes about the start.
     pub notes: Vec<String>,
 }
 
-/// What becomes of a port.
+/// Effects of starting a router on a port.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortPlanView {
-    /// The port.
+    /// Name of the port.
     pub name: String,
-    /// The kernel device below.
+    /// Kernel device below the port.
     pub device: Option<String>,
-    /// Its addresses.
+    /// Addresses of the port.
     pub addresses: Vec<String>,
-    /// What the router would take.
+    /// Packets that the router would take.
     pub taken: &'static str,
-    /// What stays with the kernel.
+    /// Packets that stay with the kernel.
     pub stays: &'static str,
-    /// What would change on the device.
+    /// Changes on the device.
     pub changes: &'static str,
-    /// What happens to its packets when the router dies.
+    /// Treatment of the port's packets after the router has died.
     pub on_death: Option<&'static str>,
-    /// `off`, `strict` or `loose`: whether the way back to a packet's source would be looked at.
+    /// Reverse-path check of packets from the port: `off`, `strict` or `loose`.
     pub reverse_path: &'static str,
 }
 
 /// Plans the start of a router.
 ///
 /// # Errors
-/// What would keep it from starting, policies of the kernel left out: those are in the plan.
+/// An error that would prevent the start. Policies of the kernel are no errors here; the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
     look_at_files(config)?;
@@ -95,7 +95,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     Ok(plan)
 }
 
-/// Looks at the files of ports: those that are played, and where others are to be written. None is made.
+/// Checks the files of ports: input files for reading, output files for writing. It creates no file.
 fn look_at_files(config: &Config) -> Result<(), ControlError> {
     let mut wrong = Unplannable::of(config);
     for (index, port) in config.port.iter().enumerate() {
@@ -116,20 +116,20 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
     wrong.refuse()
 }
 
-/// Whether a file can be played.
+/// Checks that a file is a recording that can be played.
 fn playable(file: &Path) -> Result<(), String> {
     let read = Recording::read_regular(file).map(drop);
     read.map_err(|error| format!("{error}; name a recording of Ethernet frames, pcap or pcapng"))
 }
 
-/// Whether a file can be made in place of what is there, if anything is.
+/// Checks that a file can be created, or replaced if it exists.
 fn writable(file: &Path) -> Result<(), String> {
     let refused = |what: &Path, error: io::Error| {
         format!("{}: {error}; name a file that can be written", what.display())
     };
     let known = check_recording(file).map_err(|error| refused(file, error))?;
     if known.is_some_and(|known| !known.is_file()) {
-        // A device that swallows all.
+        // A device that discards its input, such as /dev/null.
         return Ok(());
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,4 +1,6 @@
-//! The running router: its state, and what can be asked of it as a whole.
+//! Running router: its state, and the requests about the router as a whole.
+
+mod kernel_share;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -10,8 +12,7 @@ use ipnet::IpNet;
 use millrace_classify::CompiledExpression;
 use millrace_forward::Route;
 use millrace_host::{Actions, Mirror, OwnRoute};
-use millrace_offload::{DriverSent, FlowCache};
-use millrace_packet::ClassCounts;
+use millrace_offload::FlowCache;
 use millrace_pipeline::thread::{self, Wake};
 use millrace_pipeline::{DeviceId, GateTables, ObservationCommand, Question, SchedulerCommand, Snapshot};
 use millrace_plugin::PluginChange;
@@ -22,36 +23,36 @@ use millrace_telemetry::Rate;
 use millrace_units::{Instant, PortId};
 use tokio::sync::Notify;
 
+use crate::access::tokens::Tokens;
 use crate::configuration::{Base, Waiting};
-use crate::crash_capture::crashes;
-use crate::death::Death;
-use crate::device::KernelDevice;
-use crate::driver_forms::Forms;
-use crate::events::Events;
-use crate::host_level::HostLevel;
-use crate::host_output::HostOutput;
-use crate::loader::Loader;
-use crate::lookup::{self, ReadPacket};
+use crate::flows::lookup::{self, ReadPacket};
+use crate::follow::host_output::HostOutput;
 use crate::model::Model;
 use crate::observe::Observed;
+use crate::observe::events::Events;
 use crate::overrides::Overrides;
-use crate::queues::FormerFlows;
-use crate::route_table::RouteTable;
+use crate::plugins::driver_forms::Forms;
+use crate::plugins::host_level::HostLevel;
+use crate::plugins::loader::Loader;
+use crate::ports::device::KernelDevice;
 use crate::routes::PortsByDevice;
+use crate::routes::table::RouteTable;
+use crate::routes::wanted::WantedRoutes;
+use crate::schedulers::queues::FormerFlows;
 use crate::show::{self, KernelShare};
-use crate::tokens::Tokens;
 use crate::view::{
     ApplyingView, DropView, LookupView, MemoryView, MirrorView, NeighbourView, PluginInterfaceView,
     StatusView, SummaryView, TurnsView,
 };
-use crate::wanted_routes::WantedRoutes;
-use crate::watchdog::{Names, Watchdog};
-use crate::worker_commands::plugin_commands;
-use crate::worker_panic::WorkerPanic;
 use crate::workers::Workers;
+use crate::workers::commands::plugin_commands;
+use crate::workers::crash_capture::crashes;
+use crate::workers::death::Death;
+use crate::workers::watchdog::{Names, Watchdog};
+use crate::workers::worker_panic::WorkerPanic;
 use crate::{Capture, CaptureRequest, ControlError, MemoryGuard};
 
-/// A handle on a running router. Clones name the same one.
+/// Handle on a running router. Clones refer to the same router.
 #[derive(Clone)]
 pub struct Router(pub(crate) Arc<Shared>);
 
@@ -76,17 +77,17 @@ pub(crate) struct Shared {
     pub tokens: Tokens,
 }
 
-/// Changes that belong together and are being made.
+/// Progress of a transaction of several changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
-    /// How many are made.
+    /// Number of changes made.
     pub made: usize,
-    /// How many there are; 0 as long as nobody knows.
+    /// Number of changes in all; 0 while it is unknown.
     pub of: usize,
 }
 
 impl Progress {
-    /// What is told who comes in between.
+    /// Returns the error for a request that arrives while a transaction is running.
     fn refusal(self) -> ControlError {
         let Self { made, of } = self;
         ControlError::Conflict(format!(
@@ -96,7 +97,7 @@ impl Progress {
     }
 }
 
-/// The state of a running router.
+/// State of a running router.
 pub(crate) struct Inner {
     pub model: Model,
     pub tables: GateTables,
@@ -106,74 +107,74 @@ pub(crate) struct Inner {
     pub threads: Vec<JoinHandle<()>>,
     /// Panics of workers, to be captured.
     pub panics: Receiver<WorkerPanic>,
-    /// Where the router keeps its state, if anywhere.
+    /// Folder of the router's state, if it has one.
     pub state: Option<PathBuf>,
     pub kernel: HashMap<PortId, KernelDevice>,
-    /// Plain flows in the driver, or why there are none.
+    /// Flow cache of offloaded flows, or the reason why there is none.
     pub flow_cache: Result<FlowCache, &'static str>,
-    /// Forms of plugins that are loaded there.
+    /// Loaded eBPF variants of plugins.
     pub forms: Forms,
-    /// Where the kernel's own packets are caught, by the port that they are for.
+    /// Host outputs that catch the kernel's own packets, by egress port.
     pub hosts: HashMap<PortId, HostOutput>,
     pub capabilities: HashMap<DeviceId, Capabilities>,
     pub mirror: Option<Mirror>,
     pub changes: Option<tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>>,
     pub actions: Option<Actions>,
-    /// Routes that the kernel was given.
+    /// Routes that were installed in the kernel.
     pub installed: BTreeMap<IpNet, OwnRoute>,
-    /// Those that it is to have, and does not.
+    /// Routes that the kernel should have and lacks.
     pub wanted: WantedRoutes,
     pub death: Death,
     pub rates: Rate,
-    /// Those of schedulers' nodes, which count since they were added.
+    /// Rates of scheduler nodes, counted since each node was added.
     pub node_rates: Rate,
     pub started: Instant,
-    /// Flows of which something was said, and is no longer.
+    /// Flows whose settings were removed.
     pub former_flows: FormerFlows,
     pub captures: u32,
-    /// Traces that were started, and the one that goes on.
+    /// Number of traces started so far. The number of the running trace follows.
     pub traces: u32,
     pub tracing: Option<u32>,
-    /// What level-0 programs had counted when the counters were cleared.
+    /// Counters of the ports' XDP programs when the counters were cleared.
     pub share_offset: HashMap<PortId, KernelShare>,
-    /// What level-0 programs of devices that are gone had counted since.
+    /// Counters since then of the XDP programs of devices that are gone.
     pub share_gone: HashMap<PortId, KernelShare>,
-    /// What the devices of ports had dropped when the counters were cleared, or the devices were taken.
+    /// Transmit drops of the ports' devices when the counters were cleared, or when the device was taken.
     pub device_drops_before: HashMap<PortId, u64>,
-    /// What instances of plugins want changed, with their names.
+    /// Changes that plugin instances request, with the names of the instances.
     pub requests: VecDeque<(String, Request)>,
     /// Host companions of plugins.
     pub host_level: HostLevel,
-    /// The versions of plugins that were there before they were upgraded.
+    /// Plugin versions before their last upgrade.
     pub previous_plugins: HashMap<&'static str, Arc<dyn Plugin>>,
-    /// What loads plugins that are files.
+    /// Loader of plugins that are files.
     pub loader: Loader,
-    /// How instances are called, for the watchdog.
+    /// Names of instances, for the watchdog.
     pub names: Names,
-    /// Watches whether calls of instances return.
+    /// Watchdog of calls of instances.
     pub watchdog: Option<Watchdog>,
-    /// What was said beside the configuration at the start, and holds for every later one.
+    /// Options given beside the configuration at the start, which apply to every later configuration.
     pub overrides: Overrides,
-    /// What was applied or saved last, or started with.
+    /// Configuration that was applied or saved last, or started with.
     pub base: Base,
-    /// The revisions that were applied.
+    /// Store of the applied revisions.
     pub store: Store,
-    /// How far a configuration is that is being applied, or a list of changes that are being made.
+    /// Progress of the configuration, or of the list of changes, that is being applied.
     pub applying: Option<Progress>,
-    /// Whether the router ends: nothing is changed any more, and nothing changed back.
+    /// Whether the router is shutting down: no change and no rollback starts any more.
     pub ending: bool,
-    /// What goes back by itself unless it is confirmed.
+    /// Revision that is rolled back unless it is confirmed.
     pub waiting: Option<Waiting>,
-    /// What happened.
+    /// Event log.
     pub events: Events,
-    /// What was seen last of what happens by itself.
+    /// State of the last look for events.
     pub observed: Observed,
-    /// Who knows how much memory is left; nobody, where it isn't looked at.
+    /// Functions that measure free memory; `None` where memory is not checked.
     pub memory: Option<MemoryGuard>,
 }
 
 impl Inner {
-    /// Refuses once the router ends.
+    /// Refuses a change once the router is shutting down.
     pub fn unless_ending(&self) -> Result<(), ControlError> {
         match self.ending {
             true => Err(ControlError::Conflict("the router ends: nothing is changed any more".into())),
@@ -181,20 +182,20 @@ impl Inner {
         }
     }
 
-    /// Refuses while a configuration is being applied.
+    /// Refuses a change while a configuration is being applied.
     pub fn unless_applying(&self) -> Result<(), ControlError> {
         self.unless_ending()?;
         self.applying.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
 
-    /// Refuses once changes that belong together are being made, and not all of them are.
+    /// Refuses a request once a transaction has made some of its changes, until it has made all.
     pub fn unless_in_between(&self) -> Result<(), ControlError> {
-        // As long as nobody knows how many there are, none is made.
+        // While the number of changes is unknown, none has been made.
         let begun = self.applying.filter(|progress| progress.of > 0);
         begun.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
 
-    /// Refuses while a configuration is being applied, or waits to be confirmed.
+    /// Refuses a change while a configuration is being applied or waits for its confirmation.
     fn settled(&self) -> Result<(), ControlError> {
         self.unless_applying()?;
         match &self.waiting {
@@ -210,12 +211,12 @@ impl Inner {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
 
-    /// Sets routes in the forwarding table, or removes those without one.
+    /// Sets routes in the forwarding table, or removes the route of a prefix without a new one.
     pub fn change_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) -> Result<(), ControlError> {
         self.route_table.change(changes, &mut self.workers)
     }
 
-    /// Tells the worker of changes of instances, gates and bindings.
+    /// Sends changes of instances, gates and bindings to the workers.
     pub fn tell_plugins(
         &mut self,
         changes: Vec<PluginChange<CompiledExpression>>,
@@ -224,24 +225,24 @@ impl Inner {
         self.workers.tell_each(commands)
     }
 
-    /// Waits until the worker has taken up all that it was told.
+    /// Waits until the workers have carried out all earlier commands.
     pub fn barrier(&mut self) -> Result<(), ControlError> {
         self.workers.barrier()
     }
 
-    /// All counters, with what the driver dropped as workers do.
+    /// Returns all counters, with the drops of the XDP programs added to the workers' drops.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         Ok(self.snapshot_and_shares()?.0)
     }
 
-    /// The same, and what the driver did at each port, of the same moment.
+    /// Returns all counters, and the counters of the XDP program of each port at the same moment.
     fn snapshot_and_shares(&mut self) -> Result<(Snapshot, Vec<KernelShare>), ControlError> {
         let mut snapshot = self.workers.snapshot()?;
         let shares = self.add_driver_drops(&mut snapshot);
         Ok((snapshot, shares))
     }
 
-    /// The same without what may be long: schedulers, EtherTypes and neighbours.
+    /// Returns the counters without the long lists: schedulers, EtherTypes and neighbours.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
         let mut snapshot = self.workers.counters()?;
         self.add_driver_drops(&mut snapshot);
@@ -256,76 +257,29 @@ impl Inner {
         };
         self.model.ports.iter().map(share).collect()
     }
-
-    /// What the level-0 program of a port did since it was loaded.
-    pub fn share_now(&self, port: PortId) -> KernelShare {
-        let Some(device) = self.kernel.get(&port) else {
-            return KernelShare { sent: self.driver_sent(port), ..KernelShare::default() };
-        };
-        let counters = device.programs.counters().unwrap_or_default();
-        KernelShare {
-            seen: counters.seen,
-            seen_bytes: counters.seen_bytes,
-            passed: counters.passed(),
-            dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
-            forwarded: counters.forwarded,
-            filtered: counters.filtered,
-            policed: counters.policed,
-            formed: counters.formed,
-            classes: ClassCounts { passed: counters.entered, dropped: counters.refused },
-            sent: self.driver_sent(port),
-        }
-    }
-
-    /// What the level-0 programs of a port did since the counters were cleared.
-    pub fn share(&self, port: PortId) -> KernelShare {
-        let now = self.share_now(port);
-        let gone = self.share_gone.get(&port).copied().unwrap_or_default();
-        let offset = self.share_offset.get(&port).copied().unwrap_or_default();
-        let mut classes = gone.classes;
-        classes.add(&now.classes.since(&offset.classes));
-        KernelShare {
-            seen: gone.seen + now.seen.saturating_sub(offset.seen),
-            seen_bytes: gone.seen_bytes + now.seen_bytes.saturating_sub(offset.seen_bytes),
-            passed: gone.passed + now.passed.saturating_sub(offset.passed),
-            dropped: gone.dropped + now.dropped.saturating_sub(offset.dropped),
-            forwarded: gone.forwarded + now.forwarded.saturating_sub(offset.forwarded),
-            filtered: gone.filtered + now.filtered.saturating_sub(offset.filtered),
-            policed: gone.policed + now.policed.saturating_sub(offset.policed),
-            formed: gone.formed + now.formed.saturating_sub(offset.formed),
-            classes,
-            sent: DriverSent {
-                packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
-                bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
-            },
-        }
-    }
-
-    /// What left by a port in the driver.
-    fn driver_sent(&self, port: PortId) -> DriverSent {
-        let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
-        sent.and_then(Result::ok).unwrap_or_default()
-    }
 }
 
 impl Router {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // What a panicking thread left behind is as consistent as any state between two commands.
+        // A panicking thread leaves a state as consistent as any state between two commands.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, to be changed by a single change. Every one of them asks here whether it may be made: not while a configuration is
-    /// applied, of which it would be no part, nor while one waits to be confirmed, for it would be gone when that goes back.
+    /// Locks the state for a single change; every single change calls this function.
+    ///
+    /// While a configuration is being applied it refuses, because the change would be no part of it. While a
+    /// revision waits for its confirmation it refuses, because a rollback would undo the change.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] while it is so.
+    /// [`ControlError::Conflict`] in these cases.
     pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
         inner.settled()?;
         Ok(inner)
     }
 
-    /// Waits until every worker has taken up all that it was told: each of them lives, and control does.
+    /// Waits until every worker has carried out all earlier commands. Success shows that all workers and
+    /// control are alive.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -333,12 +287,12 @@ impl Router {
         self.lock().barrier()
     }
 
-    /// What happened, and what happens.
+    /// Returns the event log.
     pub fn events(&self) -> &Events {
         &self.0.events
     }
 
-    /// The daemon itself.
+    /// Returns the status of the daemon.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -386,7 +340,7 @@ impl Router {
         })
     }
 
-    /// What became of all packets.
+    /// Returns the packet totals.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -396,7 +350,7 @@ impl Router {
         Ok(show::summary(&snapshot, &shares))
     }
 
-    /// What was dropped.
+    /// Returns the dropped packets by reason.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -410,7 +364,7 @@ impl Router {
         Ok(views)
     }
 
-    /// The neighbours of all ports.
+    /// Returns the neighbours of all ports.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -444,10 +398,10 @@ impl Router {
         Ok(views)
     }
 
-    /// Says what would happen to a packet, written as a filter without wildcards.
+    /// Explains what the router would do with a packet, which is described by a filter without wildcards.
     ///
     /// # Errors
-    /// When the packet is not one.
+    /// An invalid description of the packet.
     pub fn lookup(&self, packet: &str) -> Result<LookupView, ControlError> {
         let packet = ReadPacket::read(packet)?;
         let mut inner = self.lock();
@@ -485,7 +439,7 @@ impl Router {
     /// Starts a capture.
     ///
     /// # Errors
-    /// No such port, a filter that is none.
+    /// No such port, an invalid filter.
     pub fn capture(&self, request: &CaptureRequest) -> Result<Capture, ControlError> {
         let filter = self.select(request.filter.as_deref())?;
         let mut inner = self.lock();

@@ -1,4 +1,4 @@
-//! From counters and tables to what is shown.
+//! Conversion of counters and tables to views.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,10 +19,10 @@ use millrace_telemetry::Rate;
 use millrace_units::{GateId, Instant, PortId, QueueAccount};
 
 use crate::ControlError;
-use crate::host_level::SlowReports;
 use crate::model::{Bound, Model};
-use crate::route_changes::protocol;
+use crate::plugins::host_level::SlowReports;
 use crate::router::Inner;
+use crate::routes::changes::protocol;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
     NextHopView, PluginDetailView, PluginView, QueuesView, RouteView, SummaryView,
@@ -30,33 +30,33 @@ use crate::view::{
 use crate::view::{DriverFormView, GateLinksView};
 use crate::view::{HostCompanionView, MessagesView};
 
-/// What a level-0 program did with the frames of a device.
+/// Counters of a device's XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelShare {
-    /// Frames that came in.
+    /// Frames received.
     pub seen: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub seen_bytes: u64,
     /// Frames that the kernel kept.
     pub passed: u64,
     /// Frames that the program dropped.
     pub dropped: u64,
-    /// Frames that came in here and that the driver forwarded.
+    /// Frames received here that the offload forwarded.
     pub forwarded: u64,
-    /// Frames that came in here and that the driver dropped because a filter says so.
+    /// Frames received here that the offload dropped for a filter.
     pub filtered: u64,
-    /// The same because more came than a token bucket lets through.
+    /// Frames received here that the offload dropped because a token bucket was empty.
     pub policed: u64,
-    /// The same because the form of a plugin says so.
+    /// Frames received here that the eBPF variant of a plugin dropped.
     pub formed: u64,
-    /// Frames for the router itself, by class: what the kernel got of them, and what it did not.
+    /// Frames for the router itself, by class: frames passed to the kernel, and frames dropped.
     pub classes: ClassCounts,
-    /// Frames that the driver sent by this port.
+    /// Frames that the offload sent by this port.
     pub sent: DriverSent,
 }
 
 impl KernelShare {
-    /// What the driver dropped, by reasons that workers have too.
+    /// Returns the drops of the XDP program by the reasons that workers use too.
     pub fn drops(&self) -> [(DropReason, u64); 4] {
         [
             (DropReason::Filter, self.filtered),
@@ -67,7 +67,7 @@ impl KernelShare {
     }
 }
 
-/// Adds to what workers dropped at a port what the driver dropped there for the same reasons.
+/// Adds the drops of a port's XDP program to the workers' drops for the same reasons.
 pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, port: PortId, share: &KernelShare) {
     let Snapshot { ports, unassigned, .. } = snapshot;
     let known = ports.iter_mut().find(|(id, _)| *id == port);
@@ -77,12 +77,12 @@ pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, port: PortId, share: &Ke
     }
 }
 
-/// Counts by the names of their reasons.
+/// Returns the counts by the names of their drop reasons.
 pub(crate) fn by_name(drops: &DropCounts) -> BTreeMap<String, u64> {
     drops.iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
 }
 
-/// All drops: the pipeline's, and those inside the ports.
+/// Returns all drops of the pipeline and of the ports.
 fn all_drops(snapshot: &Snapshot) -> DropCounts {
     let mut all = snapshot.unassigned.clone();
     let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
@@ -94,16 +94,16 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
     all
 }
 
-/// What became of all packets, over the pipeline, the devices and the level-0 programs.
+/// Returns the packet totals over the pipeline, the devices and the XDP programs.
 ///
-/// The pipeline says what it took from devices and gave to them; a device says what it received and sent beyond that:
-/// frames lost before they were read, frames that wait inside, frames it made and frames it could not send.
+/// The pipeline counts the packets taken from devices and given to them. A device counts the rest: frames
+/// lost before they were read, frames held inside, frames it created and frames it could not send.
 pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryView {
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
-    // Among what the snapshot has as dropped.
+    // Part of the snapshot's drops.
     let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
@@ -141,7 +141,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
     }
 }
 
-/// Drops by reason and port.
+/// Returns the drops by reason and port.
 pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
     let mut ports: BTreeMap<&'static str, BTreeMap<String, u64>> = BTreeMap::new();
     let mut note = |name: &str, counts: &DropCounts| {
@@ -174,9 +174,8 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
     views
 }
 
-/// A route.
-///
-/// `kernel` is its protocol in the kernel, if it comes from there.
+/// Returns the view of a route; `kernel` is the route's protocol in the kernel, if the route comes from
+/// there.
 pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
     let view = |hop: &millrace_forward::NextHop| NextHopView {
         via: hop.gateway.map(|via| via.to_string()),
@@ -193,7 +192,7 @@ pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model
     RouteView { to: to.to_string(), kind, next_hops, source, protocol, missing: None, queues: None }
 }
 
-/// A configured route, as it was said.
+/// Returns the view of a configured route, as it was given.
 pub(crate) fn wanted_route(route: &millrace_config::Route, model: &Model) -> RouteView {
     let hop = |via: Option<std::net::IpAddr>| {
         let is_towards = |net: &ipnet::IpNet| via.is_some_and(|via| net.contains(&via));
@@ -217,7 +216,7 @@ pub(crate) fn wanted_route(route: &millrace_config::Route, model: &Model) -> Rou
     }
 }
 
-/// What is done with packets, in words.
+/// Returns the text of an action.
 pub(crate) fn action(action: &Action, model: &Model) -> String {
     let ways = |ways: &[Way]| {
         let way = |way: &Way| match way.via {
@@ -240,30 +239,30 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// A token bucket as people write it.
+/// Returns the rate and the burst of a token bucket, as the configuration writes them.
 pub(crate) fn policing(policer: &Policer) -> Policing {
     Policing { rate: Bits(policer.rate()), burst: policer.burst() }
 }
 
-/// The counts of bindings, by their ids; those that are not here are zero.
+/// Counts of bindings, by binding id; absent bindings have counts of zero.
 #[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
 impl Counts {
-    /// Adds what a worker counted.
+    /// Adds the counts of a worker.
     pub fn add(&mut self, page: BindingCountsPage) {
         for (id, counts) in page.counts {
             *self.0.entry(id).or_default() += counts;
         }
     }
 
-    /// Those of a binding.
+    /// Returns the counts of a binding.
     pub fn of(&self, id: BindingId) -> BindingCounts {
         self.0.get(&id).copied().unwrap_or_default()
     }
 }
 
-/// What became in queues of the packets of a route or a filter.
+/// Returns the view of the queue account of a route or a filter.
 pub(crate) fn queues(account: &QueueAccount) -> QueuesView {
     let QueueAccount { queued, waiting, dropped } = *account;
     let sent = account.sent();
@@ -279,7 +278,7 @@ pub(crate) fn queues(account: &QueueAccount) -> QueuesView {
     }
 }
 
-/// A binding.
+/// Returns the view of a binding.
 pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Model) -> BindingView {
     let counts = counts.of(id);
     let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
@@ -307,12 +306,12 @@ fn described(bindings: Vec<BindingDescription>, counts: &Counts, model: &Model) 
     bindings.into_iter().filter_map(bound).map(|(id, bound)| binding(id, bound, counts, model)).collect()
 }
 
-/// All bindings.
+/// Returns the views of all bindings.
 pub(crate) fn bindings(counts: &Counts, model: &Model) -> Vec<BindingView> {
     described(model.plugins.bindings(), counts, model)
 }
 
-/// All gates.
+/// Returns the views of all gates.
 pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<GateView> {
     let view = |gate: millrace_plugin::GateDescription| {
         let id = model.plugins.gate(&gate.name).ok().map(|gate| gate.id);
@@ -330,7 +329,7 @@ pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<
     model.plugins.gates().into_iter().map(view).collect()
 }
 
-/// The links into a gate's table, if there are any.
+/// Returns the view of the links into a gate's table, if there are any.
 fn links(gate: GateId, model: &Model, tables: &GateTables) -> Option<GateLinksView> {
     let found = tables.links(gate)?;
     let (filters, ahead) = (found.links().filters(), found.links().ahead());
@@ -338,7 +337,7 @@ fn links(gate: GateId, model: &Model, tables: &GateTables) -> Option<GateLinksVi
     Some(GateLinksView { from, filters, ahead, bytes: found.links().memory() })
 }
 
-/// The flow table.
+/// Returns the view of the flow table.
 pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     FlowTableView {
         known: counts.records,
@@ -353,13 +352,13 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     }
 }
 
-/// What plugins keep for flows.
+/// Returns the view of the plugins' state for flows.
 pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
     let FlowStateCounts { flows, bytes, refused } = counts;
     FlowStatesView { flows, bytes, refused }
 }
 
-/// Flows in the driver.
+/// Returns the view of the offloaded flows.
 pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Instant) -> DriverFlowsView {
     let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
     let mut rate = |what: &str, count| rates.read(&format!("flows in the driver, {what}"), count, at);
@@ -378,7 +377,7 @@ pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Insta
     }
 }
 
-/// Whether the way back to a packet's source is looked at, in a word.
+/// Returns the name of a reverse-path mode.
 pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
     match mode {
         ReversePath::Off => "off",
@@ -387,7 +386,7 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
     }
 }
 
-/// All instances.
+/// Returns the views of all instances.
 pub(crate) fn instances(
     snapshot: &Snapshot,
     counts: &Counts,
@@ -427,7 +426,7 @@ pub(crate) fn instances(
     model.plugins.instances().into_iter().map(view).collect()
 }
 
-/// The host companion of an instance, by what both did.
+/// Returns the view of an instance's host companion, from the reports of both.
 fn host_companion(
     name: &str,
     slow: &InstanceReport,
@@ -453,7 +452,7 @@ fn host_companion(
     })
 }
 
-/// All plugins.
+/// Returns the views of all plugins.
 pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
     model.plugins.plugins().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
 }
@@ -474,7 +473,7 @@ fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> Plu
     }
 }
 
-/// All that a plugin says of itself, and its instances.
+/// Returns the detailed view of a plugin, with its instances.
 pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, ControlError> {
     let statement = model.plugins.state_plugin(name)?;
     let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));

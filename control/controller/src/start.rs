@@ -1,89 +1,80 @@
-//! Starting a router: from a configuration to packets that flow.
+//! Start of a router, from its configuration to forwarding.
 
+mod workers;
+
+use self::workers::start_workers;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use millrace_config::{Config, Forwarding, PollMode};
-use millrace_confine::Privileges;
-use millrace_forward::FibReader;
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
 use millrace_host::{
     Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind, SwitchUse,
 };
 use millrace_offload::own_program_ids;
-use millrace_packet::Pool;
-use millrace_pipeline::thread::{self, IoMode, Wake};
-use millrace_pipeline::{
-    Command, GateTables, Handover, NoHost, PortCommand, PortSettings, Stack, Worker, WorkerLink,
-};
+use millrace_pipeline::thread::{self, Wake};
+use millrace_pipeline::{GateTables, PortCommand, PortSettings, Stack};
 use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_store::{Draft, State, Store, Who};
 use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
-use nix::unistd::{Pid, gettid};
 use tokio::sync::Notify;
 
 use crate::ControlError;
-use crate::claim::Claim;
+use crate::access::tokens::Tokens;
 use crate::configuration::Base;
-use crate::death::Death;
-use crate::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
-use crate::driver_flows::make_cache;
-use crate::events::Events;
-use crate::host_level::HostLevel;
-use crate::loader::Loader;
+use crate::flows::driver_flows::make_cache;
 use crate::model::{Model, PortPlan};
 use crate::observe::Observed;
+use crate::observe::events::Events;
 use crate::overrides::Overrides;
-use crate::route_table::RouteTable;
+use crate::plugins::host_level::HostLevel;
+use crate::plugins::loader::Loader;
+use crate::ports::claim::Claim;
+use crate::ports::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
 use crate::router::{Inner, Router, Shared};
-use crate::tokens::Tokens;
+use crate::routes::table::RouteTable;
+use crate::routes::wanted::WantedRoutes;
 use crate::view::ShadowedView;
-use crate::wanted_routes::WantedRoutes;
-use crate::watchdog::{Names, Watch, Watchdog, WorkerThread};
-use crate::worker_commands::{own_routes, start_commands};
-use crate::worker_handle::WorkerHandle;
-use crate::worker_panic::{WorkerPanic, run_worker};
-use crate::workers::Workers;
+use crate::workers::commands::{own_routes, start_commands};
+use crate::workers::death::Death;
+use crate::workers::watchdog::{Names, Watch, Watchdog};
 
-/// What is decided outside of the configuration.
+/// Options of a start that are given outside of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
-    /// Forward although Linux was told to do more than routing with these ports' packets.
+    /// Whether to forward although the kernel has policies on these ports that the router bypasses.
     pub ignore_kernel_policy: bool,
-    /// Ends the process at once, without running anything more of it. It is called, by a thread of the router's, when a call of
-    /// an instance doesn't return; without it nobody watches for that.
+    /// Function that ends the process at once, without running any further code of it. A thread of the router
+    /// calls it when a call of an instance does not return. Without it there is no watchdog.
     pub end: Option<fn()>,
-    /// What was said beside the configuration.
+    /// Options given beside the configuration.
     pub overrides: Overrides,
-    /// Where the configuration came from; nowhere, if none is named.
+    /// Source of the configuration, if there is one.
     pub source: Option<Source>,
-    /// By what its revisions are known among those of other routers: its socket.
+    /// Name of the router in the store of revisions: its socket.
     pub router: Option<String>,
 }
 
-/// Where a configuration came from.
+/// Source of a configuration.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file's name, or that of a revision.
+    /// Name of the file or of the revision.
     pub origin: String,
-    /// Its text.
+    /// Text of the configuration.
     pub text: String,
 }
 
-/// The revisions of a router with this configuration.
+/// Returns the store of a router's revisions with this configuration.
 pub fn revisions(config: &Config, router: Option<String>) -> Store {
     Store::open(state_directory(config).as_deref()).of(router)
 }
 
-/// Starts a router. When this returns, it forwards.
+/// Starts a router. On return, the router forwards.
 ///
 /// # Errors
-/// What is wrong, in one sentence; whatever was begun is undone then.
+/// The reason of the failure, in one sentence; all completed steps are undone then.
 pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, ControlError> {
     let base = Base::started(first_revision(&config, options.source)?);
     options.overrides.put_into(&mut config);
@@ -104,7 +95,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (overrides, store) = (options.overrides, Store::open(state.as_deref()).of(options.router));
     let mut inner = begun(&config, model, loader.clone(), &control_wake, (base, overrides, store))?;
-    let audit = crate::audit::open(state.as_deref(), &config.api, &inner.events)?;
+    let audit = crate::access::audit::open(state.as_deref(), &config.api, &inner.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
     inner.tell_names();
@@ -131,14 +122,15 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
             Ok(router)
         }
         Err(error) => {
-            // What could not be undone has nothing to add to why the start failed.
+            // A failure of the shutdown adds nothing to the reason why the start failed.
             let _ = router.shutdown().await;
             Err(error)
         }
     }
 }
 
-/// A mirror of the kernel that is complete, with the devices that are claimed; what the model's ports are is taken from it.
+/// Returns a complete mirror of the kernel, with the claimed devices, and completes the settings of the
+/// model's ports from it.
 async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, ControlError> {
     let (mirror, mut changes) = start_mirror().await?;
     let first = changes.recv().await.unwrap_or_default();
@@ -150,7 +142,7 @@ async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, C
     Ok((mirror, changes, first, links))
 }
 
-/// What a router has before any device is opened: its workers are there, and know nothing yet.
+/// Returns the state of a router before any device is opened. The workers run, and have no configuration yet.
 fn begun(
     config: &Config,
     model: Model,
@@ -210,7 +202,7 @@ fn begun(
     })
 }
 
-/// What the router is started with, as a revision.
+/// Returns the starting configuration as a revision.
 fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, ControlError> {
     let Source { origin, text } = match source {
         Some(source) => source,
@@ -220,7 +212,7 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
-/// Puts instances into quarantine whose calls have crashed, and has those of this router be known to the next start.
+/// Puts instances whose calls crashed into quarantine, and records crashes of this run for the next start.
 fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
     if let Some(directory) = state {
         match memory.quarantine.take_crashes(directory) {
@@ -235,19 +227,20 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
             Err(problem) => tracing::error!("what is known of crashes does not count: {problem}"),
         }
     }
-    crate::crash::watch(state)
+    crate::workers::crash::watch(state)
 }
 
-/// What is wrong with what is left of a configuration without that in which something is, for
+/// Returns the errors in the rest of a configuration after its invalid entries are left out, for
 /// [`Config::parse_further`](millrace_config::Config::parse_further).
 pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
     Model::wrong_with_rest(rest, &Loader::new(rest).planning())
 }
 
-/// Checks a configuration as far as it can be without the machine it is for. Returns the filters and bindings that never win.
+/// Checks a configuration as far as possible without its target machine. Returns the filters and bindings
+/// that never win.
 ///
 /// # Errors
-/// What is wrong with it.
+/// An error in the configuration.
 pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
     Model::planned(config).map(|model| model.never_winning())
 }
@@ -255,7 +248,7 @@ pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
 pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
 type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);
 
-/// A kernel device that no other router has, nor will have.
+/// Kernel device claimed by this router: no other router can use it.
 struct Claimed {
     plan: PortPlan,
     link: HostLink,
@@ -281,7 +274,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         None => (Vec::new(), None),
     };
     open_kernel_devices(inner, links)?;
-    // They were told of among all that is passed by.
+    // The policy check has already reported the queueing disciplines.
     inner.note_queueing(false);
     inner.device_drops_before = inner.device_drops_now();
     inner.set_host_path()?;
@@ -309,7 +302,8 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
 }
 
-/// Attaches the programs of kernel devices, and has the workers open them. No packet comes from there yet.
+/// Attaches the programs of kernel devices, and lets the workers open the devices. No packet arrives from
+/// them yet.
 fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), ControlError> {
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
@@ -341,7 +335,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     Ok(())
 }
 
-/// Has packets of all devices come, once workers know what the kernel knows.
+/// Starts the arrival of packets from all devices, once workers have the state of the kernel.
 fn take_over(
     inner: &mut Inner,
     (mirror, changes, first): (Mirror, Changes, Vec<millrace_host::HostChange>),
@@ -355,7 +349,7 @@ fn take_over(
     inner.know_neighbours(&first);
     inner.apply(first)?;
     inner.refresh_programs()?;
-    // The workers have taken up everything so far when they answer.
+    // The answer shows that the workers have carried out all earlier commands.
     inner.snapshot()?;
     OwnDevice::give_all(own, inner)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
@@ -367,8 +361,8 @@ fn take_over(
     inner.set_host_outputs()
 }
 
-/// Gives the kernel the configured routes by its devices: it has them when the router dies, and the mirror brings them
-/// back to us.
+/// Installs the configured routes through kernel devices in the kernel. The kernel keeps them when the router
+/// dies, and the mirror reports them back.
 fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     let routes: Vec<OwnRoute> =
         inner.model.kernel_routes().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
@@ -385,7 +379,7 @@ fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// A route as the kernel is given it.
+/// Returns a route as it is installed in the kernel.
 pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result<OwnRoute, ControlError> {
     let kind = match route.kind {
         millrace_config::RouteKind::Forward => RouteKind::Unicast,
@@ -425,7 +419,7 @@ pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result
     Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
 }
 
-/// The kernel devices of the ports.
+/// Returns the kernel devices of the ports.
 pub(crate) fn kernel_links(
     model: &Model,
     state: &HostState,
@@ -450,7 +444,7 @@ pub(crate) fn kernel_links(
     Ok(links)
 }
 
-/// Whether passing by what Linux was told is worth refusing to start.
+/// Whether bypassing a kernel policy is a reason to refuse the start.
 pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
     !matches!(finding.kind, PolicyKind::Forwarding | PolicyKind::ReversePath | PolicyKind::MulticastRouting)
 }
@@ -460,7 +454,8 @@ pub(crate) fn findings(devices: &[u32], forwarding: Forwarding) -> Result<Vec<Po
         Forwarding::On => SwitchUse::Ignored,
         Forwarding::Kernel => SwitchUse::Followed,
     };
-    // Whoever else is a Millrace has claimed its devices, so what is left here of one is a dead one's.
+    // A running Millrace has claimed its devices, so Millrace programs on these devices belong to a router
+    // that has died.
     policy::inspect(devices, &Ours { programs: own_program_ids(), switches })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }
@@ -484,7 +479,7 @@ fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result
     )))
 }
 
-/// Completes the settings of kernel ports by what the kernel says. Returns whether any changed.
+/// Completes the settings of kernel ports from the kernel's state. Returns whether any setting changed.
 pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
     let mut changed = false;
     let forwarding = model.router.forwarding;
@@ -553,117 +548,7 @@ fn mode_name(mode: PollMode) -> &'static str {
     }
 }
 
-/// The threads of the workers.
-type Threads = Vec<JoinHandle<()>>;
-
-/// Starts the threads of the workers.
-fn start_workers(
-    config: &Config,
-    route_table: &RouteTable,
-    control_wake: &Wake,
-) -> Result<(Workers, Threads, Receiver<WorkerPanic>), ControlError> {
-    let failed = |error| ControlError::system("make an event descriptor", error);
-    let count = config.router.workers.max(1);
-    let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
-    let ways: Vec<Option<Handover>> = match count {
-        1 => vec![None],
-        _ => {
-            let sleepers: Vec<_> = wakes.iter().cloned().map(Some).collect();
-            Handover::mesh(&sleepers).into_iter().map(Some).collect()
-        }
-    };
-    // The same for all, so that they agree on whose a flow is, and which next hop it takes.
-    let seed = std::hash::RandomState::new().build_hasher().finish();
-    let (mut workers, mut threads) = (Vec::new(), Vec::new());
-    let (panic_sender, panics) = channel();
-    for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
-        let prefixes = route_table.reader();
-        let making = Making { frames: config.router.frames, prefixes, seed, handover };
-        let wakes = (wake, control_wake.clone());
-        let started = start_worker(number, making, io_mode(config.router.mode), wakes, panic_sender.clone());
-        let (worker, thread) = match started {
-            Ok(started) => started,
-            Err(error) => {
-                stop(&mut Workers::new(workers, seed), threads);
-                return Err(error);
-            }
-        };
-        workers.push(worker);
-        threads.push(thread);
-    }
-    Ok((Workers::new(workers, seed), threads, panics))
-}
-
-/// Ends workers that have nothing to do yet.
-fn stop(workers: &mut Workers, threads: Vec<JoinHandle<()>>) {
-    // What went wrong before is what is told.
-    let _ = workers.tell(|| Command::Stop);
-    threads.into_iter().for_each(|thread| drop(thread.join()));
-}
-
-/// What a worker is made of, on its own thread.
-struct Making {
-    frames: u32,
-    prefixes: FibReader,
-    seed: u64,
-    handover: Option<Handover>,
-}
-
-/// Starts the thread of a worker, which makes its own packet memory.
-fn start_worker(
-    number: usize,
-    making: Making,
-    mode: IoMode,
-    (wake, control): (Wake, Wake),
-    panics: Sender<WorkerPanic>,
-) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
-    let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
-    let worker_wake = wake.clone();
-    let make = move || {
-        let confined = Privileges::Memory.leave_to_thread();
-        confined.map_err(ControlError::refused)?;
-        make_worker(making)
-    };
-    let body = move || match make() {
-        Ok((mut worker, link)) => {
-            if sender.send(Ok((link, gettid()))).is_ok() {
-                run_worker(number, &mut worker, mode, (&worker_wake, &control), &panics);
-            }
-        }
-        Err(error) => {
-            // Who waits for the worker hears why there is none; nobody else asks.
-            let _ = sender.send(Err(error));
-        }
-    };
-    let thread = std::thread::Builder::new()
-        .name(format!("worker-{number}"))
-        .spawn(body)
-        .map_err(|error| ControlError::system("start a worker's thread", error))?;
-    let (link, thread_number) =
-        receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
-    let seen = WorkerThread { pulse: link.pulse.clone(), thread: thread_number };
-    Ok((WorkerHandle::new(link, wake, seen), thread))
-}
-
-fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
-    let pool = Pool::new(making.frames).map_err(ControlError::refused)?;
-    let (mut worker, link) = Worker::new(pool, making.prefixes, Box::new(NoHost), making.seed)
-        .map_err(|error| ControlError::system("make the flow table", error))?;
-    if let Some(handover) = making.handover {
-        worker.join(handover);
-    }
-    Ok((worker, link))
-}
-
-fn io_mode(mode: PollMode) -> IoMode {
-    match mode {
-        PollMode::Poll => IoMode::Poll,
-        PollMode::Interrupt => IoMode::Interrupt,
-        PollMode::Adaptive => IoMode::Adaptive,
-    }
-}
-
-/// Where it is remembered what has to outlive the router, as the configuration says.
+/// Returns the configured folder of the state that outlives the router.
 pub fn state_directory(config: &Config) -> Option<PathBuf> {
     match &config.plugins.state {
         Some(none) if none.as_os_str() == "none" => None,

@@ -1,4 +1,4 @@
-//! What control shows: the nouns of the interface, as they stand in JSON.
+//! Views of control: the nouns of the interface, as they stand in JSON.
 
 mod configuration;
 mod control_plane;

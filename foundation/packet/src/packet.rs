@@ -1,4 +1,6 @@
-//! A packet: a chain of frames that it owns.
+//! Packet: an owned chain of frames.
+
+mod prefetch;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,18 +11,20 @@ use crate::frame::Frame;
 use crate::opened::{Opened, Start};
 use crate::{Annotations, FRAME_SIZE, Pool};
 
-/// An owned packet. Its annotations are reached by dereferencing it.
+/// Owned packet, which dereferences to its annotations.
 ///
-/// The bytes of the first frame are [`data`](Self::data); offsets of headers are relative to the frame's buffer, so
-/// that adding and removing bytes in front leaves them valid.
+/// [`data`](Self::data) returns the bytes of the first frame. Header offsets are relative to the frame's
+/// buffer, so they stay valid when bytes are added or removed in front.
 pub struct Packet {
     head: NonNull<Frame>,
     _one_thread: PhantomData<*mut ()>,
 }
 
 impl Packet {
+    /// Makes a packet of one frame.
+    ///
     /// # Safety
-    /// Nothing else may refer to the frame.
+    /// No other code may refer to the frame.
     #[inline]
     pub(crate) unsafe fn from_frame(frame: NonNull<Frame>, offset: u16, length: u16) -> Self {
         let mut packet = Self { head: frame, _one_thread: PhantomData };
@@ -37,29 +41,29 @@ impl Packet {
 
     #[inline]
     fn head(&self) -> &Frame {
-        // SAFETY: a packet owns its first frame alone.
+        // SAFETY: a packet is the only owner of its first frame.
         unsafe { self.head.as_ref() }
     }
 
     #[inline]
     fn head_mut(&mut self) -> &mut Frame {
-        // SAFETY: a packet owns its first frame alone.
+        // SAFETY: a packet is the only owner of its first frame.
         unsafe { self.head.as_mut() }
     }
 
-    /// The address of the first frame's metadata.
+    /// Returns the address of the first frame's metadata.
     #[inline]
     pub(crate) fn head_address(&self) -> *const Frame {
         self.head.as_ptr()
     }
 
-    /// The bytes of the first frame.
+    /// Returns the bytes of the first frame.
     #[inline]
     pub fn data(&self) -> &[u8] {
         self.head().bytes()
     }
 
-    /// The bytes of the first frame, to write.
+    /// Returns the bytes of the first frame, for writes.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let head = self.head_mut();
@@ -72,7 +76,7 @@ impl Packet {
         }
     }
 
-    /// Bytes of the whole packet.
+    /// Returns the length of the whole packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         if self.head().next.is_null() {
@@ -88,13 +92,13 @@ impl Packet {
         self.len() == 0
     }
 
-    /// Whether the packet stands in one frame.
+    /// Whether the packet consists of one frame.
     #[inline]
     pub fn is_linear(&self) -> bool {
         self.head().next.is_null()
     }
 
-    /// The bytes of each frame, first to last.
+    /// Iterates over the bytes of each frame, first to last.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let mut frame: *const Frame = self.head.as_ptr();
         std::iter::from_fn(move || {
@@ -105,7 +109,7 @@ impl Packet {
         })
     }
 
-    /// The frames of the chain as their numbers in the pool, with offset and length in each: what a device is told.
+    /// Iterates over the frames of the chain in the form for a device: number in the pool, offset and length.
     pub fn segments(&self) -> impl Iterator<Item = (u32, u16, u16)> + '_ {
         let mut frame: *const Frame = self.head.as_ptr();
         std::iter::from_fn(move || {
@@ -116,14 +120,14 @@ impl Packet {
         })
     }
 
-    /// Bytes that can still be put in front of the first.
+    /// Returns the number of free bytes before the first byte.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.head().places.offset.into()
     }
 
-    /// Puts `count` bytes in front, their contents as they happen to be, and returns the data of the first frame to
-    /// write. `None`, with nothing changed, when the headroom is smaller.
+    /// Adds `count` bytes of undefined content in front, and returns the bytes of the first frame for writes.
+    /// Returns `None`, and changes nothing, when the headroom is too small.
     #[inline]
     #[must_use]
     pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
@@ -136,7 +140,8 @@ impl Packet {
         Some(self.data_mut())
     }
 
-    /// Removes `count` bytes from the front. Returns `false`, with nothing changed, when the first frame has fewer.
+    /// Removes `count` bytes from the front. Returns false, and changes nothing, when the first frame has
+    /// fewer.
     #[inline]
     #[must_use]
     pub fn trim_front(&mut self, count: usize) -> bool {
@@ -149,9 +154,9 @@ impl Packet {
         true
     }
 
-    /// Shortens the packet to `length` bytes; leaves it as it is when it is not longer. Returns `false`, with nothing
-    /// changed, when the cut lies behind the first frame and the frames there are shared:
-    /// [`make_writable`](Self::make_writable) comes first.
+    /// Shortens the packet to `length` bytes, if it is longer. Returns false, and changes nothing, when the
+    /// cut is behind the first frame and the frames there are shared; call
+    /// [`make_writable`](Self::make_writable) first.
     #[inline]
     #[must_use]
     pub fn truncate(&mut self, length: usize) -> bool {
@@ -168,8 +173,8 @@ impl Packet {
         let mut left = length;
         let mut frame = self.head;
         loop {
-            // SAFETY: `frame` is in this packet's chain, so it is alive; nothing refers to its fields for longer than a
-            // statement.
+            // SAFETY: `frame` is in this packet's chain, so it is alive; no reference to its fields outlives
+            // a statement.
             let current = unsafe { frame.as_ref() };
             let (here, is_own) = (usize::from(current.places.length), current.references.get() == 1);
             let next = NonNull::new(current.next);
@@ -180,15 +185,15 @@ impl Packet {
                 _ => break,
             }
         }
-        // SAFETY: as above, and the frame is referred to by this packet alone.
+        // SAFETY: as above, and only this packet refers to the frame.
         let current = unsafe { frame.as_mut() };
         current.places.length = current.places.length.min(left as u16);
         release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
         true
     }
 
-    /// Replaces frames that are shared with copies by frames of this packet's own. Returns `false`, with nothing
-    /// changed, when the pool has too few.
+    /// Replaces frames shared with copies by frames of this packet alone. Returns false, and changes nothing,
+    /// when the pool has too few frames.
     pub fn make_writable(&mut self, pool: &Pool) -> bool {
         if !self.is_shared() {
             return true;
@@ -204,8 +209,9 @@ impl Packet {
         true
     }
 
-    /// Adds `bytes` at the end, taking frames from `pool` as needed. Returns `false`, with nothing added, when there
-    /// are too few, or the last frame is shared with a copy: [`make_writable`](Self::make_writable) comes first.
+    /// Appends `bytes`, with frames from `pool` as needed. Returns false, and appends nothing, when the pool
+    /// has too few frames, or the last frame is shared with a copy; call
+    /// [`make_writable`](Self::make_writable) first.
     #[must_use]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
         let own = self.last();
@@ -241,8 +247,8 @@ impl Packet {
         }
     }
 
-    /// Puts `tail`'s frames behind this packet's: a packet that a device delivered in pieces. The last frame must not be
-    /// shared, else copies get the tail as well.
+    /// Appends the frames of `tail`, for packets that a device delivers in pieces. The last frame of this
+    /// packet must not be shared, else its copies get the tail as well.
     pub fn chain(&mut self, tail: Packet) {
         // SAFETY: the last frame of this packet's chain, owned by it.
         unsafe { (*self.last()).next = tail.into_head().as_ptr() };
@@ -257,7 +263,7 @@ impl Packet {
         frame
     }
 
-    /// Copies up to `into.len()` bytes from `offset` on, and returns how many there were.
+    /// Copies up to `into.len()` bytes from `offset` on; returns the number of copied bytes.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> usize {
         let (length, mut skip, mut room) = (into.len(), offset, into);
         for bytes in self.frames() {
@@ -272,13 +278,14 @@ impl Packet {
         length - room.len()
     }
 
-    /// All bytes in one vector: for the slow path and for tests.
+    /// Returns all bytes in one vector, for the slow path and for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         self.frames().flatten().copied().collect()
     }
 
-    /// A second packet with the same bytes and annotations: its first frame is its own, the frames behind are shared
-    /// and from now on read-only. Its journey is not written down. `None` when the pool is empty.
+    /// Makes a second packet with the same bytes and annotations, except the trace number. The copy owns its
+    /// first frame. Packet and copy share the later frames, which become read-only. Returns `None` when the
+    /// pool is empty.
     pub fn copy(&self, pool: &Pool) -> Option<Packet> {
         let mut copy = pool.allocate()?;
         let (from, to) = (self.head(), copy.head_mut());
@@ -291,7 +298,7 @@ impl Packet {
         copy.data_mut().copy_from_slice(self.data());
         let mut shared = self.head().next;
         while let Some(frame) = NonNull::new(shared) {
-            // SAFETY: in this packet's chain, so alive.
+            // SAFETY: the frame is in this packet's chain, so it is alive.
             let frame = unsafe { frame.as_ref() };
             frame.references.set(frame.references.get() + 1);
             shared = frame.next;
@@ -299,24 +306,25 @@ impl Packet {
         Some(copy)
     }
 
-    /// Notes that the network header starts `offset` bytes behind the first byte, and at the end of the first frame's bytes
-    /// at the latest.
+    /// Sets the start of the network header to `offset` bytes behind the first byte, at most to the end of
+    /// the first frame's bytes.
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
         let head = self.head_mut();
         head.places.network = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
-    /// Notes that the transport header starts `offset` bytes behind the first byte, and at the end of the first frame's
-    /// bytes at the latest.
+    /// Sets the start of the transport header to `offset` bytes behind the first byte, at most to the end of
+    /// the first frame's bytes.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
         let head = self.head_mut();
         head.places.transport = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
-    /// The first `COUNT` bytes of a packet that stands in one frame and whose network header starts `NETWORK` bytes behind the
-    /// first byte, its annotations, and its length; `None` for one that is otherwise, or shorter.
+    /// Returns the first `COUNT` bytes, the annotations and the length of a packet. Returns `None` unless the
+    /// packet is one frame of at least `COUNT` bytes, with its network header `NETWORK` bytes behind the
+    /// first byte.
     #[inline(always)]
     pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
         let head = self.head_mut();
@@ -324,8 +332,8 @@ impl Packet {
         if is_so { self.first_mut() } else { None }
     }
 
-    /// The first `COUNT` bytes of a packet's first frame, the packet's annotations, and the length of that frame; `None` where it has
-    /// fewer bytes.
+    /// Returns the first `COUNT` bytes and the length of the first frame, with the packet's annotations.
+    /// Returns `None` if the frame is shorter.
     #[inline(always)]
     pub fn first_mut<const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
         let head = self.head_mut();
@@ -333,16 +341,17 @@ impl Packet {
         if length < COUNT {
             return None;
         }
-        // SAFETY: the frame has so many bytes from its offset on, the first frame is not shared, and its metadata lie elsewhere.
+        // SAFETY: the frame has `COUNT` bytes from its offset on, the first frame is not shared, and its
+        // metadata is elsewhere.
         let bytes = unsafe { head.buffer.add(head.places.offset.into()).cast::<[u8; COUNT]>().as_mut() };
         Some(Start { bytes, annotations: &mut head.annotations, length })
     }
 
-    /// The packet to be read, and what is noted on it then.
+    /// Opens the packet for reads of its first frame, followed by one write of its header offsets.
     #[inline(always)]
     pub fn open(&mut self) -> Opened<'_> {
         let head = self.head_mut();
-        // SAFETY: as in `Frame::bytes`; the first frame is not shared, and its metadata lie elsewhere.
+        // SAFETY: as in `Frame::bytes`; the first frame is not shared, and its metadata is elsewhere.
         let data = unsafe {
             NonNull::slice_from_raw_parts(
                 head.buffer.add(head.places.offset.into()),
@@ -353,40 +362,40 @@ impl Packet {
         Opened { data, head }
     }
 
-    /// Where the network header starts, in bytes behind the first.
+    /// Returns the offset of the network header, in bytes behind the first.
     #[inline]
     pub fn network_offset(&self) -> usize {
         usize::from(self.head().places.network.saturating_sub(self.head().places.offset))
             .min(self.head().places.length.into())
     }
 
-    /// Where the transport header starts, in bytes behind the first.
+    /// Returns the offset of the transport header, in bytes behind the first.
     #[inline]
     pub fn transport_offset(&self) -> usize {
         usize::from(self.head().places.transport.saturating_sub(self.head().places.offset))
             .min(self.head().places.length.into())
     }
 
-    /// The bytes of the first frame from the network header on.
+    /// Returns the bytes of the first frame from the network header on.
     #[inline]
     pub fn network(&self) -> &[u8] {
         self.data().get(self.network_offset()..).unwrap_or_default()
     }
 
-    /// The bytes of the first frame from the network header on, to write.
+    /// Returns the bytes of the first frame from the network header on, for writes.
     #[inline]
     pub fn network_mut(&mut self) -> &mut [u8] {
         let offset = self.network_offset();
         self.data_mut().get_mut(offset..).unwrap_or_default()
     }
 
-    /// The bytes of the first frame from the transport header on.
+    /// Returns the bytes of the first frame from the transport header on.
     #[inline]
     pub fn transport(&self) -> &[u8] {
         self.data().get(self.transport_offset()..).unwrap_or_default()
     }
 
-    /// Bytes of the packet from the network header on.
+    /// Returns the length of the packet from the network header on, in bytes.
     #[inline]
     pub fn network_len(&self) -> usize {
         self.len() - self.network_offset()
@@ -399,27 +408,28 @@ impl Packet {
         head
     }
 
-    /// Gives the packet's one frame away, to a device; returns its number. [`Pool::packet_from_raw`] takes it back.
+    /// Releases the packet's only frame to a device; returns its number. [`Pool::packet_from_raw`] takes the
+    /// frame back.
     ///
     /// # Errors
-    /// The packet, when it stands in several frames: [`split`](Self::split) it first.
+    /// The packet, when it has several frames; call [`split`](Self::split) first.
     #[inline]
     pub fn into_raw(self) -> Result<u32, Packet> {
         if !self.is_linear() {
             return Err(self);
         }
-        // SAFETY: owned by this packet, which ends here.
+        // SAFETY: this packet owns the frame, and ends here.
         Ok(unsafe { self.into_head().as_ref() }.index)
     }
 
-    /// Takes the first frame off: the packet of that frame alone, and the rest of the chain.
+    /// Splits off the first frame: returns the packet of that frame alone, and the rest of the chain.
     ///
     /// # Errors
-    /// The packet, when the frame behind the first is shared with a copy: [`make_writable`](Self::make_writable) comes
+    /// The packet, when its second frame is shared with a copy; call [`make_writable`](Self::make_writable)
     /// first.
     pub fn split(mut self) -> Result<(Packet, Option<Packet>), Packet> {
         let Some(rest) = NonNull::new(self.head().next) else { return Ok((self, None)) };
-        // SAFETY: in this packet's chain, so alive.
+        // SAFETY: the frame is in this packet's chain, so it is alive.
         if unsafe { rest.as_ref() }.references.get() > 1 {
             return Err(self);
         }
@@ -439,35 +449,11 @@ impl Packet {
         }
         false
     }
-
-    /// Asks the processor to bring the packet's metadata into the cache, some packets before [`prefetch`](Self::prefetch).
-    #[inline]
-    pub fn prefetch_metadata(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing; any address is allowed.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.head.as_ptr().cast());
-        }
-    }
-
-    /// Asks the processor to bring the packet's first bytes into the cache.
-    #[inline]
-    pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing; any address is allowed.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(
-                self.head().buffer.as_ptr().add(self.head().places.offset.into()).cast(),
-            );
-        }
-    }
 }
 
 fn release_chain(mut frame: *mut Frame) {
-    // SAFETY: the caller gives up its reference to each frame of the chain; a frame without any left returns to its
-    // pool, which lives as long as a frame is in use.
+    // SAFETY: the caller gives up its reference to each frame of the chain. A frame without references
+    // returns to its pool, which lives as long as a frame is in use.
     while let Some(current) = unsafe { frame.as_ref() } {
         frame = current.next;
         let left = current.references.get() - 1;

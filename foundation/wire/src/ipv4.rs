@@ -1,8 +1,7 @@
 //! IPv4 headers (RFC 791; DS field RFC 2474; ECN RFC 3168).
 //!
-//! Getters never panic after `new_checked`: it verifies that the header, options included, is in the buffer. It
-//! verifies nothing else. Whether a router may forward the packet is [`sanity`]'s question (RFC 1812, 5.2.2), which
-//! has one fault per rule, so that each can be counted by itself.
+//! Getters never panic after `new_checked`, which verifies only that the whole header is in the buffer.
+//! [`sanity`] checks whether a router may forward the packet (RFC 1812, 5.2.2), with one fault per rule.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -12,9 +11,9 @@ use crate::error::need;
 use crate::tlv::{Options, RawOption};
 use crate::{Protocol, WireError, checksum};
 
-/// Octets of a header without options.
+/// Length in octets of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// Octets of the longest header.
+/// Length in octets of the longest header.
 pub const MAX_HEADER_LEN: usize = 60;
 
 mod field {
@@ -36,10 +35,10 @@ mod flag {
     pub const MORE_FRAGMENTS: u8 = 0x20;
 }
 
-/// Why a router must not forward an IPv4 packet (RFC 1812, 5.2.2).
+/// Faults for which a router must not forward an IPv4 packet (RFC 1812, 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ipv4Fault {
-    /// Less than 20 octets of IP came.
+    /// The frame has less than 20 octets of IP.
     Short,
     /// The version is not 4.
     Version,
@@ -47,7 +46,7 @@ pub enum Ipv4Fault {
     HeaderLength,
     /// The total length is below the header length.
     TotalLength,
-    /// The total length is beyond the octets that came.
+    /// The total length exceeds the octets in the frame.
     Truncated,
     /// The header checksum is wrong.
     Checksum,
@@ -68,11 +67,10 @@ impl fmt::Display for Ipv4Fault {
 
 impl std::error::Error for Ipv4Fault {}
 
-/// The checks of RFC 1812, 5.2.2, on the octets that begin at the IPv4 header, of a packet of `frame_len` octets of
-/// IP and link padding; `data` may be less than that, if it holds the whole header.
-///
-/// The RFC lists the checksum second; here it is last, since what it covers depends on the header length. The same
-/// packets pass. After `Ok`, the getters of [`Packet`] do not panic.
+/// Checks an IPv4 packet by RFC 1812, 5.2.2. `frame_len`: octets of IP and link padding in the frame.
+/// `data`: the octets from the IPv4 header on, at least the whole header.
+/// The RFC lists the checksum second; here it is last, because its range depends on the header length. The
+/// same packets pass. After `Ok`, the getters of [`Packet`] do not panic.
 ///
 /// # Errors
 /// The first rule broken, in the order of [`Ipv4Fault`].
@@ -81,9 +79,8 @@ pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {
     Packet::new_unchecked(data).sanity(frame_len)
 }
 
-/// The word of a header that holds time to live, protocol and checksum, the time to live lowest, with one hop taken off, of which
-/// there must be one. It is what [`Packet::decrement_ttl`] does, in one word: the octets of the checksum stand in it in the other order, in
-/// which they are summed as well (RFC 1071, 2(B)).
+/// Decrements the TTL, at least 1, in the word of TTL (lowest), protocol and checksum. The result equals
+/// [`Packet::decrement_ttl`]. The checksum's octets are swapped, and so is their sum (RFC 1071, 2(B)).
 #[inline(always)]
 #[must_use]
 pub const fn hop_taken_off(word: u32) -> u32 {
@@ -112,7 +109,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("ipv4", self.header_len(), self.data())
     }
 
-    /// See [`sanity`]. Needs no `check` before.
+    /// Checks the packet as [`sanity`] does, without a `check` before.
     ///
     /// # Errors
     /// The first rule broken.
@@ -141,49 +138,49 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(())
     }
 
-    /// Version; 4 if the packet is IPv4.
+    /// Returns the version, 4 in IPv4 packets.
     #[inline]
     pub fn version(&self) -> u8 {
         get_u8(self.data(), field::VERSION_IHL) >> 4
     }
 
-    /// Header length in octets, options included: 20 to 60.
+    /// Returns the header length in octets, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(get_u8(self.data(), field::VERSION_IHL) & 0x0f) * 4
     }
 
-    /// The whole octet of DSCP and ECN.
+    /// Returns the octet of DSCP and ECN.
     #[inline]
     pub fn tos(&self) -> u8 {
         get_u8(self.data(), field::TOS)
     }
 
-    /// Differentiated services code point, 0 to 63.
+    /// Returns the DSCP, 0 to 63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.tos() >> 2
     }
 
-    /// Explicit congestion notification, 0 to 3.
+    /// Returns the ECN field, 0 to 3.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.tos() & 3
     }
 
-    /// Octets of header and payload.
+    /// Returns the length of header and payload in octets.
     #[inline]
     pub fn total_len(&self) -> u16 {
         get_u16(self.data(), field::TOTAL_LENGTH)
     }
 
-    /// Which fragments belong together.
+    /// Returns the identification, which all fragments of a packet share.
     #[inline]
     pub fn identification(&self) -> u16 {
         get_u16(self.data(), field::IDENTIFICATION)
     }
 
-    /// The flag that must be zero, and that a router passes on as it is.
+    /// Returns the reserved flag, which must be zero, and which a router forwards unchanged.
     #[inline]
     pub fn reserved_flag(&self) -> bool {
         get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::RESERVED != 0
@@ -201,7 +198,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::MORE_FRAGMENTS != 0
     }
 
-    /// Where the payload belongs in the original one, in octets: 0 to 65,528, a multiple of 8.
+    /// Returns the offset of the payload in the original payload, in octets: 0 to 65,528, a multiple of 8.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         (get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x1fff) << 3
@@ -213,19 +210,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x3fff != 0
     }
 
-    /// Hops that the packet may still make.
+    /// Returns the number of hops that the packet may still make.
     #[inline]
     pub fn ttl(&self) -> u8 {
         get_u8(self.data(), field::TTL)
     }
 
-    /// What the payload is.
+    /// Returns the protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         Protocol(get_u8(self.data(), field::PROTOCOL))
     }
 
-    /// Header checksum.
+    /// Returns the header checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         get_u16(self.data(), field::CHECKSUM)
@@ -235,7 +232,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn verify_checksum(&self) -> bool {
         match self.header().as_chunks::<4>() {
-            // As nearly all: without options.
+            // Common case: a header without options.
             (&[a, b, c, d, e], []) => {
                 let word = |low, high| {
                     u64::from(u32::from_ne_bytes(low)) | u64::from(u32::from_ne_bytes(high)) << 32
@@ -246,38 +243,40 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> Ipv4Addr {
         array(self.data(), field::SOURCE).into()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> Ipv4Addr {
         array(self.data(), field::DESTINATION).into()
     }
 
-    /// The octets of the header, options included.
+    /// Returns the octets of the header, options included.
     #[inline]
     pub fn header(&self) -> &[u8] {
         octets(self.data(), ..self.header_len())
     }
 
-    /// The options, with their offsets from the start of the header; a malformed one ends the iteration with an error.
+    /// Iterates over the options, with their offsets from the start of the header. A malformed option ends
+    /// the iteration with an error.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
-    /// The payload: up to the total length, or to the end of the buffer if that is nearer. Link padding is not in it.
+    /// Returns the payload, up to the total length, or to the end of the buffer if that is nearer. Link
+    /// padding is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let range = self.payload_range();
         octets(self.data(), range)
     }
 
-    /// The sum of the pseudo-header for a transport checksum over the payload.
+    /// Returns the sum of the pseudo-header for a transport checksum over the payload.
     #[inline]
     pub fn pseudo_header(&self) -> checksum::Sum {
         let length = self.total_len().saturating_sub(self.header_len() as u16);
@@ -304,13 +303,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u8(self.buffer.as_mut(), field::TOS, tos);
     }
 
-    /// Sets octets of header and payload.
+    /// Sets the length of header and payload in octets.
     #[inline]
     pub fn set_total_len(&mut self, octets: u16) {
         put_u16(self.buffer.as_mut(), field::TOTAL_LENGTH, octets);
     }
 
-    /// Sets which fragments belong together.
+    /// Sets the identification, which all fragments of a packet share.
     #[inline]
     pub fn set_identification(&mut self, value: u16) {
         put_u16(self.buffer.as_mut(), field::IDENTIFICATION, value);
@@ -333,7 +332,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         );
     }
 
-    /// Sets where the payload belongs, in octets; the three lowest bits are lost.
+    /// Sets the fragment offset in octets, rounded down to a multiple of 8.
     #[inline]
     pub fn set_fragment_offset(&mut self, octets: u16) {
         let [high, low] = (octets >> 3).to_be_bytes();
@@ -341,13 +340,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u8(self.buffer.as_mut(), field::FLAGS_FRAGMENT + 1, low);
     }
 
-    /// Sets hops that the packet may still make. The checksum stays as it is.
+    /// Sets the number of hops that the packet may still make. The checksum stays as it is.
     #[inline]
     pub fn set_ttl(&mut self, ttl: u8) {
         put_u8(self.buffer.as_mut(), field::TTL, ttl);
     }
 
-    /// Sets what the payload is.
+    /// Sets the protocol of the payload.
     #[inline]
     pub fn set_protocol(&mut self, protocol: Protocol) {
         put_u8(self.buffer.as_mut(), field::PROTOCOL, protocol.0);
@@ -379,8 +378,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
     }
 
-    /// Takes one hop off and updates the checksum. Says whether the packet may go on: a TTL of 0 or 1 has ended
-    /// (RFC 1812, 5.3.1), and then nothing is changed.
+    /// Decrements the TTL and updates the checksum; returns whether the packet may continue. If the TTL is 0
+    /// or 1 (RFC 1812, 5.3.1), returns false and changes nothing.
     #[inline]
     #[must_use]
     pub fn decrement_ttl(&mut self) -> bool {
@@ -393,14 +392,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         true
     }
 
-    /// The payload, bounded as [`payload`](Self::payload) is.
+    /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let range = self.payload_range();
         octets_mut(self.buffer.as_mut(), range)
     }
 
-    /// The octets of the options.
+    /// Returns the octets of the options.
     #[inline]
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
@@ -442,13 +441,13 @@ pub mod option {
         option.kind() & 0x80 != 0
     }
 
-    /// Whether the option steers the packet by way of listed addresses.
+    /// Whether the option is a source route.
     #[must_use]
     pub fn is_source_route(option: &RawOption<'_>) -> bool {
         matches!(option.kind(), LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE)
     }
 
-    /// The pointer of a route or timestamp option: 1 for the kind octet, so 4 or 5 is the first slot.
+    /// Returns the pointer of a route or timestamp option: 1 for the kind octet, so 4 or 5 is the first slot.
     #[must_use]
     pub fn pointer(option: &RawOption<'_>) -> Option<u8> {
         option.data().first().copied()
@@ -462,29 +461,30 @@ pub struct Repr {
     pub src: Ipv4Addr,
     /// Destination address.
     pub dst: Ipv4Addr,
-    /// What the payload is.
+    /// Protocol of the payload.
     pub protocol: Protocol,
-    /// Octets of payload, up to 65,515.
+    /// Length of the payload in octets, up to 65,515.
     pub payload_len: u16,
-    /// Hops that the packet may make.
+    /// Number of hops that the packet may make.
     pub ttl: u8,
-    /// The octet of DSCP and ECN.
+    /// Octet of DSCP and ECN.
     pub tos: u8,
-    /// Which fragments belong together.
+    /// Identification, which all fragments of a packet share.
     pub identification: u16,
     /// Whether routers must not fragment the packet.
     pub dont_fragment: bool,
     /// Whether more fragments follow.
     pub more_fragments: bool,
-    /// Where the payload belongs, in octets, a multiple of 8.
+    /// Offset of the payload in the original payload, in octets, a multiple of 8.
     pub fragment_offset: u16,
 }
 
 impl Repr {
-    /// Reads the header, whose packet has to be sane and wholly in the buffer; options and the reserved flag are left out.
+    /// Reads the header; leaves out options and the reserved flag. The packet must be sane and completely in
+    /// the buffer.
     ///
     /// # Errors
-    /// The first rule of RFC 1812, 5.2.2, that is broken.
+    /// The first broken rule of RFC 1812, 5.2.2.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv4Fault> {
         packet.sanity(packet.data().len())?;
         Ok(Self::from_fields(packet))
@@ -505,7 +505,7 @@ impl Repr {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: the header.
+    /// Returns the length of the header, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN

@@ -1,17 +1,18 @@
-//! A list of entries in a file, as tables of their own or within brackets: entries go and come, and the comments of those that stay, stay.
+//! List of entries in a file, as tables or within brackets. Removals and additions keep the comments of the
+//! remaining entries.
 
 use toml_edit::{Array, ArrayOfTables, Item, RawString, Table, TableLike, Value};
 
-/// A list of entries.
+/// List of entries.
 pub(super) enum List<'a> {
-    /// Each under its heading: `[[port]]`.
+    /// One table with a heading for each entry: `[[port]]`.
     Headed(&'a mut ArrayOfTables),
-    /// All within brackets: `port = [{ … }, { … }]`.
+    /// All entries within brackets: `port = [{ … }, { … }]`.
     Bracketed(&'a mut Array),
 }
 
 impl<'a> List<'a> {
-    /// The list that an item is.
+    /// Returns an item as a list.
     pub fn of(item: &'a mut Item) -> Option<Self> {
         match item {
             Item::ArrayOfTables(tables) => Some(Self::Headed(tables)),
@@ -20,7 +21,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// An entry of it.
+    /// Returns an entry of the list.
     pub fn get_mut(&mut self, at: usize) -> Option<&mut dyn TableLike> {
         match self {
             Self::Headed(tables) => tables.get_mut(at).map(|table| table as &mut dyn TableLike),
@@ -30,7 +31,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Takes entries out, and puts others behind the rest.
+    /// Removes entries and appends new ones.
     pub fn replace(&mut self, gone: &[bool], new: Vec<Table>) {
         match self {
             Self::Headed(tables) => {
@@ -51,16 +52,17 @@ impl<'a> List<'a> {
     }
 }
 
-/// A value within brackets, with what was written around it.
+/// Value within brackets, with the text around it.
 struct Entry {
     value: Value,
-    /// Line ends, blanks and comments before it, from the first line end on.
+    /// Line ends, blanks and comments before the value, from the first line end on.
     lead: String,
-    /// The comment behind it in its line.
+    /// Comment after the value in its line.
     tail: String,
 }
 
-/// Takes values out of brackets, and puts others behind the rest. A comment in the line of a value is its own, and so are those above it.
+/// Removes values from brackets and appends new ones. A value owns the comments in its line and in the lines
+/// above it.
 pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) {
     if !gone.contains(&true) && new.is_empty() {
         return;
@@ -89,7 +91,8 @@ pub(super) fn replace_values(array: &mut Array, gone: &[bool], new: Vec<Value>) 
     array.set_trailing_comma(in_lines && !array.is_empty());
 }
 
-/// What stands in the line of the opening bracket, the values, and what stands before the closing one.
+/// Returns the text after the opening bracket in its line, the values, and the text before the closing
+/// bracket.
 fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     let mut rest = array.trailing().as_str().unwrap_or_default().to_owned();
     let mut entries: Vec<Entry> = Vec::new();
@@ -105,7 +108,7 @@ fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
         let tail = text(value.decor().suffix()).trim_end_matches(' ').to_owned();
         entries.push(Entry { value, lead, tail });
     }
-    // Without a comma behind the last value what follows is told as its own.
+    // If the last value has no comma, the parser counts the text after it as part of the value.
     if let Some(entry) = entries.last_mut() {
         rest = std::mem::take(&mut entry.tail) + &rest;
     }
@@ -117,13 +120,13 @@ fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     (opening, entries, closing)
 }
 
-/// A text up to its first line end, and from there on; all of it is the second where it has none.
+/// Splits a text before its first line end; without a line end, the first part is empty.
 fn line_end(text: &str) -> (String, String) {
     let (tail, lead) = text.split_at(text.find('\n').unwrap_or(0));
     (tail.trim_end().to_owned(), lead.to_owned())
 }
 
-/// How a value of its own line is indented as one is that has this before it.
+/// Returns the indentation that a new value needs to match a value with this lead.
 fn indent(lead: &str) -> String {
     match lead.rfind('\n') {
         Some(at) => lead[at..].to_owned(),

@@ -1,4 +1,4 @@
-//! A configuration is applied: what runs becomes what it says, or stays what it is.
+//! Applies a configuration atomically.
 
 use std::sync::Arc;
 
@@ -19,40 +19,42 @@ use crate::model::Model;
 use crate::router::{Inner, Progress, Router};
 use crate::view::{AppliedView, DifferenceView};
 
-/// A configuration to be applied.
+/// Request to apply a configuration.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
-    /// Its text, as it stands in a file.
+    /// Text of the configuration.
     pub text: String,
-    /// The file's name, for messages and for the history.
+    /// Name of the file, for messages and for the history.
     #[serde(default, deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Why it is applied.
+    /// Reason for the change.
     #[serde(default, deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
-    /// Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`.
+    /// Time until an unconfirmed configuration is rolled back: `60s`, `10m`.
     #[serde(default)]
     pub confirm: Option<ConfirmTime>,
-    /// The revision that has to run, and nothing beside it: where something else does, nothing is applied.
+    /// Revision that must be running without later changes; otherwise nothing is applied.
     #[serde(default)]
     pub if_revision: Option<u64>,
-    /// What has to run, as [`Router::configuration`] says it: where something else does, nothing is applied.
+    /// Expected text of the running configuration, as returned by [`Router::configuration`]. If the text
+    /// differs, nothing is applied.
     #[serde(skip)]
     pub only_if: Option<String>,
 }
 
-/// Time until a change goes back by itself: 1 s to 24 h.
+/// Time until an unconfirmed configuration is rolled back: 1 s to 24 h.
 pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
 
 impl Router {
-    /// What the configuration of a text would change, in the words of the commands. No code of shared objects runs. For a role below
-    /// `admin` no file is read that the text names.
+    /// Returns the changes that a configuration text would make, as commands. No code of shared objects runs.
+    /// For a role below `admin`, no file that the text names is read.
     ///
     /// # Errors
-    /// What is wrong with it; [`ControlError::NeedsAdmin`]; while another is applied.
+    /// Returns the problems of the text, [`ControlError::NeedsAdmin`], or an error while another
+    /// configuration is being applied.
     pub async fn difference(
         &self,
         text: &str,
@@ -73,16 +75,17 @@ impl Router {
         })
     }
 
-    /// What the running configuration has differently from what was last applied, or started with.
+    /// Returns the changes from the running configuration to the base: the configuration last applied, or
+    /// used at the start.
     ///
     /// # Errors
-    /// When that can't be read any more.
+    /// Returns an error if the base can no longer be read.
     pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
         let base = self.lock().base.draft.clone();
         self.difference(&base.text, &base.origin, Role::Admin).await
     }
 
-    /// Refuses a text that differs from what runs in tables that name files, code, keys or callers.
+    /// Refuses a text whose tables of files, code, keys or callers differ from the running configuration.
     async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
         let (running, overrides) = (self.running(), self.lock().overrides.clone());
         let (text, origin) = (text.to_owned(), origin.to_owned());
@@ -103,10 +106,11 @@ impl Router {
         work.await.map_err(|error| ControlError::system("read the configuration", error))?
     }
 
-    /// Applies a configuration. It goes on when the caller goes away.
+    /// Applies a configuration. Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// What is wrong with it, what takes a restart, or which step could not be made, and why: what ran before runs then.
+    /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
+    /// The earlier configuration runs then.
     pub async fn apply(&self, order: Apply, who: Who) -> Result<AppliedView, ControlError> {
         let router = self.clone();
         let work = tokio::spawn(async move {
@@ -117,7 +121,7 @@ impl Router {
         work.await.map_err(|error| ControlError::system("apply the configuration", error))?
     }
 
-    /// Tells what came of a configuration.
+    /// Reports the result of applying a configuration, as log line and event.
     pub(super) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
         match result {
             Ok(view) => {
@@ -159,10 +163,10 @@ impl Router {
         self.apply_whole(&turn, candidate, order, who).await
     }
 
-    /// Applies what the text of `order` says, read as `candidate`.
+    /// Applies the configuration of `order`, already parsed as `candidate`.
     ///
     /// # Errors
-    /// Those of [`apply`](Self::apply), but for what is wrong in the text.
+    /// Returns the errors of [`apply`](Self::apply), except for problems of the text.
     pub(super) async fn apply_whole(
         &self,
         _turn: &Turn,
@@ -182,7 +186,7 @@ impl Router {
                 "something else runs than the request says: nothing was changed".into(),
             ));
         }
-        // What ran before is read and written beside the changes.
+        // The missing revisions are read and written while the changes are made.
         let missing = self.missing(&before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
@@ -225,20 +229,20 @@ impl Router {
         })
     }
 
-    /// Makes of what runs what a configuration says. Returns the changes.
+    /// Changes the running configuration from `from` to `to`. Returns the changes.
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
         let changes = without_restart(from.difference(to))?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
-        // A configuration with one of these says what happens when the router dies.
+        // A configuration with bindings or filters declares `on-death`.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
             self.lock().death.confirm();
         }
         Ok(changes)
     }
 
-    /// What runs, in the form that is compared.
+    /// Returns the running configuration in normal form.
     pub(super) fn running(&self) -> Config {
-        // Others wait for what is done while the lock is held.
+        // Other threads wait for this lock, so normalization follows after it.
         let written = {
             let inner = self.lock();
             inner.model.as_written(&inner.tables)
@@ -246,10 +250,10 @@ impl Router {
         written.normalized()
     }
 
-    /// The same for who wants to be told of a whole: not in the middle of a change.
+    /// Returns the running configuration in normal form, but never in the middle of a change.
     ///
     /// # Errors
-    /// While a configuration or a list is applied.
+    /// Returns an error while a configuration or a list is being applied.
     pub(super) fn whole_running(&self) -> Result<Config, ControlError> {
         let written = {
             let inner = self.lock();
@@ -259,7 +263,7 @@ impl Router {
         Ok(written.normalized())
     }
 
-    /// What has to be on the disk before something else than this counts.
+    /// Collects the revisions that must be on disk before another configuration becomes the base.
     fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
         let (store, base, overrides) = {
             let inner = self.lock();
@@ -269,12 +273,12 @@ impl Router {
         tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
     }
 
-    /// Reads a configuration and checks it, beside everything else that goes on.
+    /// Parses and checks a configuration on a blocking thread.
     pub(super) async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
             let inner = self.lock();
-            // Planning runs no shared object, and follows no policy but that of what runs.
+            // Planning runs no shared object. The plugin policy of the running configuration applies.
             (inner.loader.planning_change(inner.model.admitted()), inner.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
@@ -291,16 +295,16 @@ impl Router {
         work.await.map_err(|error| ControlError::system("check the configuration", error))?
     }
 
-    /// Keeps others from changing anything meanwhile.
+    /// Starts a transaction: other changes are refused until the returned guard is dropped.
     ///
     /// # Errors
-    /// Those of [`to_change`](Self::to_change).
+    /// Returns the errors of [`to_change`](Self::to_change).
     pub(super) fn begin_apply(&self) -> Result<Turn, ControlError> {
         let mut inner = self.to_change()?;
         Ok(self.turn(&mut inner))
     }
 
-    /// The same for going back: what waits for its confirmation is no hindrance.
+    /// Starts a transaction for a rollback, even while a revision waits for confirmation.
     pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
         let mut inner = self.lock();
         inner.unless_applying()?;
@@ -312,7 +316,7 @@ impl Router {
         Turn(self.clone())
     }
 
-    /// Puts a revision on the disk, and what is missing before it: all of them or none.
+    /// Writes a revision to disk, and the missing revisions before it: all of them or none.
     async fn remember(
         &self,
         draft: Draft,
@@ -334,14 +338,14 @@ impl Router {
     }
 }
 
-/// A revision that is on the disk.
+/// Revision written to disk.
 struct Remembered {
     revision: Revision,
-    /// The one that was written before it: what ran until then.
+    /// Number of the revision written before it, which holds the earlier configuration.
     before: Option<u64>,
 }
 
-/// The changes of a difference, of which none takes a restart.
+/// Returns the changes of a difference. Refuses a difference that needs a restart.
 pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, ControlError> {
     if difference.restart.is_empty() {
         return Ok(difference.changes);
@@ -352,7 +356,7 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
     )))
 }
 
-/// Why changes were not made, and what became of those before.
+/// Returns the error for a failed step, with the outcome of the steps before it.
 fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let (step, all, error) = (failed.step, changes.len(), &failed.error);
     let remains = told(&failed.remains);

@@ -1,4 +1,5 @@
-//! What was applied or saved last: what runs, but for what single commands have changed since.
+//! Base configuration: the configuration last applied or saved. Single commands may have changed the running
+//! configuration since.
 
 use std::sync::Arc;
 
@@ -9,26 +10,27 @@ use super::commands;
 use crate::ControlError;
 use crate::overrides::Overrides;
 
-/// What was applied or saved last, or what the router was started with.
+/// Configuration last applied or saved, or used at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
-    /// Its text, and where that came from.
+    /// Text of the configuration, and its origin.
     pub draft: Draft,
-    /// The revision that it is; `None` where it was only started with.
+    /// Number of its revision; `None` if it was only used at the start.
     pub revision: Option<u64>,
 }
 
 impl Base {
-    /// What a router is started with.
+    /// Returns the base of a router that just started.
     pub fn started(draft: Draft) -> Self {
         Self { draft, revision: None }
     }
 
-    /// What has to be on the disk before something else counts, the oldest first: what the router was started with, and what runs
-    /// where single commands have made that differ from the newest revision.
+    /// Returns the drafts that must be on disk before another configuration becomes the base, the oldest
+    /// first. They are the configuration used at the start, and the running configuration if single commands
+    /// made it differ from the newest revision.
     ///
     /// # Errors
-    /// Revisions that can't be read.
+    /// Returns an error if the revisions can't be read.
     pub fn missing(
         &self,
         store: &Store,
@@ -42,7 +44,7 @@ impl Base {
             Some(newest) => (Vec::new(), newest),
             None => (vec![self.draft.clone()], self.draft.text.clone()),
         };
-        // One that can't be read any more is not what runs.
+        // A revision that can no longer be read differs from the running configuration.
         let difference = overrides.read(&newest, "the newest revision").map(|newest| newest.difference(runs));
         if difference.as_ref().is_ok_and(millrace_config::Difference::is_empty) {
             return Ok(missing);
@@ -62,10 +64,10 @@ impl Base {
         Ok(missing)
     }
 
-    /// What runs, written into a text; not what is only said beside configurations.
+    /// Writes the running configuration into a text, without the overrides of the start.
     ///
     /// # Errors
-    /// A text that is no configuration.
+    /// Returns an error if the text is no configuration.
     pub fn written(
         &self,
         overrides: &Overrides,
@@ -77,10 +79,11 @@ impl Base {
         Ok(overrides.taken_out(runs.clone(), &said).save_into(text, origin)?)
     }
 
-    /// What a file has that was neither applied nor saved, and would lose when what runs is saved into it: in the words of the commands.
+    /// Returns the entries of a file that were neither applied nor saved, as commands. Saving the running
+    /// configuration into the file would lose them.
     ///
     /// # Errors
-    /// A file that is no configuration.
+    /// Returns an error if the file is no configuration.
     pub fn lost(
         &self,
         overrides: &Overrides,

@@ -1,4 +1,4 @@
-//! Bindings and filters, many at once.
+//! Changes of many bindings and filters at once.
 
 use millrace_classify::CompiledExpression;
 use millrace_config::{Bind, Change, Filter, FilterAction};
@@ -10,8 +10,8 @@ use crate::model::{Model, call_limits};
 use crate::router::Inner;
 
 impl Inner {
-    /// Changes bindings and filters, all of them before the next packet, up to the first that can't be. Returns how many were
-    /// changed, and why no more.
+    /// Changes bindings and filters before the next packet, up to the first change that fails. Returns the
+    /// number of changes made, and the reason for the failure.
     pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
         let mut commands = Vec::with_capacity(changes.len());
         let mut outcome = Ok(());
@@ -47,10 +47,10 @@ impl Model {
         }
     }
 
-    /// Binds an instance as the configuration says.
+    /// Binds an instance as configured.
     ///
     /// # Errors
-    /// As of [`bind`](Self::bind).
+    /// Returns the errors of [`bind`](Self::bind).
     pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
         let (filter, call_limits) =
             (bind.filter.value(), call_limits(bind.on_fault, bind.budget, bind.packet_budget));
@@ -62,7 +62,7 @@ impl Model {
         Ok(self.plugins.remove_binding(binding)?)
     }
 
-    /// Plans a filter.
+    /// Adds a configured filter to the model.
     pub(crate) fn add_configured_filter(
         &mut self,
         filter: &Filter,
@@ -71,20 +71,20 @@ impl Model {
         self.add_filter(matches, action, filter.gate.as_deref(), filter.priority)
     }
 
-    /// The filter with that action, for those packets, at that gate, of that priority.
+    /// Returns the filter with this action, match, gate and priority.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if no such filter exists.
     pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = self.looked_up(filter)?;
         let found = self.plugins.find_binding(&action, gate, filter.r#match.value(), filter.priority);
         found.ok_or_else(|| no_such_filter(filter))
     }
 
-    /// The one filter with that action, for those packets, at that gate, whatever its priority.
+    /// Returns the only filter with this action, match and gate, of any priority.
     ///
     /// # Errors
-    /// There is none, or there are several.
+    /// Returns an error if no such filter exists, or several.
     pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = self.looked_up(filter)?;
         let found = self.plugins.find_bindings(&action, gate, filter.r#match.value());
@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    /// The action and the gate of a filter of the configuration.
+    /// Returns the action and the gate of a configured filter.
     fn looked_up(&self, filter: &Filter) -> Result<(Action, GateId), ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
@@ -112,11 +112,11 @@ impl Model {
             FilterAction::Queue(name) => self.schedulers.known(name).map(Action::Queue),
             _ => None,
         };
-        // The leaf that it names may have been removed before.
+        // The queue's leaf may already be removed.
         Ok((gone.map_or_else(|| self.action(action, matches), Ok)?, gate))
     }
 
-    /// The id of a filter that is there, as people know it.
+    /// Returns the public id of a filter.
     pub(super) fn number_of(&self, filter: &Filter) -> Option<u64> {
         self.plugins.binding(self.find_filter(filter).ok()?).map(|bound| bound.number)
     }

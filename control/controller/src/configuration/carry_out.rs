@@ -1,4 +1,4 @@
-//! Changes of what runs, made one after the other, and unmade when one of them can't be.
+//! Makes changes of the running configuration one after the other, and undoes them if one fails.
 
 use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options};
@@ -6,31 +6,32 @@ use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKno
 use super::Failed;
 use super::routes::Refused;
 use super::running::gate_table;
+use crate::flows::placement::Placed;
 use crate::model::{options, table_kind};
-use crate::placement::Placed;
-use crate::quarantine::Freed;
+use crate::plugins::quarantine::Freed;
 use crate::router::{Inner, Progress, Router};
 use crate::{ControlError, NewPlugin};
 
-/// Changes of bindings that are told to workers at once: more would make packets wait.
+/// Maximum number of binding changes in one worker command: a longer command delays packets.
 const BINDINGS_TOGETHER: usize = 64;
-/// Changes of routes between which others get a turn.
+/// Maximum number of route changes between two yields to other tasks.
 const ROUTES_TOGETHER: usize = 2048;
 
-/// Where changes ended.
+/// Result of a sequence of changes that stopped early.
 struct Stopped {
-    /// So many of the first ones stand; the one that could not be made is among them when the data plane did not answer.
+    /// Number of leading changes in force. If the data plane did not answer, the failed change is among them.
     made: usize,
-    /// Which one could not be made, from 0.
+    /// Index of the failed change.
     step: usize,
     error: ControlError,
 }
 
 impl Router {
-    /// Plans changes, and makes all of them or none. Returns what is said of them. It goes on when the caller goes away.
+    /// Plans changes, and makes all of them or none. Returns the planner's result. Dropping the returned
+    /// future doesn't stop the work.
     ///
     /// # Errors
-    /// Those of the plan, and why a change could not be made.
+    /// Returns the errors of the plan, and the reason why a change failed.
     pub(crate) async fn change<R: Send + 'static>(
         &self,
         plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, R), ControlError> + Send + 'static,
@@ -54,13 +55,13 @@ impl Router {
         Err(Failed { step, stands: made > step, error, remains: self.unmake(&changes[..made]).await })
     }
 
-    /// Unmakes changes, the last first. Returns what could not be unmade.
+    /// Undoes changes, the last first. Returns the changes that could not be undone.
     pub(super) async fn unmake(&self, changes: &[Change]) -> Vec<String> {
         self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
     }
 
-    /// Makes of changes back to what ran before all that can be: routes that the kernel refuses for now stay wanted. Returns what
-    /// could not be.
+    /// Makes as many as possible of the changes of a rollback. A route that the kernel refuses stays wanted.
+    /// Returns the failed changes.
     pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
@@ -70,7 +71,7 @@ impl Router {
             };
             let problem = format!("{}: {error}", back[step]);
             if self.lock().ending {
-                // What the kernel was given is taken back with all else.
+                // The end of the router removes its kernel state anyway.
                 return vec![problem];
             }
             tracing::error!("what was changed could not be changed back: {problem}");
@@ -82,7 +83,7 @@ impl Router {
         }
     }
 
-    /// Makes changes up to the first that can't be.
+    /// Makes changes up to the first that fails.
     async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
         if !changes.is_empty() {
@@ -108,8 +109,8 @@ impl Router {
         Ok(())
     }
 
-    /// Makes a change, and says with 0 or 1 whether it is made. When the data plane does not answer it is, for all that control knows,
-    /// and has to be unmade.
+    /// Makes a change. Returns 1 if the change is in force, else 0. A change that the data plane did not
+    /// answer counts as in force, and has to be undone.
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
@@ -132,7 +133,7 @@ impl Router {
     }
 }
 
-/// The changes at the beginning that are made together.
+/// Returns the leading changes that are made in one group.
 fn group(changes: &[Change]) -> &[Change] {
     let (kind, most) = match changes[0].together() {
         Together::Bindings => (Together::Bindings, BINDINGS_TOGETHER),
@@ -141,7 +142,7 @@ fn group(changes: &[Change]) -> &[Change] {
     };
     let alike = changes.iter().take_while(|change| change.together() == kind).count();
     let mut end = alike.min(most);
-    // What takes another's place comes with it.
+    // A change and its replacement stay in one group.
     while end < alike && changes[end - 1].is_followed_by(&changes[end]) {
         end += 1;
     }
@@ -149,7 +150,7 @@ fn group(changes: &[Change]) -> &[Change] {
 }
 
 impl Inner {
-    /// Whether a change that could not be made stands in the model all the same, since all that failed came after that.
+    /// Whether a failed change stands in the model anyway, because the failure came after the model changed.
     fn stands(&self, change: &Change) -> bool {
         let plugins = &self.model.plugins;
         let port =
@@ -181,9 +182,9 @@ impl Inner {
             Change::SetGate { gate, to, .. } => {
                 plugins.gate(gate).is_ok_and(|gate| gate_table(gate.id, &self.tables) == *to)
             }
-            // Nobody but control has to do with these.
+            // Plugins concern control alone.
             Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
-            // Who makes several together says how many stand.
+            // The functions for groups count these changes.
             Change::Bind(_)
             | Change::Unbind(_)
             | Change::AddFilter(_)
@@ -246,7 +247,7 @@ impl Inner {
             Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
             Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
             Change::RemoveInstance(instance) => {
-                // What is undone, or goes back by itself, begins no code that is in quarantine.
+                // Undo and rollback run no code that is in quarantine.
                 self.free_instance(&instance.name, Freed::Held).map(drop)
             }
             Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),

@@ -1,4 +1,4 @@
-//! Configurations that go back by themselves unless they are confirmed in time.
+//! Automatic rollback of configurations that are not confirmed in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,46 +16,47 @@ use super::{Turn, commands};
 use crate::ControlError;
 use crate::router::Router;
 
-/// Between two attempts to go back, at first and at most.
+/// First and longest pause between two rollback attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How often it is looked whether somebody else's changes are made.
+/// Interval between two checks whether another transaction has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What runs and waits to be confirmed, and what runs again if it isn't.
+/// Running revision that waits for confirmation, with the configuration to roll back to.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Its revision.
+    /// Number of the revision.
     pub revision: u64,
     until: Instant,
-    /// Whether something of it was taken back already.
+    /// Whether its rollback has begun.
     goes_back: bool,
     before: Arc<Config>,
     base: Base,
 }
 
-/// A revision that waits to be confirmed.
+/// Revision that waits for confirmation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Pending {
-    /// Its number.
+    /// Number of the revision.
     pub revision: u64,
-    /// Seconds that are left.
+    /// Remaining seconds.
     pub seconds: u64,
 }
 
 impl Waiting {
-    /// `before` ran before revision `revision`, and came from `base`.
+    /// Creates the record of a revision. `before` is the configuration that ran before it, and `base` its
+    /// base.
     pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
         Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
     }
 
-    /// What is left of the time.
+    /// Returns the revision and its remaining time.
     pub fn pending(&self) -> Pending {
         let left = self.until.saturating_duration_since(Instant::now());
         Pending { revision: self.revision, seconds: left.as_secs_f64().ceil() as u64 }
     }
 
-    /// Whether it can still be confirmed.
+    /// Refuses a confirmation once the rollback has begun or the time is over.
     fn check_stays(&self) -> Result<(), ControlError> {
         match self.goes_back || self.until <= Instant::now() {
             true => Err(ControlError::Conflict(format!(
@@ -68,7 +69,7 @@ impl Waiting {
 }
 
 impl Router {
-    /// Has what runs go back when its time is over.
+    /// Stores the waiting revision, and rolls it back when its time is over.
     pub(super) fn wait_for_confirmation(&self, waiting: Waiting) {
         let (until, revision) = (waiting.until, waiting.revision);
         self.lock().waiting = Some(waiting);
@@ -79,7 +80,7 @@ impl Router {
         });
     }
 
-    /// Goes back from a revision that was not confirmed: as often as that takes, after pauses that grow.
+    /// Rolls back an unconfirmed revision, and retries after growing pauses until it succeeds.
     async fn go_back_from(&self, revision: u64) {
         let (mut said, mut pause) = (None, FIRST_PAUSE);
         while let Some(turn) = self.turn_of(revision).await {
@@ -103,7 +104,7 @@ impl Router {
         }
     }
 
-    /// Notes that what was not confirmed can't be taken back as a whole.
+    /// Logs an event for a rollback that failed in part.
     fn note_stuck(&self, revision: u64, why: &str) {
         let subject = format!("revision {revision}");
         let text = format!("{subject} was not confirmed, and could not be taken back: {why}");
@@ -111,10 +112,11 @@ impl Router {
         self.events().note(EventKind::ConfigurationRefused, &subject, text, details);
     }
 
-    /// A turn for going back from a revision, as soon as nobody else has it; `None` where it doesn't wait any more.
+    /// Waits for a transaction in which a revision can be rolled back. Returns `None` if the revision no
+    /// longer waits for confirmation.
     async fn turn_of(&self, revision: u64) -> Option<Turn> {
         loop {
-            // Who has a turn is the only one who ends the waiting.
+            // Only the holder of a transaction ends the waiting.
             if let Ok(turn) = self.begin_turn() {
                 return self.waits_for(revision).then_some(turn);
             }
@@ -126,11 +128,12 @@ impl Router {
         self.lock().waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
     }
 
-    /// Confirms what waits for it: it stays. With a number, only where it is that revision. Returns its revision. It goes on when
-    /// the caller goes away.
+    /// Confirms the waiting revision and returns its number. If `revision` is given, it must be that number.
+    /// Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// When nothing waits, or another revision; while it goes back; when it could not be written that it counts, which leaves it waiting.
+    /// Returns an error if no revision waits, if another one does, during a rollback, or if the confirmation
+    /// can't be written. In the last case the revision still waits.
     pub async fn confirm(&self, revision: Option<u64>) -> Result<u64, ControlError> {
         let router = self.clone();
         let work = tokio::spawn(async move { router.confirm_whole(revision).await });
@@ -161,7 +164,8 @@ impl Router {
         Ok(revision)
     }
 
-    /// Why nothing can be confirmed while others have their turn: nothing waits, or what does is going back; `busy` elsewhere.
+    /// Returns the reason why no revision can be confirmed during another transaction: none waits, or its
+    /// rollback has begun; otherwise `busy`.
     fn why_not_now(&self, busy: ControlError) -> ControlError {
         match &self.lock().waiting {
             None => nothing_waits(),
@@ -169,10 +173,11 @@ impl Router {
         }
     }
 
-    /// Goes back to what ran before what waits to be confirmed. Returns its revision and the changes.
+    /// Rolls back the waiting revision. Returns its number and the changes.
     ///
     /// # Errors
-    /// When nothing waits; what could not be changed back, while all else is: it goes on waiting.
+    /// Returns an error if no revision waits. Returns the failed changes if the rollback failed in part; the
+    /// revision still waits then.
     pub(super) async fn withdraw(&self, _turn: &Turn) -> Result<(u64, Vec<String>), ControlError> {
         let (revision, before) = {
             let mut inner = self.lock();
@@ -197,7 +202,7 @@ impl Router {
         };
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Withdrawn));
         if let Ok(Err(error)) = work.await {
-            // It doesn't count either way: what waits is no good revision.
+            // The log line is enough: a revision that waits is not good anyway.
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
         let text = format!("revision {revision} is withdrawn: what ran before runs again");
@@ -245,16 +250,16 @@ action = "drop"
         let text = BASE.replace("25", "26");
         let order = Apply { text, confirm: Some("1s".parse().unwrap()), ..Apply::default() };
         router.apply(order, Who::router()).await.unwrap();
-        // What ran before had an instance that can't be made any more.
+        // The earlier configuration had an instance whose plugin is gone.
         let gone = Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default() };
         if let Some(waiting) = &mut router.lock().waiting {
             Arc::make_mut(&mut waiting.before).instance.push(gone);
         }
-        // At 1 s, 2 s and 4 s.
+        // Rollback attempts happen at 1 s, 2 s and 4 s.
         tokio::time::sleep(Duration::from_millis(4500)).await;
         let running = router.configuration().unwrap();
         assert!(running.text.contains("dport 25") && running.pending.is_some(), "{}", running.text);
-        // What ran before runs again, so what waited is not confirmed any more, also between two attempts.
+        // Between two rollback attempts, a confirmation is refused too.
         let refused = router.confirm(None).await.unwrap_err();
         assert!(
             matches!(&refused, ControlError::Conflict(text) if text.contains("is going back")),
@@ -266,7 +271,7 @@ action = "drop"
         let events = router.events().page(&EventQuery::default()).events;
         let stuck = events.iter().filter(|event| event.kind == EventKind::ConfigurationRefused);
         assert_eq!(stuck.map(|event| event.count).sum::<u64>(), 1);
-        // Once it can be, nothing is left to go back to.
+        // Without the impossible instance, the rollback succeeds.
         if let Some(waiting) = &mut router.lock().waiting {
             Arc::make_mut(&mut waiting.before).instance.clear();
         }

@@ -1,4 +1,5 @@
-//! Changes that are only made where a certain revision runs: nobody has changed anything since it was looked at.
+//! Conditional changes: made only if a given revision runs, so that no change since the caller's last read is
+//! lost.
 
 use millrace_store::{AuditEntry, Outcome};
 use millrace_telemetry::utc;
@@ -7,14 +8,15 @@ use crate::ControlError;
 use crate::router::Router;
 use crate::view::RevisionView;
 
-/// Lines of the audit log that are searched for who made a change.
+/// Maximum number of audit log lines searched for the author of a change.
 const SEARCHED: usize = 1000;
 
 impl Router {
-    /// Refuses, unless that revision runs, as it was applied or saved.
+    /// Refuses, unless this revision runs without later changes.
     ///
     /// # Errors
-    /// [`ControlError::Changed`] says what runs, and who changed it. When the revisions can't be read.
+    /// Returns [`ControlError::Changed`] with the running revision and the author of the change, or an error
+    /// if the revisions can't be read.
     pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
         let router = self.clone();
         let looked = tokio::task::spawn_blocking(move || router.is_revision(number)).await;
@@ -51,7 +53,7 @@ impl Router {
         )))
     }
 
-    /// Who made the last single change, and which.
+    /// Returns the author and the operation of the last single change.
     fn last_change(&self) -> Option<String> {
         let is_change = |entry: &&AuditEntry| {
             entry.outcome == Outcome::Done

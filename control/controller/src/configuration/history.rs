@@ -1,4 +1,4 @@
-//! What was applied before, and how to get back to it.
+//! History of configurations, and rollback to a revision.
 
 use millrace_config::Config;
 use millrace_store::{Revision, StoreError, Who};
@@ -11,25 +11,25 @@ use crate::ControlError;
 use crate::router::Router;
 use crate::view::{AppliedView, ConfigurationView, RevisionTextView, RevisionView};
 
-/// What is said when one goes back to a revision.
+/// Options of a rollback to a revision.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
-    /// Why.
+    /// Reason for the rollback.
     #[serde(deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
-    /// Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`.
+    /// Time until an unconfirmed configuration is rolled back: `60s`, `10m`.
     pub confirm: Option<ConfirmTime>,
-    /// The revision that has to run, and nothing beside it: where something else does, nothing is changed.
+    /// Revision that must be running without later changes; otherwise nothing is changed.
     pub if_revision: Option<u64>,
 }
 
 impl Router {
-    /// What runs, as a file, and where it came from.
+    /// Returns the running configuration as text, and its origin.
     ///
     /// # Errors
-    /// While a configuration or a list is applied: half of a change is nothing that anybody wanted.
+    /// Returns an error while a configuration or a list is being applied.
     pub fn configuration(&self) -> Result<ConfigurationView, ControlError> {
         let running = self.whole_running()?;
         let inner = self.lock();
@@ -41,10 +41,10 @@ impl Router {
         })
     }
 
-    /// All revisions that are kept, the newest first.
+    /// Returns all stored revisions, the newest first.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// Returns an error if the revisions can't be read.
     pub fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
         let (store, waiting, base) = {
             let inner = self.lock();
@@ -59,22 +59,22 @@ impl Router {
         Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
 
-    /// A revision with its text.
+    /// Returns a revision with its text.
     ///
     /// # Errors
-    /// No such revision; when it can't be read.
+    /// Returns an error if the revision doesn't exist or can't be read.
     pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
         let store = self.lock().store.clone();
         let (revision, text) = store.revision(number).map_err(of_store)?;
         Ok(RevisionTextView { revision, text })
     }
 
-    /// Applies a revision again, as a new one; without a number, the newest one that counts and is not what runs. It goes on when
-    /// the caller goes away.
+    /// Applies a revision again, as a new one. Without a number, applies the newest good revision that
+    /// differs from the running configuration. Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
-    /// No such revision, and those of [`apply`](Self::apply): nothing has changed then, but where the text says that what waited to
-    /// be confirmed is withdrawn.
+    /// Returns an error if the revision doesn't exist, and the errors of [`apply`](Self::apply). Nothing has
+    /// changed then, unless the text says that the waiting revision is withdrawn.
     pub async fn roll_back(
         &self,
         number: Option<u64>,
@@ -97,7 +97,7 @@ impl Router {
             self.expect_revision(number).await?;
         }
         let waits = self.lock().waiting.is_some();
-        // What is wrong with where to go is told before anything goes back.
+        // Problems of the target are reported before anything is rolled back.
         let target = match number {
             Some(number) => Some(self.target(number).await?),
             None if waits => None,
@@ -125,7 +125,7 @@ impl Router {
         }
     }
 
-    /// What is applied when one goes back to a revision.
+    /// Returns the request and the parsed configuration for a rollback to a revision.
     async fn target(&self, number: u64) -> Result<(Apply, Config), ControlError> {
         let store = self.lock().store.clone();
         let (_, text) = store.own_revision(number).map_err(of_store)?;
@@ -135,7 +135,8 @@ impl Router {
         Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
     }
 
-    /// Notes that a revision is withdrawn, and that what was to come in its place did not.
+    /// Records in the audit log that a revision is withdrawn but the target was not applied. Returns the
+    /// error with this fact.
     fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
         let runs = self.lock().base.revision;
         self.note_own(who.clone(), &format!("going back from revision {revision}"), None, Ok(runs));
@@ -143,7 +144,7 @@ impl Router {
             .of(&format!("revision {revision} is withdrawn, and what ran before it runs; no more came of it"))
     }
 
-    /// The newest revision that counts and is not what runs.
+    /// Returns the newest good revision that differs from the running configuration.
     async fn newest_other(&self) -> Result<u64, ControlError> {
         let running = self.running();
         let (store, overrides) = {
@@ -153,7 +154,7 @@ impl Router {
         let work = tokio::task::spawn_blocking(move || {
             for Revision { number, .. } in store.good()? {
                 let (_, text) = store.revision(number)?;
-                // What can't be read any more can't be returned to.
+                // A revision that can no longer be read is no target.
                 let Ok(other) = overrides.read(&text, "revision") else { continue };
                 if !running.difference(&other).is_empty() {
                     return Ok(Some(number));

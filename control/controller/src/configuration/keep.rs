@@ -1,4 +1,4 @@
-//! What runs is kept: as a file whose comments stay, and as a revision that counts at the next start.
+//! Saves the running configuration: into a file whose comments stay, and as a revision for the next start.
 
 use std::sync::Arc;
 
@@ -16,58 +16,60 @@ use crate::overrides::Overrides;
 use crate::router::Router;
 use crate::view::AppliedView;
 
-/// A request to write the running configuration into a file.
+/// Request to write the running configuration into a file.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
-    /// Its text as it is; without it, what was last applied or saved.
+    /// Text of the file; `None` takes the configuration last applied or saved.
     pub text: Option<String>,
-    /// Its name, for messages.
+    /// Name of the file, for messages.
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Also where the file has entries that were neither applied nor saved, and are lost then.
+    /// Whether to write even if entries of the file are lost that were neither applied nor saved.
     pub force: bool,
 }
 
-/// What runs is to be a revision.
+/// Request to store the running configuration as a revision.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// The text of a file that says what runs; without it, what was last applied or saved, with what has changed since.
+    /// Text of a file equal to the running configuration; `None` takes the base with the changes since.
     pub text: Option<String>,
-    /// The file's name, for the history.
+    /// Name of the file, for the history.
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Why; `saved`, if nothing is said.
+    /// Reason; `saved` by default.
     #[serde(deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
     pub comment: Option<String>,
 }
 
-/// Most entries of a file that are named when it would lose them.
+/// Maximum number of lost entries named in an error.
 const NAMED: usize = 10;
 
 impl Router {
-    /// What runs, written into the text of a file whose comments stay.
+    /// Returns the running configuration, written into the text of a file whose comments stay.
     ///
     /// # Errors
-    /// A text that is no configuration; one with entries that were neither applied nor saved and would be lost, unless that is wanted;
-    /// while a configuration is applied.
+    /// Returns an error if the text is no configuration, or while a configuration is being applied. Without
+    /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
     pub async fn save_into(&self, order: Save) -> Result<String, ControlError> {
-        // Half of a change is nothing that anybody wanted.
+        // A half-applied configuration is not saved.
         self.lock().unless_applying()?;
         let (running, kept) = (self.running(), self.kept());
         let work = tokio::task::spawn_blocking(move || kept.saved(&running, order));
         work.await.map_err(|error| ControlError::system("write the configuration", error))?
     }
 
-    /// Makes a revision of what runs: a router that starts from the last good one starts with it. What is the newest one already is that.
+    /// Stores the running configuration as a revision for the next start. Returns the newest good revision if
+    /// it already has the same text.
     ///
     /// # Errors
-    /// A text that says something else than what runs; [`ControlError::NeedsAdmin`] for a role below `admin` and a text that permits
-    /// the next start more; while a configuration is applied or waits to be confirmed; a disk that refuses.
+    /// Returns an error if the text differs from the running configuration, or if the disk refuses. Also
+    /// fails while a configuration is being applied or waits for confirmation. Returns
+    /// [`ControlError::NeedsAdmin`] for a role below `admin` whose text permits more at the next start.
     pub async fn keep(&self, order: Keep, who: Who, role: Role) -> Result<Revision, ControlError> {
         let _turn = self.begin_apply()?;
         let (running, kept, by) = (self.running(), self.kept(), who.clone());
@@ -88,11 +90,12 @@ impl Router {
         Ok(revision)
     }
 
-    /// Makes a revision of a file that was applied and is what runs already, unless what was applied or saved last and the newest
-    /// revision say the same: what single commands have made counts from then on.
+    /// Stores an applied file that changed nothing as a revision. Does nothing if the base and the newest
+    /// revision already equal the running configuration. Changes by single commands become part of the new
+    /// base.
     ///
     /// # Errors
-    /// A disk that refuses.
+    /// Returns an error if the disk refuses.
     pub(super) async fn keep_applied(
         &self,
         running: Arc<Config>,
@@ -119,7 +122,7 @@ impl Router {
     }
 }
 
-/// What was applied and saved up to now.
+/// Stored revisions, base and overrides.
 struct Kept {
     store: Store,
     base: Base,
@@ -144,17 +147,17 @@ impl Kept {
         self.base.written(&self.overrides, running, &text, &origin)
     }
 
-    /// Whether what runs is what was applied or saved last, and the newest revision that counts, if there is one.
+    /// Whether the running configuration equals the base and the newest good revision, if one exists.
     fn counts(&self, running: &Config) -> Result<bool, ControlError> {
         let newest = self.store.last_good().map_err(system)?;
-        // What can't be read any more is not what runs.
+        // A revision that can no longer be read differs from the running configuration.
         let is_same = |text: &str| {
             self.overrides.read(text, "revision").is_ok_and(|config| config.difference(running).is_empty())
         };
         Ok(is_same(&self.base.draft.text) && newest.is_none_or(|(_, text)| is_same(&text)))
     }
 
-    /// Whether a text is that of a revision: nothing of it is lost.
+    /// Whether a stored revision has exactly this text.
     fn was_kept(&self, text: &str) -> Result<bool, ControlError> {
         for Revision { number, .. } in self.store.revisions().map_err(system)?.into_iter().rev() {
             if self.store.revision(number).map_err(system)?.1 == text {
@@ -164,8 +167,8 @@ impl Kept {
         Ok(false)
     }
 
-    /// Refuses a text that permits the next start more than what runs: what is said beside configurations hides `[api]`, state paths
-    /// and `on-death` of the text now, and a plugin that is loaded already needs no `allow-downgrade`.
+    /// Refuses a text that permits more at the next start than the running configuration. Overrides may hide
+    /// `[api]`, state paths and `on-death` of the text now, and a loaded plugin needs no `allow-downgrade`.
     fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");

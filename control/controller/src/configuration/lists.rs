@@ -1,8 +1,8 @@
-//! Routes and filters, a list at a time: all of its entries or none.
+//! Lists of routes or filters: all entries are added or removed, or none.
 //!
-//! The way is that of a configuration that is applied: the same changes, made in groups between which others get a turn, and
-//! unmade when one is refused. A list is tried before, so what is wrong with its entries is known of all of them before a packet
-//! notices anything.
+//! A list is applied like a configuration: changes are made in groups between which other tasks run, and are
+//! undone if one fails. Before that all entries are checked, so every faulty entry is reported before a
+//! packet is affected.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,49 +11,50 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::Failed;
-use crate::death::Need;
-use crate::filter_conflicts::FilterConflicts;
+use crate::filters::conflicts::FilterConflicts;
 use crate::filters::new_filter;
 use crate::request::{NewFilter, NewRoute};
-use crate::route_changes::{parse_prefix, parse_route};
 use crate::router::{Inner, Router};
 use crate::routes::OwnRoutes;
+use crate::routes::changes::{parse_prefix, parse_route};
 use crate::view::ShadowedView;
+use crate::workers::death::Need;
 use crate::{ControlError, Refused, Wrong};
 
-/// Filters of a list that were added.
+/// Result of adding a list of filters.
 #[derive(Clone, Debug)]
 pub struct AddedFilters {
-    /// Their ids, in the order of the list.
+    /// Ids of the filters, in the order of the list.
     pub ids: Vec<u64>,
-    /// Filters that never win, each with the filters before it.
+    /// Added filters that never win, each with the filters before it.
     pub shadowed: Vec<ShadowedView>,
 }
 
-/// The entries of a list that can be done, with their numbers.
+/// Valid entries of a list, with their numbers.
 type Numbered<T> = Vec<(usize, T)>;
 
 impl Router {
-    /// Adds routes: all of them, or none. When this returns, the next packet takes them. It goes on when the caller goes away.
+    /// Adds routes: all of them, or none. When this returns, the next packet uses them. Dropping the returned
+    /// future doesn't stop the work.
     ///
     /// # Errors
-    /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::add_route`].
+    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_route`].
     pub async fn add_routes(&self, new: Vec<NewRoute>) -> Result<usize, ControlError> {
         self.make_list(new, |new| parse_route(&new), Inner::try_routes, |_, changes| changes.len()).await
     }
 
-    /// Removes routes of ours: all of them, or none. When this returns, no further packet takes them.
+    /// Removes configured routes: all of them, or none. When this returns, no further packet uses them.
     ///
     /// # Errors
-    /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::remove_route`].
+    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::remove_route`].
     pub async fn remove_routes(&self, to: Vec<String>) -> Result<usize, ControlError> {
         self.make_list(to, |to| parse_prefix(&to), Inner::try_removals, |_, changes| changes.len()).await
     }
 
-    /// Adds filters: all of them, or none. Returns their ids, and those of them that never win.
+    /// Adds filters: all of them, or none. Returns their ids, and the added filters that never win.
     ///
     /// # Errors
-    /// [`ControlError::List`] with what is wrong with which entries, for the reasons of [`Router::add_filter`].
+    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_filter`].
     pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<AddedFilters, ControlError> {
         let ids = self.make_list(new, |new| new_filter(&new), Inner::try_filters, Inner::numbers_of).await?;
         let meant: HashSet<u64> = ids.iter().copied().collect();
@@ -61,8 +62,8 @@ impl Router {
         Ok(AddedFilters { ids, shadowed })
     }
 
-    /// Reads all entries of a list, tries what can be read, and makes the changes if nothing is wrong. Returns what
-    /// `done` says of them before anything else can change.
+    /// Reads all entries of a list, checks them, and makes the changes if no entry is faulty. Returns the
+    /// result of `done`, called before any other change.
     async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
@@ -71,7 +72,7 @@ impl Router {
         done: fn(&Inner, &[Change]) -> R,
     ) -> Result<R, ControlError> {
         let count = entries.len();
-        // Beside everything else: lists may be long.
+        // Long lists are read on a blocking thread.
         let reading = tokio::task::spawn_blocking(move || {
             let mut wrong = Wrong::default();
             let each = entries.into_iter().enumerate();
@@ -93,10 +94,11 @@ impl Router {
     }
 }
 
-/// Why a list was not done although nothing spoke against it: the kernel's reason, in most cases.
+/// Returns the error for a list whose entries are valid but whose changes failed, mostly because the kernel
+/// refused.
 fn refused(entries: usize, failed: Failed) -> ControlError {
     match failed.remains.as_slice() {
-        // It is no entry's fault when the data plane does not answer.
+        // No entry is at fault if the data plane does not answer.
         [] if matches!(failed.error, ControlError::System(_) | ControlError::Silent(_))
             || failed.step >= entries =>
         {
@@ -113,7 +115,7 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
 }
 
 impl Inner {
-    /// The numbers of filters that were added.
+    /// Returns the ids of the added filters.
     fn numbers_of(&self, changes: &[Change]) -> Vec<u64> {
         let number = |change: &Change| match change {
             Change::AddFilter(filter) => self.model.number_of(filter),
@@ -122,7 +124,7 @@ impl Inner {
         changes.iter().filter_map(number).collect()
     }
 
-    /// Finds out which of these routes could not be added. A next hop may be in the subnet of one before it.
+    /// Checks which routes can be added. A next hop may lie in the subnet of an earlier route of the list.
     fn try_routes(&mut self, routes: Numbered<Route>, wrong: &mut Wrong) -> Vec<Change> {
         let (mut subnets, mut once) = (OwnRoutes::default(), Once::default());
         let mut can_be_added = |(number, route): &(usize, Route)| {
@@ -146,7 +148,7 @@ impl Inner {
         routes.map(|(_, route)| Change::AddRoute(route)).collect()
     }
 
-    /// Finds out which of these prefixes have no route of ours.
+    /// Checks which prefixes have a configured route.
     fn try_removals(&mut self, prefixes: Numbered<IpNet>, wrong: &mut Wrong) -> Vec<Change> {
         let mut once = Once::default();
         let removal = |(number, prefix): (usize, IpNet)| {
@@ -156,7 +158,7 @@ impl Inner {
         prefixes.into_iter().filter_map(removal).collect()
     }
 
-    /// Finds out which of these filters could not be added, and leaves what they were added to as it was.
+    /// Checks which filters can be added, and leaves the model unchanged.
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
         let (before, mut conflicts) = (self.model.plugins.clone(), FilterConflicts::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
@@ -172,7 +174,7 @@ impl Inner {
     }
 }
 
-/// Prefixes of a list, of which each may stand there once.
+/// Prefixes of a list, each allowed once.
 #[derive(Default)]
 struct Once(HashSet<IpNet>);
 

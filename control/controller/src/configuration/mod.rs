@@ -1,4 +1,13 @@
-//! The configuration of a running router: what it is, what another one would change, and how that is changed: all of it or nothing.
+//! Running configuration: showing it, comparing it with another one, and changing it atomically.
+//!
+//! The running configuration is generated from the model in normal form, and compared with the candidate. The
+//! difference is a list of changes in an order in which each can be made. They are made by the same functions
+//! as single commands, bindings and routes in groups. Between groups the lock is released, so that control
+//! follows the kernel. If a change fails, the inverses of the earlier changes undo them, the last first.
+//!
+//! The revision is written to disk last, in one step with revisions that are missing before it, as single
+//! commands may have changed the configuration since the last one. If that fails, all changes are undone. The
+//! task that applies a configuration belongs to the router, so it continues when the request ends.
 
 mod apply;
 mod base;
@@ -30,7 +39,7 @@ use millrace_config::Change;
 use crate::ControlError;
 use crate::router::Router;
 
-/// Says that a configuration is being applied, or a list of changes made, as long as it is there.
+/// Guard of a transaction: a configuration or a list of changes is being applied until it is dropped.
 struct Turn(Router);
 
 impl Drop for Turn {
@@ -39,25 +48,26 @@ impl Drop for Turn {
     }
 }
 
-/// Changes as commands. Their number is the number of changes in every report.
+/// Returns changes as commands. Every report counts these commands.
 fn commands(changes: &[Change]) -> Vec<String> {
     changes.iter().flat_map(Change::commands).collect()
 }
 
-/// Why changes were not made.
+/// Failure of a sequence of changes.
 struct Failed {
-    /// Which one could not be made, from 0.
+    /// Index of the failed change.
     pub step: usize,
-    /// Whether that one stands all the same, since the data plane did not answer, and was unmade as those before it.
+    /// Whether the failed change was in force, because the data plane did not answer, and was undone like
+    /// those before it.
     pub stands: bool,
-    /// Why.
+    /// Reason for the failure.
     pub error: ControlError,
-    /// What could not be unmade after that.
+    /// Changes that could not be undone.
     pub remains: Vec<String>,
 }
 
 impl Failed {
-    /// The same as an error, where nobody asked for each change.
+    /// Returns the failure as an error that names no step.
     fn into_error(self) -> ControlError {
         match self.remains.as_slice() {
             [] => self.error,

@@ -1,4 +1,4 @@
-//! Ports that get other addresses or settings while they forward.
+//! Changes of a port's addresses and settings while it forwards.
 
 use ipnet::IpNet;
 use millrace_config::{Change, Config, InputWeight, Port, ReversePath, Text};
@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use super::single::checked;
 use crate::ControlError;
 use crate::model::reverse_path;
-use crate::reading::read;
+use crate::request::reading::read;
 use crate::router::{Inner, Router};
 use crate::view::PortView;
 
-/// Settings of a port that are changed one by one; `null` is the default.
+/// Port settings that can be changed individually; `null` resets to the default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PortSettings {
@@ -25,7 +25,7 @@ struct PortSettings {
     reverse_path: Option<ReversePath>,
 }
 
-/// A value that is there; the default, where it is `null`.
+/// Deserializes a value that is present; `null` yields the default.
 fn said<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -35,10 +35,12 @@ where
 }
 
 impl Router {
-    /// Changes settings of a port while it forwards: `address`, where it has no kernel device, `input-weight` and `reverse-path`.
+    /// Changes settings of a port while it forwards: `input-weight`, `reverse-path`, and `address` if it has
+    /// no kernel device.
     ///
     /// # Errors
-    /// No such port, other settings, values out of range; nothing has changed then.
+    /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
+    /// then.
     pub async fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
         let settings = read("what is asked for", Value::Object(changes.clone()));
         let settings: PortSettings = settings.map_err(|error| {
@@ -79,7 +81,7 @@ impl Inner {
         Ok(Change::SetPort { from: Box::new(from), to: Box::new(to) })
     }
 
-    /// Gives a port other addresses, another weight or another check of the way back to sources.
+    /// Sets the addresses, the input weight and the reverse-path check of a port.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.id == id) else { return Ok(()) };
@@ -101,7 +103,7 @@ impl Inner {
         self.barrier()
     }
 
-    /// Changes what routes follow from the addresses of ports.
+    /// Updates the connected routes after a change of port addresses.
     fn readdress(&mut self) -> Result<(), ControlError> {
         let before = self.model.own_routes.take_connected();
         for plan in self.model.ports.iter().filter(|plan| !plan.is_kernel()) {

@@ -1,29 +1,29 @@
-//! Routes, many at once.
+//! Changes of many routes at once.
 
 use ipnet::IpNet;
 use millrace_config::{Change, Route};
 use millrace_host::{HostChange, Mirror};
 
 use crate::ControlError;
-use crate::route_changes::PATIENCE;
 use crate::router::{Inner, Router};
+use crate::routes::changes::PATIENCE;
 use crate::routes::from_kernel;
 
-/// What becomes of a route that the kernel refuses.
+/// Handling of a route that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is none of ours, and who asked for it is told.
+    /// The route is dropped, and the caller gets the error.
     IsError,
-    /// It was there before, so it stays wanted, and the kernel is given it again.
+    /// The route existed before: it stays wanted, and is offered to the kernel again.
     IsWanted,
 }
 
-/// Routes that change, and who has to hear of it.
+/// Changed routes, by the receiver of the change.
 struct Changed {
     refused: Refused,
-    /// Prefixes whose route the worker alone has, or had.
+    /// Prefixes whose route only the workers have or had.
     own: Vec<IpNet>,
-    /// Prefixes that the kernel was told of, and whether it has a route of ours now.
+    /// Prefixes changed in the kernel, and whether Millrace's route is there now.
     kernel: Vec<(IpNet, bool)>,
 }
 
@@ -34,8 +34,8 @@ impl Changed {
 }
 
 impl Router {
-    /// Changes routes up to the first that can't be. When this returns, the next packet takes them. Returns how many were
-    /// changed, and why no more.
+    /// Changes routes up to the first that fails. When this returns, the next packet uses them. Returns the
+    /// number of changes made, and the reason for the failure.
     pub(crate) async fn change_routes(
         &self,
         changes: &[Change],
@@ -47,17 +47,17 @@ impl Router {
         (made, settled.and(outcome))
     }
 
-    /// Changes a single route. When this returns, the next packet takes it.
+    /// Changes a single route. When this returns, the next packet uses it.
     ///
     /// # Errors
-    /// Why it could not be changed.
+    /// Returns the reason for the failure.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
         let mut changed = Changed::new(Refused::IsError);
         let (_, outcome) = self.to_change()?.change_configured_routes(&[change], &mut changed);
         self.settle(changed).await.and(outcome)
     }
 
-    /// Waits until changes of the kernel's routes have come back, and the workers have all.
+    /// Waits until the mirror has received the kernel's route changes, and the workers have all changes.
     async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
         {
             let mut inner = self.lock();
@@ -66,10 +66,10 @@ impl Router {
                 return inner.barrier();
             }
         }
-        // Without the kernel's word for it, what the mirror has is what holds.
+        // If the kernel doesn't confirm in time, the state of the mirror counts.
         let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
-        // The mirror's own word for them may come after this one; it says the same.
+        // The mirror may report the same changes again later; that is harmless.
         let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
             prefix: *prefix,
             route: inner.mirrored(*prefix),
@@ -79,7 +79,7 @@ impl Router {
         inner.barrier()
     }
 
-    /// Waits until the mirror has heard that each of these prefixes has a route of ours, or has none any more.
+    /// Waits until the mirror shows, for each prefix, that Millrace's route is present or absent.
     async fn hear_of(&self, told: &[(IpNet, bool)]) {
         let Some(mut news) = self.lock().mirror.as_ref().map(Mirror::news) else { return };
         for (prefix, present) in told {
@@ -125,7 +125,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives the kernel a route, or keeps one as wanted that was there before and that it refuses.
+    /// Installs a route in the kernel. A refused route that existed before stays wanted.
     fn give(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         match self.install(route) {
@@ -185,10 +185,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes a route back from the kernel.
+    /// Removes a route from the kernel.
     fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         let Some(route) = self.installed.get(&prefix) else {
-            // It is missing there.
+            // The kernel lacks the route: it was only wanted.
             self.wanted.forget(&prefix);
             return Ok(());
         };
@@ -201,7 +201,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells the workers what routes there are now to prefixes of routes of our own.
+    /// Sends the workers the current routes of prefixes that only workers have.
     pub(super) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
         let ports = self.by_device();
         let route = |prefix: &IpNet| {

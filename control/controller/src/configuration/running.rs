@@ -1,4 +1,4 @@
-//! What runs, as a configuration.
+//! Running configuration, generated from the model.
 
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_config::{
@@ -9,17 +9,17 @@ use millrace_plugin::{Action, CallLimits, Way};
 use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
+use crate::flows::placement::Placed;
 use crate::model::{Bound, Model};
-use crate::placement::Placed;
 use crate::show;
 
 impl Model {
-    /// What runs, in the form that is compared.
+    /// Returns the running configuration in normal form.
     pub fn running(&self, tables: &GateTables) -> Config {
         self.as_written(tables).normalized()
     }
 
-    /// What runs, before its parts have that form.
+    /// Returns the running configuration before normalization.
     pub fn as_written(&self, tables: &GateTables) -> Config {
         let mut config = Config {
             router: self.router.clone(),
@@ -63,7 +63,7 @@ impl Model {
 
     fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
         let CallLimits { on_fault, call, packet } = bound.call_limits;
-        // Budgets of a binding are always in this range.
+        // Budgets of a binding are always in range.
         let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
         Bind {
             instance: instance.into(),
@@ -79,7 +79,7 @@ impl Model {
         }
     }
 
-    /// A filter as the configuration says it.
+    /// Returns a filter as configured.
     pub(crate) fn running_filter(&self, bound: &Bound) -> Filter {
         Filter {
             r#match: Text::of(bound.filter.clone()),
@@ -117,7 +117,7 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
     }
 }
 
-/// How the filters of a gate are searched, as the configuration says it.
+/// Returns the table kind of a gate as configured.
 pub(super) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,

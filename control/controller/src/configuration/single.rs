@@ -1,32 +1,33 @@
-//! Single changes of what a configuration says and nothing else has a name for: settings of the whole router, neighbours that are
-//! known for good, routes that take the place of others.
+//! Single changes for which no other request exists: router-wide settings, static neighbours, and replacement
+//! of routes.
 //!
-//! They are the changes that applying a file would make, made in the same way: all of it or nothing.
+//! They are made like the changes of an applied file: all of them or none.
 
 use ipnet::IpNet;
 use millrace_config::{Change, Config, Neighbour, Text};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::merge_patch::patched_known;
+use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, NewRoute, OldNeighbour};
-use crate::route_changes::parse_route;
 use crate::router::{Inner, Router};
+use crate::routes::changes::parse_route;
 use crate::view::{NeighbourView, RouteView};
 
 impl Router {
-    /// The settings that hold for the whole router.
+    /// Returns the router-wide settings.
     ///
     /// # Errors
-    /// None that is known.
+    /// Returns no error at present.
     pub fn settings(&self) -> Result<millrace_config::Router, ControlError> {
         Ok(self.lock().own_settings().router)
     }
 
-    /// Changes settings that hold for the whole router; `null` makes one what it is where nothing is said.
+    /// Changes router-wide settings; `null` resets one to its default.
     ///
     /// # Errors
-    /// Unknown settings, values out of range, settings that only a restart can change; nothing has changed then.
+    /// Returns an error for unknown settings, values out of range, or settings that need a restart. Nothing
+    /// has changed then.
     pub async fn set_settings(
         &self,
         changes: &Map<String, Value>,
@@ -40,10 +41,11 @@ impl Router {
         self.settings()
     }
 
-    /// Makes the MAC address of a neighbour known for good, at a port without a kernel device.
+    /// Adds a static neighbour at a port without a kernel device.
     ///
     /// # Errors
-    /// No such port, one of the kernel, a neighbour that is known already; nothing has changed then.
+    /// Returns an error for an unknown port, a kernel port, or a neighbour that is already static. Nothing
+    /// has changed then.
     pub async fn add_neighbour(&self, new: &NewNeighbour) -> Result<NeighbourView, ControlError> {
         let (new, port, address) = (new.clone(), new.port.clone(), new.address.to_string());
         self.change(move |inner| Ok((vec![inner.plan_neighbour(&new)?], ()))).await?;
@@ -51,10 +53,10 @@ impl Router {
         found.ok_or_else(|| ControlError::System("the neighbour is not there".into()))
     }
 
-    /// Forgets a neighbour that is known for good; it is asked for its address from then on.
+    /// Removes a static neighbour. Its MAC address is resolved again from then on.
     ///
     /// # Errors
-    /// No such neighbour; nothing has changed then.
+    /// Returns an error if there is no such static neighbour. Nothing has changed then.
     pub async fn remove_neighbour(&self, old: &OldNeighbour) -> Result<NeighbourView, ControlError> {
         let old = old.clone();
         let address = old.address.to_string();
@@ -64,10 +66,11 @@ impl Router {
         before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
     }
 
-    /// Adds a route, or puts it in the place of the one of ours to the same prefix: no packet is without a route between.
+    /// Adds a route, or replaces the configured route of the prefix. No packet is without a route in between.
     ///
     /// # Errors
-    /// Those of [`add_route`](Self::add_route), but for a prefix that has a route of ours; nothing has changed then.
+    /// Returns the errors of [`add_route`](Self::add_route), except for an existing configured route. Nothing
+    /// has changed then.
     pub async fn replace_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
         let to = parse_route(new)?;
         let prefix: IpNet = *to.to.value();
@@ -84,7 +87,7 @@ impl Router {
 }
 
 impl Inner {
-    /// What is said of the whole router, in a configuration that says nothing else.
+    /// Returns the router-wide settings, in a configuration without anything else.
     fn own_settings(&self) -> Config {
         Config { router: self.model.router.clone(), ..Config::default() }.normalized()
     }
@@ -137,7 +140,7 @@ impl Inner {
     }
 }
 
-/// A configuration that was read anew, so that all of it is checked.
+/// Checks a configuration by writing it as text and parsing the text.
 pub(crate) fn checked(config: Config) -> Result<Config, ControlError> {
     let text = config.to_text()?;
     Config::parse(&text, "settings").map_err(|wrong| {

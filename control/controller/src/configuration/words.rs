@@ -1,17 +1,17 @@
-//! What is said of a configuration beside its text: where it comes from, and why it is applied. People read it in one line.
+//! Origin and comment of a configuration: one line each, shown to people.
 
 use serde::Deserialize as _;
 use serde::de::{Deserializer, Error};
 
-/// Longest comment, in bytes.
+/// Maximum length of a comment, in bytes.
 const COMMENT: usize = 1024;
-/// Longest name of a file, in bytes: as long as a path may be.
+/// Maximum length of a file name, in bytes: the maximum length of a path.
 const ORIGIN: usize = 4096;
 
 /// Reads a comment: up to 1,024 bytes in one line.
 ///
 /// # Errors
-/// When it is longer, or has letters that a terminal acts upon.
+/// Returns an error if it is longer, or has control characters.
 pub fn comment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     line(from, "comment", COMMENT)
 }
@@ -19,7 +19,7 @@ pub fn comment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
 /// Reads the name of a file: up to 4,096 bytes in one line.
 ///
 /// # Errors
-/// As [`comment`].
+/// Returns the errors of [`comment`].
 pub fn origin<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     line(from, "origin", ORIGIN)
 }

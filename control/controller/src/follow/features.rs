@@ -1,4 +1,5 @@
-//! What drivers announce, as soon as it changes: a veth whose other end no longer takes redirected frames loses them.
+//! Changes of driver features, reported at once: a veth whose peer stops accepting redirected frames loses
+//! them.
 
 use millrace_offload::FeatureNews;
 use tokio::io::Interest;
@@ -7,14 +8,16 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::router::Inner;
 
-/// Hears of changes, where the kernel tells of them; else they are found within a second.
+/// Receiver of feature changes, if the kernel reports them. Otherwise the periodic refresh finds them within
+/// a second.
 #[derive(Debug)]
 pub(super) struct Features(Option<AsyncFd<FeatureNews>>);
 
 impl Features {
     /// Listens in the network namespace of the calling thread.
     pub fn open() -> Self {
-        // SAFETY: it owns its descriptor, always names the same one, and closes it only when it is dropped.
+        // SAFETY: `FeatureNews` owns its descriptor, always returns the same one, and closes it only when
+        // dropped.
         let register = |news| unsafe { AsyncFd::register_with_interest(news, Interest::READABLE) };
         let opened = FeatureNews::open().and_then(|news| register(news).map_err(Into::into));
         Self(
@@ -26,7 +29,7 @@ impl Features {
         )
     }
 
-    /// Waits until there is some news.
+    /// Waits for a feature change.
     pub async fn news(&self) {
         match &self.0 {
             Some(news) if news.readable().await.is_ok() => {}
@@ -34,11 +37,11 @@ impl Features {
         }
     }
 
-    /// Takes the news; whether any is of a device for which `matters` says so.
+    /// Takes all reported changes. Returns whether any is of a device for which `matters` returns `true`.
     fn take(&mut self, matters: impl Fn(u32) -> bool) -> bool {
         let Some(news) = &mut self.0 else { return false };
         let mut found = false;
-        // An empty socket is what ends it, and what clears that it is readable.
+        // `WouldBlock` tells the reactor that the socket is empty and no longer readable.
         let _ = news.try_io_mut(Interest::READABLE, |news| {
             found = news.take(matters);
             Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
@@ -48,7 +51,7 @@ impl Features {
 }
 
 impl Inner {
-    /// Takes up what drivers announce now.
+    /// Applies the reported feature changes.
     pub(super) fn follow_features(&mut self, features: &mut Features) -> Result<(), ControlError> {
         match features.take(|device| self.kernel.values().any(|own| own.ifindex == device)) {
             true => self.refresh_driver_ports(),

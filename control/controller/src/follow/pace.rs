@@ -1,23 +1,23 @@
-//! Whether workers keep up with what control follows.
+//! Tracks whether workers keep up with the changes that control sends them.
 
 use millrace_host::HostChange;
 
 use crate::ControlError;
 
-/// How the workers keep up.
+/// Progress of the workers.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Whether one did not answer.
+    /// Whether a worker did not answer.
     pub is_silent: bool,
-    /// What changed in the kernel that they could not be told of. Until they are, nothing more is taken up.
+    /// Kernel changes that a worker did not answer. No further changes are taken until these are applied.
     pub undone: Option<Vec<HostChange>>,
-    /// What could not be taken up last, as it was told: the same is told once.
+    /// Text of the last failure, so that a repeated failure is logged once.
     told: Option<String>,
 }
 
 impl Pace {
-    /// Takes it that a worker does not answer for now, or that something can't be taken up: a change of the kernel must not end a router
-    /// that forwards. Returns what went wrong because a worker has ended.
+    /// Logs a failed step. Returns the error only if a worker has ended: a failed change of the kernel must
+    /// not end a router that forwards.
     pub fn judge(&mut self, done: Result<(), ControlError>, has_ended: bool) -> Result<(), ControlError> {
         match done {
             Ok(()) => {}
@@ -40,7 +40,7 @@ impl Pace {
         Ok(())
     }
 
-    /// All workers have answered.
+    /// Notes that all workers have answered.
     pub fn goes_on(&mut self) {
         self.told = None;
         if std::mem::take(&mut self.is_silent) {
@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// The next batch of changes; never, where nothing is mirrored.
+/// Returns the next batch of kernel changes; waits forever if nothing is mirrored.
 pub(super) async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChange> {
     if let Some(receiver) = changes {
         if let Some(batch) = receiver.recv().await {
@@ -60,12 +60,13 @@ pub(super) async fn next_batch(changes: &mut Option<crate::start::Changes>) -> V
     std::future::pending().await
 }
 
-/// Whether a worker was silent.
+/// Whether a result is the error of a worker that did not answer.
 pub(super) fn is_silent(done: &Result<(), ControlError>) -> bool {
     matches!(done, Err(ControlError::Silent(_)))
 }
 
-/// Of two outcomes the first error; but that a worker is silent counts first, as all is done again then.
+/// Returns the first error of two results. A worker that did not answer takes precedence, because the whole
+/// batch is then repeated.
 pub(super) fn worse(
     one: Result<(), ControlError>,
     other: Result<(), ControlError>,

@@ -1,10 +1,10 @@
-//! What becomes of the router while a worker does not answer, and when one has ended.
+//! Tests of a router whose worker does not answer or has ended.
 
 use std::time::Duration;
 
 use millrace_config::Config;
 
-use crate::worker_handle::silence::Silence;
+use crate::workers::handle::silence::Silence;
 use crate::{ControlError, Router, StartOptions, start};
 
 const CONFIG: &str = r#"
@@ -15,7 +15,7 @@ name = "lan"
 kind = "memory"
 address = ["10.1.0.1/24"]
 "#;
-/// More than the longest time between two looks at the workers.
+/// Duration longer than the interval between two checks of the workers.
 const ROUNDS: Duration = Duration::from_millis(2500);
 
 fn with_router(work: impl AsyncFn(Router)) {
@@ -47,7 +47,7 @@ fn a_router_whose_worker_is_silent_goes_on_and_who_asks_is_told() {
             ended = router.run() => panic!("it ended: {ended:?}"),
             () = asked => {}
         }
-        // What stands between is gone last: the worker is still to hear that it ends.
+        // `silence` is dropped last: the worker still has to receive the stop command.
         router.shutdown().await.unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! What can't be planned of a configuration.
+//! Tests of configurations that can't be planned.
 
 use super::*;
 
@@ -61,7 +61,8 @@ gate = "route"
     assert_eq!(told.len(), 6, "{told:#?}");
 }
 
-/// A file in which something is wrong in each table, in itself or only with others.
+/// Configuration with an error in each table: an entry that is invalid by itself, or only together with
+/// others.
 const WRONG: &str = r#"[router]
 workers = 99
 
@@ -94,7 +95,7 @@ action = "instance j"
 gate = "firewall"
 "#;
 
-/// Lines in which something is wrong.
+/// Returns the line and the text of each error in a configuration.
 fn lines_told(text: &str) -> Vec<(usize, String)> {
     let wrong = Config::parse_further(text, "f", crate::check_rest).unwrap_err();
     wrong.errors().iter().map(|error| (error.place.line, error.problem.clone())).collect()
@@ -111,11 +112,12 @@ fn what_is_wrong_only_together_is_told_with_what_is_wrong_in_itself() {
 
 #[test]
 fn of_what_is_left_out_nothing_follows() {
-    // Without its port a route leads nowhere, and a filter's instance is left out: that is not told.
+    // An error that follows from the left-out port is not reported: its route has no way out, and a filter's
+    // instance is missing.
     let told = lines_told(&WRONG.replace("kind = \"memory\"", "kind = \"memry\""));
     let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 6, 11, 20, 25], "{told:#?}");
-    // Nor are instances of plugins that may have been meant.
+    // Instances of plugins that failed to load are not reported either.
     let text = WRONG.replace("workers = 99", "").replace("plugin = \"statistics\"", "plugin = \"other\"");
     let plugins = format!("{text}\n[[plugin]]\nfile = \"other.wasm\"\n");
     let told = lines_told(&plugins);

@@ -1,4 +1,4 @@
-//! The workers of a router without threads: they take turns, when they are told to.
+//! Workers of a router without threads: they run their iterations one after the other, when the caller asks.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,22 +15,22 @@ use millrace_units::{Instant, NextHopIndex, PortId, QueueAccount};
 
 use crate::ControlError;
 use crate::follow::MOST_PIECES;
-use crate::route_table::{RouteTable, TellRoutes};
+use crate::routes::table::{RouteTable, TellRoutes};
 use crate::show::Counts;
 use crate::workers::sum_accounts;
 
-/// The seed of all hashes: what is replayed comes out the same each time.
+/// Seed of all hashes; it is fixed, so that each replay has the same result.
 const SEED: u64 = 0x6d69_6c6c;
 
-/// What a round of all workers did.
+/// Outcome of one iteration of all workers.
 pub(super) struct Round {
-    /// Whether another round may find something to do at the same moment.
+    /// Whether another iteration at the same moment may find work.
     pub active: bool,
-    /// When something is to be done without a packet or a command.
+    /// Time of the next work that needs neither a packet nor a command.
     pub next_event: Option<Instant>,
 }
 
-/// The data plane, which runs when it is told to.
+/// Data plane whose workers run when the caller asks.
 pub(super) struct OfflineWorkers {
     workers: Vec<(Worker, WorkerLink)>,
     devices: HashMap<PortId, DeviceId>,
@@ -56,28 +56,28 @@ impl OfflineWorkers {
         Ok(Self { workers, devices: HashMap::new(), now: Instant::ZERO })
     }
 
-    /// How many there are.
+    /// Returns the number of workers.
     pub fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// The worker that the flow belongs to.
+    /// Returns the worker that owns a flow.
     pub fn owner_of_flow(&self, key: &FlowKey) -> usize {
         Handover::owner_of_hash(flow_hash(key, SEED), self.len())
     }
 
-    /// Gives a device to the worker that is to have it.
+    /// Adds a device to the worker that owns it.
     pub fn add_device(&mut self, device: DeviceId, port: Box<dyn Port>) {
         let owner = Handover::owner(device, self.len());
         self.workers[owner].0.add_device(device, port);
     }
 
-    /// Says which device a port sends by.
+    /// Records the device by which a port sends.
     pub fn note_port(&mut self, port: PortId, device: DeviceId) {
         self.devices.insert(port, device);
     }
 
-    /// One round of each worker, and what they say to each other by way of control.
+    /// Runs one iteration of each worker, then handles the events of the workers.
     pub fn turn(&mut self) -> Round {
         let mut round = Round { active: false, next_event: None };
         for (worker, _) in &mut self.workers {
@@ -93,7 +93,7 @@ impl OfflineWorkers {
         round
     }
 
-    /// Does what control does about what a worker says; whether that was anything.
+    /// Handles an event of a worker as control does. Returns whether the event led to any work.
     fn hear(&mut self, from: usize, event: Event) -> bool {
         match event {
             Event::Neighbour(change) => {
@@ -120,11 +120,11 @@ impl OfflineWorkers {
     }
 
     fn push_neighbour(&mut self, worker: usize, change: NeighbourChange) {
-        // A full ring is one of a worker that has far more to do; the neighbour is asked for again.
+        // A full ring belongs to a busy worker; the request for the neighbour is repeated later.
         let _ = self.workers[worker].1.commands.push(NeighbourCommand::Set(vec![change]).into());
     }
 
-    /// Tells a worker something, which it takes up at once.
+    /// Sends a command to a worker, which carries it out at once.
     pub fn tell_one(&mut self, worker: usize, command: impl Into<Command>) {
         let mut command = Some(command.into());
         while let Some(next) = command.take() {
@@ -136,17 +136,17 @@ impl OfflineWorkers {
         self.turn();
     }
 
-    /// Tells all workers.
+    /// Sends a command to all workers.
     pub fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) {
         (0..self.len()).for_each(|worker| self.tell_one(worker, command()));
     }
 
-    /// Tells each worker its own.
+    /// Sends one command of the list to each worker.
     pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) {
         commands.into_iter().enumerate().for_each(|(worker, command)| self.tell_one(worker, command));
     }
 
-    /// Asks a worker.
+    /// Asks a worker, and returns its answer.
     pub fn ask_one<T, C: Into<Command>>(
         &mut self,
         worker: usize,
@@ -157,13 +157,15 @@ impl OfflineWorkers {
         answer.try_recv().ok()
     }
 
-    /// Asks all workers; the answers of those that answer.
+    /// Asks all workers, and returns the answers that arrive.
     pub fn ask<T, C: Into<Command>>(&mut self, question: impl Fn(ReplyTo<T>) -> C) -> Vec<T> {
         (0..self.len()).filter_map(|worker| self.ask_one(worker, &question)).collect()
     }
 
+    /// Checks that each worker has answered.
+    ///
     /// # Errors
-    /// When fewer workers answered than there are.
+    /// Fewer answers than workers.
     fn all_answered(&self, answers: usize) -> Result<(), ControlError> {
         match answers == self.len() {
             true => Ok(()),
@@ -171,7 +173,7 @@ impl OfflineWorkers {
         }
     }
 
-    /// The counters of all workers together.
+    /// Returns the summed counters of all workers.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut sum = Snapshot::default();
         self.ask(CounterCommand::Snapshot).into_iter().for_each(|snapshot| sum.merge(snapshot));
@@ -197,7 +199,7 @@ impl OfflineWorkers {
         self.tell(|| CounterCommand::Clear);
     }
 
-    /// What was counted at bindings, by all workers together.
+    /// Returns the counts of all bindings, summed over the workers.
     pub fn filter_counts(&mut self) -> Counts {
         let mut sums = Counts::default();
         for worker in 0..self.len() {
@@ -211,9 +213,9 @@ impl OfflineWorkers {
         sums
     }
 
-    /// Lets workers ask the neighbours that were used since the last time, as control does.
+    /// Lets workers refresh the neighbours used since the last refresh, as control does.
     pub fn refresh_neighbours(&mut self) {
-        // There is no kernel that had to hear of them, so these are neighbours behind other workers' devices.
+        // No kernel needs these reports, so they concern neighbours behind devices of other workers.
         let mut used = BTreeSet::new();
         for _ in 0..MOST_PIECES {
             let pieces = self.ask(NeighbourCommand::TakeUsed);

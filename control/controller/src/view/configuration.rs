@@ -1,4 +1,4 @@
-//! Configurations, differences and revisions.
+//! Views of configurations, differences and revisions.
 
 use millrace_store::Revision;
 use schemars::JsonSchema;
@@ -7,50 +7,53 @@ use serde::Serialize;
 use crate::configuration::{ConfirmTime, Pending};
 use crate::view::ShadowedView;
 
-/// What runs.
+/// Running configuration.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigurationView {
-    /// As a file would say it.
+    /// Text of the configuration, as a file.
     pub text: String,
-    /// The file that was applied last, or that the router was started with.
+    /// Name of the file that was applied last, or with which the router was started.
     pub origin: String,
-    /// Where revisions are kept; nowhere, where they end with the router.
+    /// File of the revisions; `null` where revisions end with the router.
     pub store: Option<String>,
-    /// What waits to be confirmed.
+    /// Revision that waits for its confirmation.
     pub pending: Option<Pending>,
 }
 
-/// What makes one configuration of what runs.
+/// Difference between the running configuration and another one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceView {
-    /// The configuration's name.
+    /// Name of the other configuration.
     pub origin: String,
-    /// The commands that would make it so.
+    /// Commands that would make the changes.
     pub changes: Vec<String>,
-    /// What only a restart can change.
+    /// Changes that need a restart.
     pub restart: Vec<String>,
 }
 
-/// What was applied.
+/// Outcome of applying a configuration.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AppliedView {
-    /// Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran before runs again.
+    /// Number of the new revision. It is absent where nothing changed and the newest revision was running
+    /// already, or where the previous revision runs again.
     pub revision: Option<u64>,
-    /// The commands that would have done the same.
+    /// Commands that would make the same changes.
     pub changes: Vec<String>,
-    /// Time after which it goes back, unless it is confirmed: `60s`.
+    /// Time after which the change is rolled back unless it is confirmed: `60s`.
     pub confirm: Option<ConfirmTime>,
-    /// Where it came from.
+    /// Source of the configuration.
     pub origin: String,
-    /// The revision that runs now, also where that is one from before; none where nothing changed. The audit log tells it.
+    /// Revision that runs now, even if it is an earlier one; absent where nothing changed. The audit log
+    /// records it.
     #[serde(skip)]
     pub runs: Option<u64>,
-    /// Filters and bindings that never win, each with those that come before it; empty where nothing changed.
+    /// Filters and bindings that never win, each with the filters that precede it; empty where nothing
+    /// changed.
     pub shadowed: Vec<ShadowedView>,
 }
 
 impl AppliedView {
-    /// Nothing was to be changed.
+    /// Returns the outcome without changes.
     pub fn nothing(origin: &str) -> Self {
         Self {
             revision: None,
@@ -63,22 +66,23 @@ impl AppliedView {
     }
 }
 
-/// A revision in a list of them.
+/// Revision in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionView {
-    /// The revision.
+    /// Revision.
     #[serde(flatten)]
     pub revision: Revision,
-    /// Whether it was applied last, and not withdrawn: it runs, with what single commands have changed since.
+    /// Whether the revision was applied last, and not withdrawn. It runs, with the later changes of single
+    /// commands.
     pub runs: bool,
 }
 
-/// A revision and its text.
+/// Revision with its text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RevisionTextView {
-    /// The revision.
+    /// Revision.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The file's text.
+    /// Text of the configuration file.
     pub text: String,
 }

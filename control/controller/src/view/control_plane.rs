@@ -1,45 +1,45 @@
-//! Control-plane policing.
+//! Views of control-plane policing.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How much of what is for the router itself gets there.
+/// State of control-plane policing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ControlPlaneView {
-    /// Whether it is policed at all.
+    /// Whether control-plane policing is on.
     pub police: bool,
-    /// The classes, each with its rate.
+    /// Classes, each with its rate.
     pub classes: Vec<ControlClassView>,
 }
 
-/// A class of packets for the router itself.
+/// Class of packets for the router itself.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ControlClassView {
-    /// Its name, which is the setting's.
+    /// Name of the class, as in the settings.
     pub class: &'static str,
-    /// What belongs to it.
+    /// Packets that belong to the class.
     pub meaning: &'static str,
-    /// Packets per second that each port lets through.
+    /// Rate of each port, in packets per second.
     pub rate: u32,
-    /// Packets that may come at once.
+    /// Burst, in packets.
     pub burst: u32,
-    /// Packets that got through.
+    /// Packets passed.
     pub passed: u64,
-    /// Packets that were dropped because more came.
+    /// Packets dropped because they exceeded the rate.
     pub dropped: u64,
-    /// Those per second since the last look.
+    /// Packets dropped per second since the last request.
     pub dropped_rate: f64,
-    /// The same counts by port, of those that had any.
+    /// Counts by port, without ports that have none.
     pub ports: BTreeMap<String, PortClassView>,
 }
 
-/// What became of a class at a port.
+/// Counts of a class at a port.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct PortClassView {
-    /// Packets that got through.
+    /// Packets passed.
     pub passed: u64,
-    /// Packets that were dropped because more came.
+    /// Packets dropped because they exceeded the rate.
     pub dropped: u64,
 }

@@ -1,32 +1,32 @@
-//! Counters at one moment, for who makes rates of them.
+//! Counters at one moment, from which a client computes rates.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What was counted at ports.
+/// Counters of all ports.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountersView {
-    /// When: date and time, UTC.
+    /// Time of the reading: date and time, UTC.
     pub time: String,
     /// Seconds since the router started.
     pub seconds: f64,
-    /// The ports.
+    /// Counters of each port.
     pub ports: Vec<PortCountersView>,
 }
 
-/// What was counted at a port.
+/// Counters of a port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PortCountersView {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Frames received, those that the kernel kept included.
+    /// Frames received, including frames that the kernel kept.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
     /// Frames sent by the router.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Frames dropped that came in by it.
+    /// Frames dropped that arrived at the port.
     pub dropped: u64,
 }

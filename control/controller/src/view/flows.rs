@@ -1,39 +1,39 @@
-//! Flows, and what would become of a packet.
+//! Views of flows, and explanations of packets.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What would happen to a packet.
+/// Explanation of a packet's journey.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LookupView {
-    /// Stage by stage.
+    /// Steps of the journey, stage by stage.
     pub steps: Vec<StepView>,
-    /// What becomes of it in the end.
+    /// Final outcome for the packet.
     pub verdict: String,
 }
 
-/// A stage of a packet's journey.
+/// Stage of a packet's journey.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepView {
-    /// The stage.
+    /// Name of the stage.
     pub stage: &'static str,
-    /// What happens there, and why.
+    /// Outcome at the stage, and its reason.
     pub text: String,
 }
 
-/// Flows out of those that there are.
+/// List of flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowsView {
-    /// How many there are, those that are not shown included.
+    /// Number of matching flows, including flows that are not listed.
     pub found: usize,
-    /// The first of them.
+    /// First of the matching flows.
     pub flows: Vec<FlowView>,
 }
 
-/// A flow.
+/// Flow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowView {
-    /// The filter that only its packets match.
+    /// Filter that matches only the packets of the flow.
     pub flow: String,
     /// Source address.
     pub source: String,
@@ -45,33 +45,33 @@ pub struct FlowView {
     pub source_port: u16,
     /// Destination port; 0 where the protocol has none.
     pub destination_port: u16,
-    /// The port that it comes in by; `-` for packets of the router's own.
+    /// Port at which the flow arrives; `-` for packets that the router creates.
     pub port: String,
-    /// Packets since the router came to know it.
+    /// Packets since the router learned the flow.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Bytes of the flow's packets, with link headers.
     pub bytes: u64,
-    /// Packets per second, where that was asked for.
+    /// Packets per second, if requested.
     pub packet_rate: Option<f64>,
-    /// Bits per second, where the rate was asked for.
+    /// Bits per second, if rates were requested.
     pub bit_rate: Option<f64>,
-    /// Seconds since the router came to know it.
+    /// Seconds since the router learned the flow.
     pub age: f64,
-    /// Seconds since its last packet.
+    /// Seconds since the last packet of the flow.
     pub idle: f64,
-    /// `driver` where the driver forwards it by itself, else `worker`.
+    /// `driver` for an offloaded flow, else `worker`.
     pub level: &'static str,
-    /// Why it is not in the driver; nothing when it is.
+    /// Reason why the flow is not offloaded; absent for an offloaded flow.
     pub why_not_driver: Option<String>,
-    /// Whether somebody has said where it is to be.
+    /// Whether a placement determines the level of the flow.
     pub placed: bool,
-    /// The number of the worker that it belongs to: 0 where there is only one.
+    /// Number of the worker that owns the flow; 0 where there is only one worker.
     pub worker: usize,
-    /// `new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is reserved for it, so that
-    /// no other displaces it.
+    /// `new` while other new flows may displace the flow, then `established`; `reserved` while a reserved
+    /// rate protects the flow from displacement.
     pub state: &'static str,
-    /// What it is bound to, in the order of the journey.
+    /// Bindings of the flow, in the order of the journey.
     pub bindings: Vec<String>,
-    /// Where it goes.
+    /// Route of the flow.
     pub route: String,
 }

@@ -1,161 +1,165 @@
-//! Gates, and what is bound there.
+//! Views of gates and their bindings.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::QueuesView;
 
-/// A binding of an instance, or of another action, to flows.
+/// Binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BindingView {
-    /// Its number, which no other one ever has while the router runs: the smaller is the older.
+    /// Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
+    /// numbers.
     pub id: u64,
-    /// What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
+    /// Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
     /// `copy-to NAME`.
     pub action: String,
-    /// The instance, if the action is one.
+    /// Name of the instance, if the action is one.
     pub instance: Option<String>,
-    /// The gate.
+    /// Name of the gate.
     pub gate: String,
-    /// Which packets.
+    /// Filter of the packets.
     pub filter: String,
-    /// Of several filters that match, the highest priority wins.
+    /// Priority of the filter; of several filters that match, the highest priority wins.
     pub priority: i32,
-    /// What becomes of packets that the instance fails at; `null` where there is none.
+    /// Treatment of packets at which the instance fails; `null` without an instance.
     pub on_fault: Option<&'static str>,
-    /// Microseconds that a call of the instance may take.
+    /// Time limit of an instance's call, in microseconds.
     pub budget: Option<u64>,
-    /// The same for each packet of a call, if that is less.
+    /// Time limit for each packet of a call in microseconds, if there is one.
     pub packet_budget: Option<u64>,
-    /// Packets that it got.
+    /// Packets of the binding.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the binding's packets.
     pub bytes: u64,
-    /// Packets of these that the instance dropped.
+    /// Packets of the binding that the instance dropped.
     pub drops: u64,
-    /// What of them went to the queues of ports. At a gate for copies, copies.
+    /// Account of the binding's packets in the queues of ports; at a gate for copies, of the copies.
     #[serde(flatten)]
     pub queues: QueuesView,
-    /// In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can win; absent in lists.
+    /// Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
+    /// lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<Vec<NamedFilterView>>,
-    /// In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in lists.
+    /// Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreached: Option<String>,
 }
 
-/// A gate.
+/// Gate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateView {
-    /// Its name.
+    /// Name of the gate.
     pub name: String,
-    /// Its position in the journey.
+    /// Position of the gate in the journey.
     pub position: &'static str,
-    /// How its filters are searched: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-bitmap`.
+    /// Filter table of the gate: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or
+    /// `dag-tree-bitmap`.
     pub table: &'static str,
-    /// Why they are searched in another way for now.
+    /// Reason why another kind of table is used at present.
     pub moved: Option<String>,
-    /// Bytes that its filters take, in the form in which they are searched.
+    /// Memory of the filter table in bytes.
     pub memory: usize,
-    /// What leads from the filters of the gate before into its table, where both are DAGs.
+    /// Links from the filters of the previous gate into this gate's table, where both tables are DAGs.
     pub links: Option<GateLinksView>,
-    /// What is bound there.
+    /// Bindings at the gate.
     pub bindings: Vec<BindingView>,
 }
 
 /// Links from the filters of one gate into the DAG of the next.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateLinksView {
-    /// The gate before.
+    /// Name of the previous gate.
     pub from: String,
-    /// Its filters.
+    /// Number of filters of the previous gate.
     pub filters: usize,
-    /// How many of them lead further than to the root.
+    /// Number of links that lead further than to the root.
     pub ahead: usize,
-    /// Bytes that the links take.
+    /// Memory of the links in bytes.
     pub bytes: usize,
 }
 
-/// What becomes of a packet at a gate with filters.
+/// Explanation of a packet's outcome at a gate with filters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateExplanationView {
-    /// The gate.
+    /// Name of the gate.
     pub gate: String,
-    /// Its position in the journey.
+    /// Position of the gate in the journey.
     pub position: &'static str,
-    /// Its filters in the order in which they win: all that match, and some that don't.
+    /// Filters of the gate in the order in which they win: all that match the packet, and some that do not.
     pub candidates: Vec<CandidateView>,
-    /// How many more don't match.
+    /// Number of further filters that do not match.
     pub left_out: usize,
 }
 
-/// A filter beside others, for a packet.
+/// Filter in the explanation of a packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CandidateView {
-    /// Its number.
+    /// Number of the filter.
     pub id: u64,
-    /// What it does.
+    /// Action of the filter.
     pub action: String,
-    /// Which packets.
+    /// Expression of the filter.
     #[serde(rename = "match")]
     pub filter: String,
-    /// Of several filters that match, the highest priority wins.
+    /// Priority of the filter; of several filters that match, the highest priority wins.
     pub priority: i32,
-    /// Whether the packet is treated by it.
+    /// Whether the filter wins for the packet.
     pub chosen: bool,
-    /// Why it was chosen or not.
+    /// Reason why the filter wins or not.
     pub outcome: String,
 }
 
-/// What is odd about the filters of a gate.
+/// Findings about the filters of a gate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateCheckView {
-    /// The gate.
+    /// Name of the gate.
     pub gate: String,
-    /// How many filters it has.
+    /// Number of filters of the gate.
     pub filters: usize,
     /// Filters that never win.
     pub shadowed: Vec<ShadowedView>,
-    /// Filters that no other outdoes, and of which it would take too long to find out whether several do together.
+    /// Filters that no single other filter covers. Whether several others cover them together would take too
+    /// long to determine.
     pub undecided: Vec<NamedFilterView>,
-    /// Pairs of filters of one priority, neither a special case of the other, that some packets match both; up to 100.
+    /// Pairs of filters of equal priority that overlap although neither contains the other; up to 100.
     pub ambiguous: Vec<AmbiguousView>,
-    /// How many such pairs there are.
+    /// Number of such pairs.
     pub ambiguous_pairs: usize,
-    /// Filters that compete with routes, and lose against each for their priority.
+    /// Filters that compete with routes and lose to each route because of their priority.
     pub below_routes: Vec<NamedFilterView>,
 }
 
-/// A filter as it is spoken of.
+/// Filter as other views refer to it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedFilterView {
-    /// Its number.
+    /// Number of the filter.
     pub id: u64,
-    /// Which packets.
+    /// Expression of the filter.
     #[serde(rename = "match")]
     pub filter: String,
-    /// What it does.
+    /// Action of the filter.
     pub action: String,
-    /// Of several filters that match, the highest priority wins.
+    /// Priority of the filter; of several filters that match, the highest priority wins.
     pub priority: i32,
 }
 
-/// A filter that never wins.
+/// Filter that never wins.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ShadowedView {
-    /// The filter.
+    /// Filter.
     pub filter: NamedFilterView,
-    /// Those that come before it, and match whatever it matches: one, or several together, of which none can be left out.
+    /// Preceding filters that together match all packets of the filter; none of them can be left out.
     pub by: Vec<NamedFilterView>,
 }
 
-/// Two filters of which it is hard to see which wins.
+/// Two filters whose winner is hard to see.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AmbiguousView {
-    /// The one that wins.
+    /// Filter that wins.
     pub winner: NamedFilterView,
-    /// The other one.
+    /// Filter that loses.
     pub loser: NamedFilterView,
-    /// The field in which the winner is more specific; `age` when it is only older.
+    /// Field in which the winner is more specific; `age` where the winner is only older.
     pub decided_by: String,
 }

@@ -1,38 +1,38 @@
-//! Host companions of plugins as people see them.
+//! Views of host companions of plugins.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The host companion of an instance.
+/// Host companion of an instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostCompanionView {
-    /// Its plugin.
+    /// Name of the companion's plugin.
     pub plugin: &'static str,
-    /// The version of that.
+    /// Version of the companion's plugin.
     pub version: &'static str,
-    /// `well`, `pausing` after a fault, or `quarantined` after many.
+    /// Health of the companion: `well`, `pausing` after a fault, or `quarantined` after many.
     pub health: &'static str,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What happened last.
+    /// Text of the last fault.
     pub last_fault: Option<String>,
-    /// How often it was stopped in the middle, for others to have their turn.
+    /// Number of calls suspended at the end of their slice.
     pub suspensions: u64,
-    /// Messages that the half at the workers sent.
+    /// Messages from the workers to the companion.
     pub up: MessagesView,
-    /// Messages that it sent itself.
+    /// Messages from the companion to the workers.
     pub down: MessagesView,
 }
 
-/// Messages from one half to the other.
+/// Messages in one direction between the workers and the companion.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MessagesView {
-    /// Sent.
+    /// Messages sent.
     pub sent: u64,
-    /// Heard, by the instance of each worker.
+    /// Messages received, by the instance of each worker.
     pub heard: u64,
-    /// Lost: too many waited, or who should hear was pausing.
+    /// Messages lost: the queue was full, or the receiver was pausing.
     pub lost: u64,
 }

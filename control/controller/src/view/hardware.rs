@@ -1,67 +1,69 @@
-//! The machine as the router uses it: processors, ports, and the switches between them.
+//! Views of the machine as the router uses it: processors, ports, and the switches between them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Processors, ports and switches (*VERA*, section 2.1): what there is for packets to pass.
+/// Processors, ports and switches (*VERA*, section 2.1) that packets can pass.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HardwareView {
-    /// The machine's own processors.
+    /// Processors of the machine.
     pub cpus: Vec<CpuView>,
-    /// The router's processors, the highest level first: with `above` they are a tree, whose leaves are the ports.
+    /// Processors of the router, the highest level first. With `above` they form a tree whose leaves are the
+    /// ports.
     pub processors: Vec<ProcessorView>,
-    /// The ports.
+    /// Ports.
     pub ports: Vec<HardwarePortView>,
-    /// By which ways packets get from one to the other.
+    /// Switches between processors and ports.
     pub switches: Vec<SwitchView>,
 }
 
-/// A processor of the machine.
+/// Processor of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CpuView {
-    /// Its number in Linux.
+    /// Number of the processor in Linux.
     pub cpu: u32,
-    /// Its core: processors with the same one, in the same package, share it.
+    /// Core of the processor. Processors with the same core in the same package share it.
     pub core: Option<u32>,
-    /// Its package.
+    /// Package of the processor.
     pub package: Option<u32>,
-    /// The node of memory that is near to it.
+    /// Nearest NUMA node of the processor.
     pub node: Option<u32>,
 }
 
-/// A processor of the router: a place where packets are treated.
+/// Processor of the router, which processes packets at one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProcessorView {
-    /// `host`, `worker 0`, `xdp r1`.
+    /// Name of the processor: `host`, `worker 0`, `xdp r1`.
     pub name: String,
-    /// 0 in the driver, 1 a worker, 2 the host.
+    /// Level of the processor: 0 offload, 1 worker, 2 host.
     pub level: u8,
-    /// The processor that gets what this one leaves to others; none for the highest.
+    /// Processor that gets the packets that this one does not process; absent for the highest.
     pub above: Option<String>,
-    /// The processors of the machine that it may run on; empty where that is whichever receives the packet.
+    /// Machine processors that may run it; empty where any processor that receives the packet does.
     pub cpus: String,
-    /// What it treats.
+    /// Packets that it processes.
     pub treats: String,
-    /// Why it treats no flows by itself; none where it does.
+    /// Reason why it processes no flows by itself; absent where it does.
     pub why_not: Option<String>,
 }
 
-/// A port, as hardware.
+/// Port, as hardware.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HardwarePortView {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// The processor that manages it: what comes in by it goes there first.
+    /// Processor that manages the port: packets that arrive at the port go there first.
     pub processor: String,
-    /// The kernel device, if there is one.
+    /// Kernel device of the port, if there is one.
     pub device: Option<String>,
-    /// The driver of that device, as it calls itself, or the kind of the port.
+    /// Name of the device's driver, or the kind of the port.
     pub driver: String,
-    /// Where XDP runs: `driver`, `generic` behind it, or `none`.
+    /// Mode of XDP: `driver`, `generic` behind the driver, or `none`.
     pub xdp: &'static str,
-    /// How packets get to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`, `in-process`.
+    /// Path of packets to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`,
+    /// `in-process`.
     pub sockets: &'static str,
-    /// Why it works in no better mode; empty when it is the best.
+    /// Reason why the port works in no better mode; empty in the best mode.
     pub why: String,
     /// Receive queues in use.
     pub rx_queues: u32,
@@ -69,27 +71,29 @@ pub struct HardwarePortView {
     pub tx_queues: u32,
     /// Largest network packet in bytes.
     pub mtu: u32,
-    /// Bits per second of its link, as the driver says.
+    /// Speed of the link in bits per second, as the driver reports it.
     pub speed: Option<u64>,
-    /// The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it.
+    /// Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass
+    /// it.
     pub queueing_discipline: Option<String>,
     /// XDP features that the driver announces.
     pub features: Vec<&'static str>,
-    /// Why no packet can be redirected to it in the driver; none where that works.
+    /// Reason why the offload can redirect no packets to the port; absent where it can.
     pub why_no_redirects: Option<String>,
 }
 
-/// A way between two processors, or from one to a port.
+/// Path of packets between two processors, or from a processor to a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SwitchView {
-    /// `driver redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel hand-over`, `host output`.
+    /// Name of the path: `driver redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel
+    /// hand-over`, `host output`.
     pub name: &'static str,
-    /// Where packets come from.
+    /// Origin of the packets.
     pub from: String,
-    /// Where they get.
+    /// Destination of the packets.
     pub to: String,
-    /// Whether it works now.
+    /// Whether the path works at present.
     pub works: bool,
-    /// How it works, or why it does not.
+    /// Mode of the path, or the reason why it does not work.
     pub how: String,
 }

@@ -1,4 +1,4 @@
-//! Instances of plugins.
+//! Views of plugin instances.
 
 use std::collections::BTreeMap;
 
@@ -8,63 +8,64 @@ use serde_json::Value;
 
 use super::{BindingView, HostCompanionView};
 
-/// A plugin instance.
+/// Plugin instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstanceView {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// Its number, by which plugins send packets to it.
+    /// Number of the instance, by which plugins send packets to it.
     pub number: u16,
-    /// Its plugin.
+    /// Name of the plugin.
     pub plugin: &'static str,
-    /// Its settings.
+    /// Settings of the instance.
     pub settings: Value,
-    /// `well`, `pausing` after a fault, or `quarantined` after many.
+    /// Health of the instance: `well`, `pausing` after a fault, or `quarantined` after many.
     pub health: &'static str,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What happened last.
+    /// Text of the last fault.
     pub last_fault: Option<String>,
-    /// How often it was stopped in the middle, for others to have their turn.
+    /// Number of calls suspended at the end of their slice.
     pub suspensions: u64,
-    /// Packets that it dropped, by its own reasons.
+    /// Packets dropped, by the instance's own reasons.
     pub drops: BTreeMap<u8, u64>,
-    /// Its plugin's own counters, by name.
+    /// Counters of the plugin, by name.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Its host companion; nothing where its plugin has none.
+    /// Host companion of the instance; absent where the plugin has none.
     pub host_companion: Option<HostCompanionView>,
-    /// The lowest level at which its packets are treated: `xdp` where its form for the driver is loaded there, `worker` otherwise.
+    /// Lowest level that processes the instance's packets: `xdp` where the plugin's eBPF variant is loaded
+    /// there, else `worker`.
     pub level: &'static str,
-    /// Why it is not in the driver, where it isn't.
+    /// Reason why the instance is not offloaded, where it isn't.
     pub why_worker: Option<String>,
-    /// Packets that its bindings got.
+    /// Packets of the instance's bindings.
     pub packets: u64,
-    /// The same per second, since the last time that somebody asked.
+    /// Packets per second since the last request.
     pub packet_rate: f64,
-    /// Where it is bound.
+    /// Bindings of the instance.
     pub bindings: Vec<BindingView>,
 }
 
-/// An instance in quarantine, because a call of it has ended the router.
+/// Instance in quarantine at the next start: one of its calls ended the router, or it was freed in quarantine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HeldView {
-    /// Its name.
+    /// Name of the instance.
     pub instance: String,
-    /// Its plugin.
+    /// Name of the plugin.
     pub plugin: String,
-    /// When it happened: date and time, UTC.
+    /// Time of the quarantine entry: date and time, UTC.
     pub since: String,
-    /// What happened.
+    /// Reason of the quarantine.
     pub why: String,
     /// Whether this router has an instance of that name.
     pub is_here: bool,
 }
 
-/// An instance that was let out of quarantine.
+/// Instance released from quarantine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReleaseView {
-    /// Its name.
+    /// Name of the instance.
     pub instance: String,
-    /// Whether this router has it, so that it runs now.
+    /// Whether this router has the instance, so that it runs now.
     pub is_here: bool,
 }

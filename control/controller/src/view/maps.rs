@@ -1,36 +1,36 @@
-//! Maps of instances as people see them.
+//! Views of shared maps of instances.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A map of an instance.
+/// Shared map of an instance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapView {
-    /// Its name.
+    /// Name of the map.
     pub name: String,
     /// Bytes of each key.
     pub key: u16,
     /// Bytes of each value.
     pub value: u16,
-    /// Entries that there may be, at each worker.
+    /// Most entries at each worker.
     pub most: u32,
-    /// Entries that there are, at all workers together.
+    /// Number of entries at all workers together.
     pub entries: u64,
-    /// New keys so far for which there was no room.
+    /// Number of new keys so far for which there was no room.
     pub refused: u64,
-    /// What stands there; only where one map was asked for.
+    /// Entries of the map; only in the answer about a single map.
     pub content: Vec<MapEntryView>,
-    /// Whether there is more than what is shown.
+    /// Whether the map has more entries than those in `content`.
     pub more: bool,
 }
 
-/// An entry of a map.
+/// Entry of a map.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapEntryView {
-    /// The worker whose instance wrote it, from 0 on.
+    /// Number of the worker whose instance wrote the entry, from 0 on.
     pub worker: usize,
-    /// The key, in hexadecimal digits.
+    /// Key in hexadecimal digits.
     pub key: String,
-    /// The value, in hexadecimal digits.
+    /// Value in hexadecimal digits.
     pub value: String,
 }

@@ -1,53 +1,55 @@
-//! Where flows are treated.
+//! Views of the placement of flows.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Where flows are wanted, and where all of them are.
+/// Placements, and the level of all flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementsView {
-    /// What was said of flows; the first that concerns a flow counts.
+    /// Placements of flows; the first placement that matches a flow counts.
     pub placements: Vec<PlacementView>,
-    /// All flows that are in the driver.
+    /// Number of offloaded flows.
     pub driver: u64,
-    /// All flows that are at a worker.
+    /// Number of flows at a worker.
     pub worker: u64,
-    /// How many of these, for which reason.
+    /// Number of flows at a worker, by reason.
     pub why_worker: BTreeMap<String, u64>,
-    /// How many instructions a program in the driver may spend on a packet.
+    /// Instruction budget of an XDP program for a packet.
     pub budget: DriverBudgetView,
 }
 
-/// Where some flows are wanted, and where they are.
+/// Placement of flows, and the level of these flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementView {
-    /// Which flows: a filter, or `instance NAME`.
+    /// Flows of the placement: a filter, or `instance NAME`.
     pub flow: String,
-    /// Where they are wanted: `xdp`, `worker`, or `auto` where that is left to the router.
+    /// Configured level: `xdp`, `worker`, or `auto` where the router chooses.
     pub level: &'static str,
-    /// Those that are in the driver.
+    /// Number of these flows that are offloaded.
     pub driver: u64,
-    /// Those that are at a worker.
+    /// Number of these flows at a worker.
     pub worker: u64,
-    /// How many of these, for which reason.
+    /// Number of these flows at a worker, by reason.
     pub why_worker: BTreeMap<String, u64>,
 }
 
-/// The static budget of the driver's level, in instructions for each packet.
+/// Static budget of the offload level, in instructions for each packet.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct DriverBudgetView {
-    /// What a flow may take.
+    /// Budget of a flow.
     pub instructions: u32,
-    /// What forwarding is taken to cost, or dropping.
+    /// Assumed cost of forwarding or dropping.
     pub forward: u32,
-    /// What a token bucket is taken to add.
+    /// Assumed additional cost of a token bucket.
     pub police: u32,
-    /// What asking the form of a plugin is taken to add, beside what the form itself takes.
+    /// Assumed additional cost of calling the eBPF variant of a plugin, without the variant's own
+    /// instructions.
     pub ask: u32,
-    /// What the form of a plugin may take.
+    /// Budget of the eBPF variant of a plugin.
     pub form: u32,
-    /// Instructions of the longest way through the program as it was compiled, without a token bucket and beside completing a checksum.
+    /// Instructions on the longest path through the compiled program, without a token bucket and without
+    /// completing a checksum.
     pub longest_way: Option<u32>,
 }

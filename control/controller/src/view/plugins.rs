@@ -1,4 +1,4 @@
-//! All that a plugin says of itself.
+//! Views of plugins.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The interface that plugins are offered.
+/// Interface that the router offers to plugins.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginInterfaceView {
-    /// Its version.
+    /// Version of the interface.
     pub version: u32,
-    /// Its features at the workers.
+    /// Features of the interface at the workers.
     pub features: Vec<String>,
 }
 
@@ -24,55 +24,55 @@ impl Default for PluginInterfaceView {
     }
 }
 
-/// A plugin, and all that it says of itself.
+/// Plugin with its whole description.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginDetailView {
-    /// What the list of plugins has of it.
+    /// Description of the plugin in lists.
     #[serde(flatten)]
     pub plugin: PluginView,
-    /// The JSON Schema of its settings; nothing when it takes none.
+    /// JSON Schema of the plugin's settings; absent for a plugin without settings.
     pub settings: Option<Map<String, Value>>,
-    /// Its manual page; nothing where it has none.
+    /// Manual page of the plugin; absent for a plugin without one.
     pub manual: Option<String>,
-    /// The maps that its instances write.
+    /// Shared maps that the instances write.
     pub maps: Vec<MapShapeView>,
-    /// The version of what its instances save.
+    /// Version of the state that the instances save.
     pub state_version: u32,
-    /// Its host companion.
+    /// Host companion of the plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_companion: Option<Box<Self>>,
-    /// Its form for the driver.
+    /// eBPF variant of the plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_form: Option<DriverFormView>,
-    /// The instances of it.
+    /// Names of the plugin's instances.
     pub instances: Vec<String>,
-    /// The version to which a rollback would go back; nothing when it was not upgraded.
+    /// Version that a rollback would restore; absent without an upgrade.
     pub previous: Option<&'static str>,
 }
 
-/// The form of a plugin for the driver.
+/// eBPF variant of a plugin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DriverFormView {
-    /// Words of settings that it is given.
+    /// Number of words of its settings.
     pub settings: usize,
-    /// Words that it counts, on each processor.
+    /// Number of words of its counters, on each processor.
     pub counters: usize,
-    /// Bytes of its object file.
+    /// Size of its object file in bytes.
     pub bytes: usize,
 }
 
-/// A map as a plugin declares it.
+/// Shared map as a plugin declares it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MapShapeView {
-    /// Its name.
+    /// Name of the map.
     pub name: String,
     /// Bytes of each key.
     pub key: u16,
     /// Bytes of each value.
     pub value: u16,
-    /// Entries at most, at each worker.
+    /// Most entries at each worker.
     pub entries: u32,
-    /// Bytes of memory that it takes at each worker.
+    /// Memory of the map at each worker, in bytes.
     pub memory: usize,
 }
 
@@ -84,7 +84,7 @@ impl From<&MapShape> for MapShapeView {
 }
 
 impl PluginDetailView {
-    /// What a plugin says, with the list's view of a plugin made by `view`.
+    /// Converts the statement of a plugin; `view` makes the list's view of it.
     pub(crate) fn of(
         statement: PluginStatement,
         view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
@@ -105,31 +105,31 @@ impl PluginDetailView {
     }
 }
 
-/// A plugin that instances can be made of.
+/// Plugin of which instances can be created.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginView {
-    /// Its name.
+    /// Name of the plugin.
     pub name: &'static str,
-    /// Its version.
+    /// Version of the plugin.
     pub version: &'static str,
-    /// What it does.
+    /// Summary of the plugin's function.
     pub summary: &'static str,
-    /// Positions of the gates that it may be bound at.
+    /// Positions of the gates at which the plugin may be bound.
     pub positions: Vec<&'static str>,
-    /// Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the upper 16 bits,
-    /// and the plugin's number in the lower.
+    /// Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type,
+    /// which stands for the position; the lower 16 bits hold the plugin's number.
     #[schemars(with = "BTreeMap<String, u32>")]
     pub codes: BTreeMap<&'static str, PluginCode>,
-    /// Its control messages.
+    /// Control messages of the plugin, with their descriptions.
     pub messages: BTreeMap<&'static str, &'static str>,
-    /// `built in`, `contained` or `trusted`, and what that is.
+    /// Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation.
     pub home: &'static str,
-    /// `signed by` and the key's id, or `unsigned`; nothing for what is built in.
+    /// `signed by` and the key's id, or `unsigned`; absent for a built-in plugin.
     pub signature: Option<String>,
-    /// What it needs of the interface between plugins and router.
+    /// Features that the plugin needs of the interface to the router.
     pub features: Vec<String>,
-    /// The capabilities that it asks for.
+    /// Capabilities that the plugin requests.
     pub capabilities: Vec<&'static str>,
-    /// The names of its counters.
+    /// Names of the plugin's counters.
     pub counters: Vec<&'static str>,
 }

@@ -1,78 +1,80 @@
-//! Ports, and their neighbours.
+//! Views of ports and their neighbours.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A port and its counters.
+/// Port with its counters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PortView {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// The kernel device below, if there is one.
+    /// Kernel device of the port, if there is one.
     pub device: Option<String>,
-    /// `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`.
+    /// Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`.
     pub driver: String,
-    /// How the driver works here: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`.
+    /// Mode of the driver: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`.
     pub mode: String,
-    /// Why it works in no better mode; empty when it is the best.
+    /// Reason why the driver works in no better mode; empty in the best mode.
     pub why: String,
-    /// `up` or `down`.
+    /// State of the link: `up` or `down`.
     pub state: &'static str,
-    /// Its MAC address.
+    /// MAC address of the port.
     pub mac: String,
     /// Largest network packet in bytes.
     pub mtu: u16,
-    /// Its addresses.
+    /// Addresses of the port.
     pub addresses: Vec<String>,
-    /// `kernel` or `drop`: what happens to its packets when the router has died.
+    /// Treatment of the port's packets after the router has died: `kernel` or `drop`.
     pub on_death: Option<&'static str>,
-    /// `off`, `strict` or `loose`: whether the way back to a packet's source is looked at.
+    /// Reverse-path check of packets from the port: `off`, `strict` or `loose`.
     pub reverse_path: &'static str,
-    /// The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it.
+    /// Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass
+    /// it.
     pub queueing_discipline: Option<String>,
-    /// Packets that are taken from it in a round, at most.
+    /// Most packets that a worker takes from the port in an iteration.
     pub input_weight: u16,
-    /// Frames received, those that the kernel kept included.
+    /// Frames received, including frames that the kernel kept.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
     /// Frames sent by the router.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Of the frames received, those that the driver forwarded by itself.
+    /// Received frames that the offload forwarded.
     pub driver_packets: u64,
-    /// Of the frames sent, those that a worker sent in batches, past its socket.
+    /// Sent frames that a worker sent in batches, bypassing its socket.
     pub batched_packets: u64,
-    /// Frames that the device did not send although it was given them, by the router, where they count as sent, or the kernel; as the kernel counts.
+    /// Frames that the router or the kernel gave to the device and the device did not send, as the kernel
+    /// counts them. Frames of the router also count as sent.
     pub device_drops: u64,
-    /// Frames received per second since the last look.
+    /// Frames received per second since the last request.
     pub rx_rate: f64,
-    /// Frames sent per second since the last look.
+    /// Frames sent per second since the last request.
     pub tx_rate: f64,
-    /// Bits received per second since the last look.
+    /// Bits received per second since the last request.
     pub rx_bits: f64,
-    /// Bits sent per second since the last look.
+    /// Bits sent per second since the last request.
     pub tx_bits: f64,
-    /// Frames that the kernel or the router's own stack got.
+    /// Frames passed to the kernel or to the router's own stack.
     pub to_host: u64,
-    /// Frames that wait inside the port and its queue.
+    /// Frames held inside the port and its queue.
     pub held: u64,
     /// Frames dropped, by reason.
     pub drops: BTreeMap<String, u64>,
 }
 
-/// A neighbour.
+/// Neighbour.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NeighbourView {
-    /// The port it is behind.
+    /// Port of the neighbour.
     pub port: String,
-    /// Its address.
+    /// IP address of the neighbour.
     pub address: String,
-    /// Its MAC address, if known.
+    /// MAC address of the neighbour, if known.
     pub mac: Option<String>,
-    /// The state: the kernel's word for it, or `own`.
+    /// State of the neighbour: the kernel's name for it; at ports without a kernel `known` or `incomplete`.
     pub state: String,
 }

@@ -1,58 +1,61 @@
-//! Routes.
+//! Views of routes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A route.
+/// Route.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RouteView {
     /// Destination prefix.
     pub to: String,
-    /// `forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`.
+    /// Kind of the route: `forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`.
     pub kind: &'static str,
-    /// Next hops; empty unless it forwards.
+    /// Next hops; empty unless the route forwards.
     pub next_hops: Vec<NextHopView>,
-    /// `kernel` for mirrored routes, else `millrace`.
+    /// Source of the route: `kernel` for mirrored routes, else `millrace`.
     pub source: &'static str,
-    /// Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours.
+    /// Origin of the route, in the kernel's names: `static`, `kernel`, `bgp`…; `millrace` for the router's
+    /// own routes.
     pub protocol: String,
-    /// Why the kernel doesn't have it, though it is configured: no packet takes it. Left out where it has.
+    /// Reason why the kernel lacks the configured route, so that no packet takes it. Absent where the kernel
+    /// has the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// What was sent by it; left out where that is not counted: it leads to no port, or too many routes came before it.
+    /// Queue account of the route; absent where it is not counted: the route leads to no port, or the limit
+    /// of counted routes was reached before.
     #[serde(flatten)]
     pub queues: Option<QueuesView>,
 }
 
-/// What a route or a filter gave to the queues of ports, and what became of it: queued = sent + lost + waiting. Bytes are those
-/// of whole frames.
+/// Account of a route's or a filter's packets in the queues of ports: queued = sent + lost + waiting. Bytes
+/// are those of whole frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuesView {
-    /// Packets that were given to the queues of ports; each copy and each fragment is one.
+    /// Packets given to the queues of ports; each copy and each fragment is one packet.
     pub queued_packets: u64,
-    /// Their bytes.
+    /// Bytes of the queued packets.
     pub queued_bytes: u64,
     /// Packets that went on to devices.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets that were dropped in queues or behind, before a device took them.
+    /// Packets dropped in queues or behind them, before a device took them.
     pub lost_packets: u64,
-    /// Their bytes.
+    /// Bytes of the lost packets.
     pub lost_bytes: u64,
-    /// Packets that wait.
+    /// Packets waiting in queues.
     pub waiting_packets: u64,
-    /// Their bytes.
+    /// Bytes of the waiting packets.
     pub waiting_bytes: u64,
 }
 
-/// A next hop of a route.
+/// Next hop of a route.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NextHopView {
-    /// Its address; none when the destinations are neighbours themselves.
+    /// Address of the next hop; absent where the destinations are neighbours themselves.
     pub via: Option<String>,
-    /// The port to leave by.
+    /// Port by which the packets leave.
     pub port: String,
-    /// Its share among the route's next hops.
+    /// Weight among the route's next hops.
     pub weight: u16,
 }

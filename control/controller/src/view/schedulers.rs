@@ -1,4 +1,4 @@
-//! What is shown of schedulers and queues.
+//! Views of schedulers and queues.
 
 use std::collections::BTreeMap;
 
@@ -8,174 +8,177 @@ use serde_json::{Map, Value};
 
 use super::BindingView;
 
-/// The scheduler of a port.
+/// Scheduler of a port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerView {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// Bits in a second that it sends at most; none if it sends as fast as it can.
+    /// Most bits per second that the port sends; absent where its rate is unlimited.
     pub rate: Option<u64>,
-    /// Bits in a second that its link carries, where the kernel knows: that of no virtual device.
+    /// Speed of the link in bits per second, where the kernel knows it; absent for virtual devices.
     pub link: Option<u64>,
-    /// What the link can't carry of what is promised, and memory not hold of what was said of leaves.
+    /// Warning about promises that exceed the link, and about leaf limits that exceed the packet memory.
     pub warning: Option<String>,
-    /// What its link adds to each packet, as the configuration has it.
+    /// Overhead that the link adds to each packet, as in the configuration.
     #[schemars(with = "String")]
     pub overhead: millrace_config::Overhead,
-    /// The queue of packets that nothing else is said of.
+    /// Queue of packets without another queue.
     pub default: Option<String>,
-    /// What the kernel itself sends by the port; none at ports without a kernel device.
+    /// Output of the kernel itself by the port; absent at ports without a kernel device.
     pub host: Option<HostOutputView>,
-    /// Packets that wait.
+    /// Packets waiting.
     pub held: u32,
-    /// Their bytes.
+    /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Packets that may wait in all its queues, by the room in packet memory; one leaf alone gets half of it.
+    /// Most packets that may wait in all queues, from the room in packet memory; a single leaf gets half of
+    /// it.
     pub room_packets: u32,
-    /// Bytes that may wait in all its queues.
+    /// Most bytes that may wait in all queues.
     pub room_bytes: u32,
-    /// Queues in use, those of flows included.
+    /// Queues in use, including queues of flows.
     pub queues: u32,
-    /// Queues that there may be.
+    /// Most queues.
     pub most_queues: u32,
-    /// Its nodes, each behind the one above it.
+    /// Nodes of the scheduler, each behind its parent.
     pub nodes: Vec<SchedulerNodeView>,
 }
 
-/// What the kernel itself sends by a port that has a scheduler.
+/// Output of the kernel itself by a port with a scheduler.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutputView {
-    /// What becomes of it: `queue`, `filter` or `direct`.
+    /// Treatment of the kernel's packets: `queue`, `filter` or `direct`.
     pub setting: &'static str,
-    /// Packets that are taken in a round, at most.
+    /// Most packets that a worker takes in an iteration.
     pub weight: u16,
-    /// Whether it is caught, and waits in the queues.
+    /// Whether the packets are caught and wait in the queues.
     pub caught: bool,
-    /// Why it is not, although it should be.
+    /// Reason why the packets are not caught although they should be.
     pub why: Option<String>,
-    /// Packets that were caught.
+    /// Packets caught.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the caught packets.
     pub bytes: u64,
-    /// Packets of these that were lost before they were read, or for which there was no memory.
+    /// Caught packets that were lost before they were read, or for which there was no memory.
     pub lost: u64,
 }
 
-/// A node of a scheduler.
+/// Node of a scheduler.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchedulerNodeView {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// The number by which plugins name it as a queue.
+    /// Number by which plugins name the node as a queue.
     pub id: u16,
-    /// What it does.
+    /// Kind of the node.
     pub kind: &'static str,
-    /// The node above.
+    /// Name of the parent.
     pub under: Option<String>,
-    /// Its settings, with underscores where a file has hyphens.
+    /// Settings of the node, with underscores where a file has hyphens.
     #[serde(serialize_with = "as_in_json")]
     pub settings: Map<String, Value>,
-    /// Bits in a second on the wire that it gets when all others send as much as they can, as far as that is bounded.
+    /// Bits per second on the wire that the node gets when all others send as much as they can; absent where
+    /// that is not bounded.
     pub promised: Option<u64>,
-    /// Bits in a second on the wire that it sent since it was last asked for.
+    /// Bits per second on the wire that the node sent since the last request.
     pub delivered: u64,
     /// Packets sent.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// What they took on the wire: their bytes and what the link adds.
+    /// Bytes of the sent packets on the wire, with the overhead of the link.
     pub sent_wire_bytes: u64,
-    /// Packets that wait at or below it.
+    /// Packets waiting at or below the node.
     pub held_packets: u32,
-    /// Their bytes.
+    /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// The most bytes that ever waited.
+    /// Peak of the waiting bytes.
     pub peak_bytes: u32,
-    /// The most packets that ever waited, not always at the same moment.
+    /// Peak of the waiting packets, possibly at another moment than the peak of bytes.
     pub peak_packets: u32,
     /// Queues in use.
     pub queues: u32,
-    /// Packets dropped at or below it, by cause.
+    /// Packets dropped at or below the node, by cause.
     pub drops: BTreeMap<&'static str, u64>,
-    /// Their bytes.
+    /// Bytes of the dropped packets.
     pub dropped_bytes: u64,
-    /// Packets that were marked (ECN) at or below it, rather than dropped.
+    /// Packets marked (ECN) at or below the node, rather than dropped.
     pub marked_packets: u64,
 }
 
-/// A node of a scheduler that was removed, with all below it.
+/// Removed node of a scheduler, with all nodes below it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RemovedNodeView {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// The leaf that has its packets now; none, if they were dropped.
+    /// Leaf that took the packets; absent if the packets were dropped.
     pub to: Option<String>,
-    /// Whether the filters were removed; if not, they name the leaf now.
+    /// Whether the filters were removed; if not, they name the leaf `to` now.
     pub with_filters: bool,
-    /// Filters whose queue is gone, as they were.
+    /// Filters whose queue was removed, in their former state.
     pub filters: Vec<BindingView>,
 }
 
-/// A queue of a port: a leaf of its scheduler.
+/// Queue of a port: a leaf of its scheduler.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QueueView {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// The leaf.
+    /// Leaf.
     #[serde(flatten)]
     pub node: SchedulerNodeView,
-    /// Packets that arrived: those that were sent, wait or were dropped.
+    /// Packets that arrived: packets sent, waiting or dropped.
     pub offered_packets: u64,
-    /// Their bytes.
+    /// Bytes of the arrived packets.
     pub offered_bytes: u64,
-    /// The queues of flows in it; only where one queue was asked for.
+    /// Queues of flows in the queue; only in the answer about a single queue.
     pub flows: Vec<FlowQueueView>,
 }
 
-/// The queue of a flow.
+/// Queue of a flow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowQueueView {
-    /// The filter that only the flow's packets match; none when the router knows it no longer, or does not yet.
+    /// Filter that matches only the flow's packets; absent where the router has forgotten the flow or does
+    /// not know it yet.
     pub flow: Option<String>,
-    /// Whether flows share it that have no queue of their own.
+    /// Whether the queue is the one shared by flows without a queue of their own.
     pub shared: bool,
-    /// Bytes in each round.
+    /// Quantum in bytes for each round.
     pub quantum: u32,
-    /// Bytes above which what arrives is dropped.
+    /// Threshold in bytes above which arriving packets are dropped.
     pub threshold: u32,
-    /// Bits in a second that are reserved for it.
+    /// Reserved rate in bits per second.
     pub rate: Option<u64>,
-    /// Packets that arrived: those that were sent, moved, wait or were dropped.
+    /// Packets that arrived: packets sent, moved, waiting or dropped.
     pub offered_packets: u64,
-    /// Their bytes.
+    /// Bytes of the arrived packets.
     pub offered_bytes: u64,
-    /// Packets that were sent.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets that went to another queue: those of a flow that got one of its own.
+    /// Packets moved to another queue, because their flow got a queue of its own.
     pub moved_packets: u64,
-    /// Their bytes.
+    /// Bytes of the moved packets.
     pub moved_bytes: u64,
-    /// Packets that wait.
+    /// Packets waiting.
     pub held_packets: u32,
-    /// Their bytes.
+    /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// The most bytes that ever waited.
+    /// Peak of the waiting bytes.
     pub peak_bytes: u32,
-    /// The most packets that ever waited, not always at the same moment.
+    /// Peak of the waiting packets, possibly at another moment than the peak of bytes.
     pub peak_packets: u32,
-    /// Packets that were dropped, by cause.
+    /// Packets dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,
-    /// Their bytes.
+    /// Bytes of the dropped packets.
     pub dropped_bytes: u64,
-    /// Packets that were marked (ECN) rather than dropped.
+    /// Packets marked (ECN) rather than dropped.
     pub marked_packets: u64,
 }
 
-/// Keys of a file as JSON has them.
+/// Serializes settings with the keys of JSON: underscores in place of hyphens.
 fn as_in_json<S: Serializer>(settings: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(settings.iter().map(|(key, value)| (key.replace('-', "_"), value)))
 }

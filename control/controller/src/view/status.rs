@@ -1,4 +1,4 @@
-//! The router as a whole.
+//! Views of the router as a whole.
 
 use std::collections::BTreeMap;
 
@@ -7,138 +7,142 @@ use serde::Serialize;
 
 use super::PluginInterfaceView;
 
-/// What became of all packets.
+/// Packet totals of the router.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryView {
-    /// Packets received, those that the kernel kept at a port included.
+    /// Packets received, including packets that the kernel kept at a port.
     pub received: u64,
-    /// Of these, packets that the kernel itself sent by ports that have a scheduler.
+    /// Received packets that the kernel itself sent by ports with a scheduler.
     pub received_from_host: u64,
-    /// Packets that the router made.
+    /// Packets that the router created.
     pub created: u64,
     /// Packets sent.
     pub transmitted: u64,
-    /// Packets for the kernel and for the router's own stack.
+    /// Packets passed to the kernel and to the router's own stack.
     pub to_host: u64,
-    /// Packets used up by plugins.
+    /// Packets consumed by plugins.
     pub consumed: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets inside the router.
+    /// Packets held inside the router.
     pub held: u64,
-    /// received + created less all the others: 0 when nothing was lost or invented. While packets flow it may be off
-    /// by those that pass between two readings.
+    /// Unaccounted packets: received + created less all the others, 0 when no packet was lost or invented.
+    /// While packets flow, the packets that pass between two readings may show here.
     pub imbalance: i64,
-    /// Packets made, by reason.
+    /// Packets created, by reason.
     pub created_by: BTreeMap<&'static str, u64>,
     /// Packets dropped, by reason.
     pub dropped_by: BTreeMap<String, u64>,
 }
 
-/// What was dropped.
+/// Drops for one reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DropView {
-    /// The reason.
+    /// Drop reason.
     pub reason: String,
-    /// What it means.
+    /// Meaning of the reason.
     pub meaning: String,
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// How many per second since the last look.
+    /// Packets per second since the last request.
     pub rate: f64,
-    /// How many by port; `-` stands for none.
+    /// Number of packets by port; `-` for packets without a port.
     pub ports: BTreeMap<String, u64>,
-    /// How many by EtherType, for the reason `ether_type`: up to 64 of them.
+    /// Number of packets by EtherType, for the reason `ether_type`; up to 64 EtherTypes.
     pub ether_types: BTreeMap<String, u64>,
 }
 
-/// The daemon.
+/// Status of the daemon.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatusView {
-    /// Its version.
+    /// Version of the daemon.
     pub version: &'static str,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Seconds since it started.
+    /// Seconds since the start.
     pub uptime: f64,
-    /// `poll`, `interrupt` or `adaptive`.
+    /// Poll mode of the workers: `poll`, `interrupt` or `adaptive`.
     pub mode: &'static str,
-    /// What becomes of packets when the router has died; nothing where no port is the kernel's.
+    /// Treatment of packets after the router has died; absent without kernel ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_death: Option<OnDeathView>,
-    /// Threads that forward.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Seconds that each of them has run on a processor.
+    /// Processor time of each worker in seconds.
     pub worker_cpu: Vec<f64>,
     /// Packet memory.
     pub memory: MemoryView,
-    /// Routes in the forwarding table.
+    /// Number of routes in the forwarding table.
     pub routes: usize,
-    /// The flow table.
+    /// Flow table.
     pub flows: FlowTableView,
-    /// What plugins keep for flows.
+    /// State that plugins keep for flows.
     pub flow_states: FlowStatesView,
-    /// Flows in the driver; nothing where the driver forwards none.
+    /// Offloaded flows; absent without a flow cache.
     pub driver_flows: Option<DriverFlowsView>,
-    /// Rounds of the workers.
+    /// Iterations of the workers.
     pub turns: TurnsView,
-    /// How often the worker slept.
+    /// Number of times that workers slept.
     pub sleeps: u64,
-    /// How far a configuration is that is being applied, or a list of changes; nothing when there is none.
+    /// Progress of the configuration, or of the list of changes, that is being applied; absent when there is
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applying: Option<ApplyingView>,
-    /// What was applied and waits to be confirmed; nothing when there is none.
+    /// Applied revision that waits for its confirmation; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<crate::Pending>,
-    /// Configured routes that the kernel is to have, and does not; nothing when there are none.
+    /// Configured routes that the kernel should have and lacks; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_routes: Option<MissingRoutesView>,
-    /// Crashes of workers whose captures are kept, the oldest first; nothing where there are none.
+    /// Crashes of workers whose captures are kept, the oldest first; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<Vec<crate::CrashView>>,
-    /// Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are none.
+    /// Number of copies of shared objects that no instance uses any longer and that stay in memory; absent
+    /// when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
-    /// The interface that plugins are offered.
+    /// Interface that the router offers to plugins.
     pub plugin_interface: PluginInterfaceView,
-    /// What the mirror of the kernel saw.
+    /// Statistics of the mirror of the kernel.
     pub mirror: Option<MirrorView>,
 }
 
-/// What becomes of packets of the kernel's ports when the router has died.
+/// Treatment of the kernel ports' packets after the router has died.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct OnDeathView {
-    /// In words.
+    /// Description of the treatment.
     pub packets: &'static str,
-    /// Whether the configuration, `run` or `router set` says so. Filters that drop, reject or police need that.
+    /// Whether the configuration, `run` or `router set` states the treatment. Filters that drop, reject or
+    /// police require the statement.
     #[serde(rename = "said")]
     pub is_said: bool,
 }
 
-/// Changes that are being made together.
+/// Progress of a transaction of several changes.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ApplyingView {
-    /// How many are made.
+    /// Number of changes made.
     pub made: usize,
-    /// How many there are; 0 as long as that isn't known.
+    /// Number of changes in all; 0 while it is unknown.
     pub of: usize,
 }
 
-/// Configured routes that the kernel is to have, and does not: no packet takes them. It is given them again.
+/// Configured routes that the kernel should have and lacks, so that no packet takes them. The router gives
+/// them to the kernel again.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MissingRoutesView {
-    /// How many.
+    /// Number of missing routes.
     pub count: usize,
-    /// The first of them, up to 10.
+    /// First of the missing routes, up to 10.
     pub first: Vec<MissingRouteView>,
 }
 
-/// A configured route that the kernel does not have.
+/// Configured route that the kernel lacks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MissingRouteView {
-    /// Its prefix.
+    /// Prefix of the route.
     pub to: String,
-    /// Why it doesn't have it.
+    /// Reason why the kernel lacks the route.
     pub why: String,
 }
 
@@ -147,91 +151,91 @@ pub struct MissingRouteView {
 pub struct MemoryView {
     /// Frames in use.
     pub used: u32,
-    /// All frames.
+    /// Number of all frames.
     pub frames: u32,
 }
 
-/// What plugins keep for flows.
+/// State that plugins keep for flows.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct FlowStatesView {
-    /// Flows that have state.
+    /// Number of flows with state.
     pub flows: u32,
-    /// Bytes of memory for it.
+    /// Memory of the state in bytes.
     pub bytes: usize,
-    /// Flows so far that found no room for theirs: plugins see them without state.
+    /// Number of flows so far whose state found no room: plugins see them without state.
     pub refused: u64,
 }
 
-/// Rounds of the workers.
+/// Iterations of the workers.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct TurnsView {
-    /// Those that found packets.
+    /// Iterations that found packets.
     pub busy: u64,
-    /// Those that found none.
+    /// Iterations that found no packets.
     pub empty: u64,
-    /// Microseconds of the longest one in which a worker was told of a change, or asked: packets waited for it as long.
+    /// Microseconds of the longest iteration in which a worker handled a command; packets waited that long.
     pub longest_change: u64,
 }
 
-/// The flow table.
+/// Flow table.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FlowTableView {
-    /// Flows.
+    /// Number of known flows.
     pub known: u32,
-    /// Of these, those whose second packet is still awaited.
+    /// Number of known flows that have had only one packet.
     pub new: u32,
-    /// Most flows that there may be.
+    /// Most flows.
     pub most: u32,
-    /// Packets whose flow was known.
+    /// Packets of known flows.
     pub hits: u64,
-    /// Packets whose flow was not.
+    /// Packets of unknown flows.
     pub misses: u64,
-    /// Flows whose route was looked up again after a change.
+    /// Number of flows whose route was looked up again after a change.
     pub rerouted: u64,
-    /// Flows that were classified again after a change.
+    /// Number of flows that were classified again after a change.
     pub reclassified: u64,
-    /// Flows that were forgotten because no packet came for too long.
+    /// Number of flows that expired because no packet arrived for too long.
     pub expired: u64,
-    /// Flows that were displaced by others.
+    /// Number of flows that other flows displaced.
     pub displaced: u64,
 }
 
-/// Flows that the driver forwards by itself.
+/// Offloaded flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DriverFlowsView {
-    /// Flows that the driver knows.
+    /// Number of flows in the flow cache.
     pub flows: u64,
-    /// Most that it can know.
+    /// Most flows of the flow cache.
     pub most: u64,
-    /// Flows that it was told of.
+    /// Number of flows offloaded so far.
     pub inserted: u64,
-    /// Flows that it was told of again after a change.
+    /// Number of flows renewed in the flow cache after a change.
     pub renewed: u64,
-    /// Flows that were taken back because no packet came for a time.
+    /// Number of flows evicted because no packet arrived for a time.
     pub idle: u64,
-    /// Flows that were taken back because heavier ones, or such as somebody wants there, asked for their places.
+    /// Number of flows evicted for heavier flows, or for flows placed there.
     pub evicted: u64,
-    /// Flows that found no room, each once.
+    /// Number of flows that found no room, each counted once.
     pub refused: u64,
-    /// Flows that it was told of per second since the last look.
+    /// Flows offloaded per second since the last request.
     pub inserted_rate: f64,
-    /// Flows that were taken back per second since then because no packet came.
+    /// Flows evicted as idle per second since the last request.
     pub idle_rate: f64,
-    /// Flows that were taken back per second since then for others.
+    /// Flows evicted for others per second since the last request.
     pub evicted_rate: f64,
-    /// Flows that found no room per second since then.
+    /// Flows that found no room, per second since the last request.
     pub refused_rate: f64,
 }
 
-/// What the mirror of the kernel saw.
+/// Statistics of the mirror of the kernel.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MirrorView {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Overruns, after each of which everything was read again.
+    /// Number of overruns; after each one all tables were read again.
     pub overruns: u64,
-    /// Complete readings.
+    /// Number of complete readings.
     pub dumps: u64,
-    /// Differences that a comparison found and repaired.
+    /// Number of differences that a comparison found and repaired.
     pub divergences_repaired: u64,
 }

@@ -1,37 +1,37 @@
-//! Tokens as people see them.
+//! Views of API tokens.
 
 use millrace_config::Role;
 use millrace_store::Who;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A token, without its secret, which nobody keeps.
+/// API token without its secret, which is not kept.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TokenView {
-    /// Its name.
+    /// Name of the token.
     pub name: String,
-    /// What who has it may do.
+    /// Role that the token grants.
     pub role: Role,
-    /// When it was made: date and time, UTC.
+    /// Time of creation: date and time, UTC.
     pub created: String,
-    /// Who made it.
+    /// Creator of the token.
     pub created_by: Who,
-    /// When it ends; nothing where it doesn't by itself.
+    /// Time of expiry; absent for a token that does not expire.
     pub expires: Option<String>,
-    /// Whether it has ended.
+    /// Whether the token has expired.
     pub expired: bool,
-    /// When it was last used, as far as is known; nothing where it never was.
+    /// Time of the last use, as far as it is known; absent for an unused token.
     pub used: Option<String>,
-    /// From which address that was.
+    /// Address of the last use.
     pub used_from: Option<String>,
 }
 
-/// A token that was just made.
+/// Newly created token.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CreatedTokenView {
-    /// What it is.
+    /// Description of the token.
     #[serde(flatten)]
     pub about: TokenView,
-    /// The token itself. It is told this once.
+    /// Token itself. It is shown only this once.
     pub token: String,
 }

@@ -1,132 +1,133 @@
-//! Journeys of packets, and packets that were dropped.
+//! Views of the journeys of packets, and of dropped packets.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The journey of a packet that was traced.
+/// Journey of a traced packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceView {
-    /// Its number in the trace, from 1.
+    /// Number of the packet in the trace, from 1.
     pub number: u64,
-    /// When it came: date and time, UTC.
+    /// Time of arrival: date and time, UTC.
     pub time: String,
-    /// The port that it came in by.
+    /// Port of arrival.
     pub port: String,
-    /// The level that treated it: `worker 0` is the first worker.
+    /// Level that processed the packet: `worker 0` is the first worker.
     pub level: String,
-    /// Its length, link header included.
+    /// Length of the packet in bytes, with the link header.
     pub length: u32,
-    /// Its first bytes as they came, up to 128, in hexadecimal.
+    /// First bytes of the packet at arrival, up to 128, in hexadecimal.
     pub frame: String,
-    /// Stage by stage.
+    /// Steps of the journey, stage by stage.
     pub steps: Vec<TraceStepView>,
-    /// What became of it in the end.
+    /// Final outcome for the packet.
     pub verdict: String,
-    /// Why it was dropped, if it was.
+    /// Drop reason, if the packet was dropped.
     pub reason: Option<&'static str>,
-    /// Cycles of all steps of which it is known, on the processor's time-stamp counter.
+    /// Sum of the known cycles of all steps, on the processor's time-stamp counter.
     pub cycles: Option<u64>,
-    /// Whether its end was seen; it may still wait for something.
+    /// Whether the end of the journey was seen; the packet may still be held.
     pub is_over: bool,
-    /// What files get.
+    /// Frame for capture files.
     #[serde(skip)]
     pub raw: RawFrame,
 }
 
-/// A step of the journey.
+/// Step of a journey.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TraceStepView {
-    /// The stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`, `fragment`, `queue`, `wait`,
-    /// `transmit`, `host`, `own`, `plugin` or `drop`.
+    /// Stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`,
+    /// `fragment`, `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`.
     pub stage: &'static str,
-    /// The number of the worker.
+    /// Number of the worker.
     pub worker: u8,
-    /// Cycles that it took; `null` where that is not known, as it was done for others too.
+    /// Cycles of the step; `null` where they are unknown because the step was shared with other packets.
     pub cycles: Option<u64>,
-    /// What happened, and why.
+    /// Outcome of the step, and its reason.
     pub text: String,
-    /// At a gate: its name.
+    /// At a gate: name of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<String>,
-    /// At a gate: the number of the filter or binding.
+    /// At a gate: number of the filter or binding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<u64>,
-    /// At a gate: what the filter matches.
+    /// At a gate: expression of the filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// At a gate: what is done with what it matches.
+    /// At a gate: action of the filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// At a gate: the instance that is bound, if one is.
+    /// At a gate: name of the bound instance, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What was decided: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow table `hit`, `checked`,
-    /// `rerouted`, `reclassified`, `miss` or `none`.
+    /// Decision: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow table
+    /// `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
-    /// The port, where the step is at one.
+    /// Port of the step, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// Of a route: the neighbour that gets the packet.
+    /// Of a route: neighbour that gets the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// Of a route: its prefix.
+    /// Of a route: prefix of the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Of a drop: why.
+    /// Of a drop: drop reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
 }
 
-/// A packet that was dropped.
+/// Dropped packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DroppedView {
-    /// When: date and time, UTC.
+    /// Time of the drop: date and time, UTC.
     pub time: String,
-    /// Why.
+    /// Drop reason.
     pub reason: &'static str,
-    /// The number of the worker.
+    /// Number of the worker.
     pub worker: usize,
-    /// The port that it came in by; `-` for the router's own.
+    /// Port of arrival; `-` for packets that the router creates.
     pub port: String,
-    /// The port that it was to leave by, if that was decided.
+    /// Egress port, if it was decided.
     pub out_port: Option<String>,
-    /// Its length.
+    /// Length of the packet in bytes.
     pub length: u32,
-    /// Its headers in a line.
+    /// Headers of the packet in one line.
     pub summary: String,
-    /// The number of the filter or binding that dropped it, where it is known.
+    /// Number of the filter or binding that dropped the packet, where it is known.
     pub binding: Option<u64>,
-    /// What that matches.
+    /// Expression of that filter.
     pub filter: Option<String>,
-    /// The instance that dropped it, where it is known.
+    /// Instance that dropped the packet, where it is known.
     pub instance: Option<String>,
-    /// What dropped it, in words; where several instances may have, which.
+    /// Description of the instance or filter that dropped the packet; a list where several instances are
+    /// possible.
     pub by: Option<String>,
-    /// Its first bytes, up to 128, in hexadecimal.
+    /// First bytes of the packet, up to 128, in hexadecimal.
     pub frame: String,
-    /// What files get.
+    /// Frame for capture files.
     #[serde(skip)]
     pub raw: RawFrame,
 }
 
-/// A frame as files get it.
+/// Frame for capture files.
 #[derive(Clone, Debug, Default)]
 pub struct RawFrame {
-    /// The port's name.
+    /// Name of the port.
     pub port: String,
-    /// When, since 1970.
+    /// Time since 1970.
     pub at: Duration,
-    /// Its length.
+    /// Length of the frame in bytes.
     pub length: u32,
-    /// Its first bytes, with a link header.
+    /// First bytes of the frame, with a link header.
     pub bytes: Vec<u8>,
 }
 
 impl TraceView {
-    /// The journey in lines, as a comment in a file.
+    /// Returns the journey in lines, as a comment in a capture file.
     pub fn comment(&self) -> String {
         let line = |step: &TraceStepView| match step.cycles {
             Some(cycles) => format!("{}: {} [{cycles} cycles]\n", step.stage, step.text),
@@ -137,7 +138,7 @@ impl TraceView {
 }
 
 impl DroppedView {
-    /// Why, in a line, as a comment in a file.
+    /// Returns the drop reason in one line, as a comment in a capture file.
     pub fn comment(&self) -> String {
         match &self.by {
             Some(by) => format!("dropped: {}, by {by}", self.reason),

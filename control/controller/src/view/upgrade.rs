@@ -1,4 +1,4 @@
-//! Plugins that are replaced by other versions of themselves.
+//! Views of plugin upgrades.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::upgrade::Succeeded;
+use crate::plugins::upgrade::Succeeded;
 
-/// What became of a plugin that was replaced by another version.
+/// Outcome of a plugin upgrade.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UpgradeView {
-    /// The plugin.
+    /// Name of the plugin.
     pub name: &'static str,
-    /// The version that it had.
+    /// Old version.
     pub from: &'static str,
-    /// The version that it has.
+    /// New version.
     pub to: &'static str,
-    /// Its instances, which are of the new version now.
+    /// Instances of the plugin, which run the new version now.
     pub instances: Vec<String>,
-    /// Bytes of state that they took over, at all workers.
+    /// Bytes of state handed over, at all workers.
     pub state: u64,
-    /// What was lost of what they knew, instance by instance.
+    /// Losses of state, instance by instance.
     pub lost: Vec<String>,
-    /// What came of the trial, if there was one.
+    /// Outcome of the trial, if there was one.
     pub shadow: Option<ShadowView>,
 }
 
@@ -35,7 +35,7 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Notes what became of what an instance knew.
+    /// Adds the outcome of an instance's state hand-over.
     pub(crate) fn add(&mut self, Succeeded { name: instance, inherited, of_flows }: &Succeeded) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         for of_worker in inherited {
@@ -54,21 +54,21 @@ impl UpgradeView {
     }
 }
 
-/// What came of the trial of a new version on copies of packets.
+/// Outcome of the trial of a new version on copies of packets.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ShadowView {
-    /// Packets that both versions had.
+    /// Packets that both versions processed.
     pub packets: u64,
-    /// Packets of these that they treated differently.
+    /// Packets that the versions treated differently.
     pub different: u64,
-    /// The first of those, in a sentence.
+    /// Description of the first difference.
     pub first: Option<String>,
-    /// What the new version did wrong.
+    /// Fault of the new version.
     pub fault: Option<String>,
 }
 
 impl ShadowView {
-    /// Whether the new version did as the old one.
+    /// Whether the new version behaved as the old one.
     pub(crate) fn is_clean(&self) -> bool {
         self.different == 0 && self.fault.is_none()
     }

@@ -1,4 +1,4 @@
-//! The programs with a flow cache, run dry in the kernel, against their twin; and through a veth.
+//! Programs with a flow cache: dry runs in the kernel compared with their twin, and frames through a veth.
 
 use std::os::fd::AsFd;
 
@@ -16,12 +16,12 @@ use crate::dry_runs::ones_complement;
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now};
 
 impl Bench {
-    /// A new entry of a UDP flow.
+    /// Inserts an entry of a UDP flow.
     fn insert(&mut self, from: &str, to: &str) -> FlowSlot {
         self.writer.insert(&udp_key(from, to, PORT), &FLOW).unwrap()
     }
 
-    /// An entry that is used, nothing being under way.
+    /// Inserts an entry and puts it into use, with no packets under way.
     pub(super) fn begin(&mut self, from: &str, to: &str) -> FlowSlot {
         let slot = self.insert(from, to);
         self.take_up(slot);
@@ -40,7 +40,7 @@ pub(super) fn v4_frame() -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 30))
 }
 
-/// One that is padded on a wire.
+/// Returns a frame that is padded on a wire.
 pub(super) fn short_v4_frame() -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 3))
 }
@@ -105,22 +105,22 @@ fn no_packet_overtakes_one_that_went_up() {
         bench.writer.set_done(PORT, done);
         assert!(!bench.forwards(&v4_frame()), "{done} of 2 done");
     }
-    // The two above went up too.
+    // The two frames above were punted as well.
     bench.writer.set_done(PORT, 4);
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "packets of others go up");
     assert!(bench.forwards(&v4_frame()), "and don't hold up this one");
-    // Longer than may leave: it goes up, and those behind it follow.
+    // A frame above the output MTU is punted, and so are the frames behind it.
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1600));
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert!(bench.forwards(&v4_frame()));
-    // However many of others have gone up since.
+    // Any number of other upcalls since then makes no difference.
     bench.writer.set_done(PORT, 3 << 30);
     assert!(bench.forwards(&v4_frame()));
 }
 
-/// The general path drops them, so none may leave by an entry of the flow that the inner packet names.
+/// The general path drops packets with fragment headers, so no entry of the inner flow may forward them.
 #[test]
 fn packets_with_fragment_headers_go_up_unchanged() {
     if !can_load() {
@@ -132,7 +132,7 @@ fn packets_with_fragment_headers_go_up_unchanged() {
     for headers in [1, 2] {
         let mut packet = whole.clone();
         for _ in 0..headers {
-            // Atomic: the whole packet, at offset 0.
+            // Atomic fragment: the whole packet, at offset 0.
             let header = [packet[6], 0, 0, 0, 0, 0, 0, 7];
             packet[6] = 44;
             packet.splice(40..40, header);
@@ -173,7 +173,7 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     let slot = bench.insert(V4.0, V4.1);
     assert!(!bench.forwards(&v4_frame()));
     bench.writer.begin(slot, PORT, 1);
-    // One queue of several is enough.
+    // One overloaded queue of several is enough.
     [63, 5].into_iter().for_each(|queue| bench.writer.set_overloaded((PORT, queue), true));
     bench.writer.set_overloaded((PORT, 63), false);
     let up = bench.writer.up(PORT);
@@ -222,7 +222,7 @@ fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     assert!(!bench.forwards(&v6_frame()));
 }
 
-/// A flow by its number, and the station that its packets are for.
+/// Returns key, frame and treatment of a numbered flow; each flow has its own destination MAC address.
 fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, DriverFlow) {
     let from = format!("192.0.{}.{}", number >> 8, number & 0xff);
     let [high, low] = number.to_be_bytes();
@@ -238,11 +238,11 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
     }
     const FLOWS: u16 = 2000;
     let mut bench = Bench::new(FLOWS.into());
-    // Each flow comes and goes thrice, so that words and numbers are used again.
+    // Each flow is inserted and removed three times, so that words and numbers are reused.
     for round in 0..3_u16 {
         let numbers = move || (round * 500..round * 500 + FLOWS).map(numbered);
         let slots: Vec<_> = numbers().map(|(key, _, flow)| bench.writer.insert(&key, &flow)).collect();
-        // One in thousands finds the places full that its hash leads to: its packets go on to the worker.
+        // One flow in thousands finds all words of its buckets in use. The worker forwards its packets.
         let there = slots.iter().flatten().count();
         assert!(there + 4 >= usize::from(FLOWS), "round {round}: {there}");
         bench.writer.set_done(PORT, bench.writer.up(PORT));
@@ -267,7 +267,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
     }
     const WORKERS: u16 = 4;
     const FLOWS: u16 = 8;
-    // Places enough, but so few words that all meet in them.
+    // Enough entries, but so few words that all flows meet in them.
     let mut bench = Bench::of_workers((WORKERS * FLOWS * 2).into(), WORKERS.into());
     let writers: Vec<_> = (0..WORKERS).map(|worker| bench.cache.writer(worker.into()).unwrap()).collect();
     let start = std::sync::Barrier::new(WORKERS.into());
@@ -279,7 +279,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
         for round in 0..20_000 {
             let slots: Vec<_> =
                 flows.iter().map(|(key, _, flow)| writer.insert(key, flow).unwrap()).collect();
-            // A flow that has an entry gets no other one.
+            // A flow with an entry gets no second entry.
             lost += flows.iter().filter(|(key, _, flow)| writer.insert(key, flow).is_some()).count();
             if round == 20_000 - 1 || lost > 0 {
                 slots.iter().for_each(|slot| writer.begin(*slot, PORT, 7));
@@ -302,7 +302,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
         let DriverAction::Send(way) = flow.action else { unreachable!() };
         assert_eq!(bench.run(0, frame), Some(forwarded(frame, &way)));
     }
-    // One worker's generation is none of another's.
+    // Each worker has its own generation.
     filled[0].0.publish(8);
     assert!(!bench.forwards(&numbered(0).1) && bench.forwards(&numbered(FLOWS).1));
 }
@@ -316,7 +316,7 @@ fn packets_that_go_up_are_counted_by_queue_first() {
     (0..5).for_each(|_| assert!(!bench.forwards(&v4_frame())));
     let counts = [0, 1, 63, 64].map(|queue| bench.writer.up_by(PORT, queue));
     assert_eq!((bench.writer.up(PORT), counts, bench.writer.up_by(PORT + 1, 0)), (5, [5, 0, 0, 0], 0));
-    // Beside it stands what workers say to each other of it: of two rounds.
+    // Workers also record the upcalls that each queue has passed, for two epochs.
     let writer = bench.writer;
     let queue = (PORT, 63);
     (0..3).for_each(|round| writer.note_read(queue, round, 100 + round));
@@ -329,7 +329,7 @@ fn what_a_program_reads_while_entries_change_hands_is_of_one_flow() {
     if !can_load() {
         return;
     }
-    // One entry, which one flow has after the other; and one flow, which is sent here and there.
+    // One entry that two flows use in turn, and one flow with changing outputs.
     let mut bench = Bench::new(1);
     let programs = bench.programs[0].try_clone().unwrap();
     let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -412,7 +412,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
         return;
     }
     let mut bench = Bench::new(16);
-    // A byte takes a second, and ten packets fit.
+    // A byte costs a second, and the bucket holds ten packets.
     let (second, length) = (1_000_000_000 * 16_u64, v4_frame().len() as u64);
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
@@ -421,14 +421,14 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     bench.writer.renew(slot, &policed, 2);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!(forwarded, 6);
-    // Somebody else takes one packet out.
+    // Another user takes the tokens of one packet.
     bucket.paid().fetch_add(second * length, std::sync::atomic::Ordering::Relaxed);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!((forwarded, bench.counters().policed), (3, 3));
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.sent.packets, totals.dropped.packets, totals.dropped.bytes), (9, 3, 3 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
-    // Its place is the last that is given anew, and who gets it has a full bucket.
+    // A released bucket is the last to be reused, and its next owner gets a full bucket.
     let place = bucket.number();
     drop(bucket);
     let others: Vec<_> = std::iter::from_fn(|| bench.writer.police(0, 0)).collect();
@@ -445,7 +445,7 @@ fn padding_is_neither_charged_nor_counted() {
     let mut bench = Bench::new(16);
     let whole = short_v4_frame();
     let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
-    // A byte takes a second, and ten packets fit, of 45 bytes each; of 60 there would be seven.
+    // A byte costs a second; the bucket holds ten packets of 45 bytes, or seven of 60 bytes.
     let (second, length) = (1_000_000_000 * 16_u64, whole.len() as u64);
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
@@ -458,7 +458,7 @@ fn padding_is_neither_charged_nor_counted() {
     assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 10 * length, "as a worker would count it");
 }
 
-/// Packets of the two flows, with a byte or a bit changed here and there, cut and padded.
+/// Returns packets of the two flows, with changed bytes or bits, cut or padded.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop_oneof![Just(4_usize), Just(18), 0..60_usize, Just(1480)];
     let whole = (any::<bool>(), payload).prop_map(|(v6, payload)| match v6 {
@@ -475,7 +475,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     ];
     (whole, change, any::<bool>()).prop_map(|(mut frame, change, repair)| {
         change.make(&mut frame);
-        // What was changed in an IPv4 header is looked at only where the checksum is right.
+        // Programs look at changes of an IPv4 header only if its checksum is correct.
         if repair && frame.len() >= 34 && frame[12..14] == [8, 0] {
             frame[24..26].fill(0);
             let sum = !ones_complement(&frame[14..34]);
@@ -490,7 +490,7 @@ enum Change {
     None,
     Bit(usize, u32),
     Byte(usize, u8),
-    /// The checksum is left to the card.
+    /// Change: the sender leaves the checksum to its network card.
     Partial,
     Pad(usize),
     Cut(usize),

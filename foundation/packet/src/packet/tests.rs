@@ -83,10 +83,10 @@ fn frames_that_copies_share_are_neither_cut_nor_split_off_nor_extended() {
 fn frames_that_are_not_there_come_back_as_no_packet() {
     let pool = Pool::new(2).unwrap();
     let index = pool.packet_from(b"lent").unwrap().into_raw().unwrap();
-    // SAFETY: neither gives a packet, so the frame stays away.
+    // SAFETY: neither call returns a packet, so the frame stays released.
     let wrong = unsafe { (pool.packet_from_raw(2, 0, 0), pool.packet_from_raw(index, 2000, 49)) };
     assert!(wrong.0.is_none() && wrong.1.is_none());
-    // SAFETY: it was given away above, once.
+    // SAFETY: `into_raw` released the frame above, and no call has taken it back.
     let back = unsafe { pool.packet_from_raw(index, 256, 4) };
     assert_eq!(back.unwrap().data(), b"lent");
     assert_eq!(pool.in_use(), 0);
@@ -102,7 +102,8 @@ fn appending_more_than_the_pool_has_adds_nothing() {
 }
 
 proptest! {
-    /// What is noted in one go is what is noted one by one, and the first bytes are those of the data.
+    /// One write of all header offsets has the same result as single writes, and the first bytes are the
+    /// packet's data.
     #[test]
     fn headers_noted_at_once_stand_where_they_would_one_by_one(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),

@@ -1,9 +1,9 @@
-//! What becomes of several changes when a worker leaves one of them without an answer.
+//! Tests of several changes of which a worker leaves one unanswered.
 
 use millrace_config::Config;
 use millrace_store::Who;
 
-use crate::worker_handle::silence::Silence;
+use crate::workers::handle::silence::Silence;
 use crate::{Apply, ControlError, Router, StartOptions, start};
 
 const BASE: &str = r#"
@@ -41,7 +41,7 @@ address = "10.2.0.254"
 mac = "02:00:00:00:00:fe"
 "#;
 
-/// The same with something of nearly everything else.
+/// Returns a configuration that differs from `BASE` in nearly every part.
 fn other() -> String {
     let other = [
         ("icmp-rate = 100", "icmp-rate = 7"),
@@ -71,7 +71,7 @@ fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
     runtime.block_on(async {
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
-        // Both ports have announced their addresses: counters stand still.
+        // Both ports have announced their addresses, so counters stand still.
         while router.summary().unwrap().transmitted < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
@@ -86,7 +86,7 @@ async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError>
     router.apply(order, Who::router()).await.map(|view| view.changes)
 }
 
-/// What control says, and what the worker does.
+/// Returns the state that control reports, and the decisions of the worker.
 fn seen(router: &Router) -> String {
     let packets = ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"]
         .map(|to| ["tcp dport 25", "tcp dport 26", "udp dport 9"].map(|what| (to, what)));
@@ -102,7 +102,7 @@ fn seen(router: &Router) -> String {
         router.gates().unwrap(),
         router.schedulers().unwrap(),
     );
-    // What is removed and added again has another number, and tables keep room for it; a rate is of the time since the last look.
+    // Ids and table sizes differ after removal and re-adding. Rates depend on the time since the last read.
     let stays = |line: &&str| {
         !["id: ", "memory: ", "delivered: "].iter().any(|key| line.trim_start().starts_with(key))
     };
@@ -115,7 +115,7 @@ fn assert_same(now: &str, before: &str, context: &str) {
     assert_eq!(now.len(), before.len(), "{context}");
 }
 
-/// The number and the words of the step that an error names.
+/// Returns the number and the command of the step that an error names.
 fn step(error: &str) -> (usize, String) {
     let (number, rest) =
         error.split_once("step ").and_then(|(_, rest)| rest.split_once(" of ")).expect(error);
@@ -149,7 +149,7 @@ fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_nam
         assert!(silence.is_to_come(), "all questions were lost once");
         silence.after(0, 0);
         named.dedup();
-        // Filters are told together, and routes: of these the last is named.
+        // Filters are changed in a group, and so are routes: the error names the last change of the group.
         assert_eq!(named, [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14], "{planned:#?}");
         assert!(
             router

@@ -1,0 +1,4 @@
+//! Access: API tokens and the audit log.
+
+pub(crate) mod audit;
+pub(crate) mod tokens;

@@ -1,0 +1,197 @@
+//! Checks the filters of the gates: finds filters that never win, and pairs with an unclear winner.
+
+use std::collections::{HashMap, HashSet};
+
+use millrace_classify::{Analysis, Entry, FilterId, analyse};
+use millrace_plugin::BindingId;
+use millrace_plugin_abi::Position;
+use millrace_units::GateId;
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::router::Router;
+use crate::show;
+use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
+
+/// Maximum number of ambiguous pairs listed; further ones are only counted.
+const PAIRS: usize = 100;
+/// Maximum number of filters of a gate that are compared with each other; this takes ten seconds.
+const MOST: usize = 1 << 15;
+
+/// Maximum number of filters of a gate for which a change warns of filters that never win. More take too
+/// long.
+pub(crate) const MOST_COMPARED: usize = 4096;
+
+type Entries = Vec<Entry<BindingId>>;
+
+type Shadows = Vec<(BindingId, Vec<BindingId>)>;
+
+impl Model {
+    /// Returns the filters and bindings that never win, each with those before it.
+    pub fn never_winning(&self) -> Vec<ShadowedView> {
+        let found = self.compared(|_| true).iter().flat_map(shadows).collect();
+        self.named_shadows(found, |_| true)
+    }
+
+    /// Returns the filters of each gate that has a filter selected by `is_meant`. Omits gates with more than
+    /// [`MOST_COMPARED`] filters.
+    fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
+        let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
+        let by_age = self.plugins.bindings_by_age();
+        let all = by_age.flat_map(|(id, bound)| {
+            bound.compiled.alternatives().iter().map(move |filter| (id, bound, filter))
+        });
+        for (age, (value, bound, filter)) in (0..).zip(all) {
+            let (has_meant, entries) = gates.entry(bound.gate).or_default();
+            *has_meant |= is_meant(bound.number);
+            entries.push(Entry { id: FilterId(age), filter: *filter, priority: bound.priority, value });
+        }
+        let few = |(has_meant, entries): &(bool, Entries)| *has_meant && entries.len() <= MOST_COMPARED;
+        gates.into_values().filter(few).map(|(_, entries)| entries).collect()
+    }
+
+    /// Returns views of the shadowed bindings selected by `is_meant`, the oldest first.
+    fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        let number = |id: &BindingId| self.plugins.binding(*id).map(|bound| bound.number);
+        found.retain(|(id, _)| number(id).is_some_and(&is_meant));
+        found.sort_by_key(|(id, _)| number(id));
+        let view = |(id, by): &(BindingId, Vec<BindingId>)| {
+            let by = by.iter().filter_map(|id| named(*id, self)).collect();
+            Some(ShadowedView { filter: named(*id, self)?, by })
+        };
+        found.iter().filter_map(view).collect()
+    }
+}
+
+fn shadows(entries: &Entries) -> Shadows {
+    shadowed_bindings(entries, &analyse(entries, 0, |entry| entry.value))
+}
+
+impl Router {
+    /// Returns the filters and bindings selected by `is_meant` that never win. Compares filters on a blocking
+    /// thread.
+    pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        let gates = self.lock().model.compared(&is_meant);
+        let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
+        // A failed comparison only loses the warning, never the result of the change.
+        let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        self.lock().model.named_shadows(found, is_meant)
+    }
+
+    /// Finds at each gate the filters that never win, and the pairs with an unclear winner. Compares them on
+    /// a blocking thread.
+    ///
+    /// # Errors
+    /// Returns an error if a gate has too many filters to compare all of them with each other.
+    pub async fn check_filters(&self) -> Result<Vec<GateCheckView>, ControlError> {
+        let gates = self.entries()?;
+        let analyse_all = move || {
+            let analysed = |(gate, entries): (String, Entries)| {
+                let analysis = analyse(&entries, PAIRS, |entry| entry.value);
+                (gate, entries, analysis)
+            };
+            gates.into_iter().map(analysed).collect::<Vec<_>>()
+        };
+        let analysed = tokio::task::spawn_blocking(analyse_all).await;
+        let analysed = analysed.map_err(|error| ControlError::system("compare filters", error))?;
+        let inner = self.lock();
+        Ok(analysed
+            .into_iter()
+            .map(|(gate, entries, found)| view(gate, &entries, found, &inner.model))
+            .collect())
+    }
+
+    /// Returns the filters of each gate that has any.
+    fn entries(&self) -> Result<Vec<(String, Entries)>, ControlError> {
+        let inner = self.lock();
+        let mut gates = Vec::new();
+        for gate in inner.model.plugins.gates() {
+            let id = inner.model.plugins.gate(&gate.name)?.id;
+            let Some(table) = inner.tables.table(id) else { continue };
+            let filters = table.filters().len();
+            if filters > MOST {
+                return Err(ControlError::Invalid(format!(
+                    "gate {:?} has {}: more than {MOST} take too long to compare with each other",
+                    gate.name,
+                    millrace_units::count(filters, "filter")
+                )));
+            }
+            if filters > 0 {
+                gates.push((gate.name, table.filters().entries().copied().collect()));
+            }
+        }
+        Ok(gates)
+    }
+}
+
+fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> GateCheckView {
+    let by_id: HashMap<FilterId, &Entry<BindingId>> = entries.iter().map(|entry| (entry.id, entry)).collect();
+    let name = |id: &FilterId| by_id.get(id).and_then(|entry| named(entry.value, model));
+    let at_route = model.plugins.gate(&gate).is_ok_and(|gate| gate.position == Position::Route);
+    let below = |entry: &&Entry<BindingId>| at_route && is_below_routes(entry, model);
+    let shadowed = shadowed_bindings(entries, &found).into_iter().filter_map(|(binding, by)| {
+        let by = by.into_iter().filter_map(|by| named(by, model)).collect();
+        Some(ShadowedView { filter: named(binding, model)?, by })
+    });
+    let binding = |id: &FilterId| by_id.get(id).map(|entry| entry.value);
+    let ambiguous = found.ambiguous.iter().filter_map(|pair| {
+        Some(AmbiguousView {
+            winner: name(&pair.winner)?,
+            loser: name(&pair.loser)?,
+            decided_by: pair.decided_by.map_or_else(|| "age".to_owned(), |field| field.to_string()),
+        })
+    });
+    GateCheckView {
+        filters: entries.iter().map(|entry| entry.value).collect::<HashSet<_>>().len(),
+        shadowed: shadowed.collect(),
+        undecided: distinct(found.undecided.iter().filter_map(binding), model),
+        ambiguous: ambiguous.collect(),
+        ambiguous_pairs: found.ambiguous_pairs,
+        below_routes: distinct(entries.iter().filter(below).map(|entry| entry.value), model),
+        gate,
+    }
+}
+
+/// Returns the bindings whose alternatives are all shadowed, each with the bindings before it.
+fn shadowed_bindings(entries: &Entries, found: &Analysis) -> Vec<(BindingId, Vec<BindingId>)> {
+    let binding_of: HashMap<FilterId, BindingId> =
+        entries.iter().map(|entry| (entry.id, entry.value)).collect();
+    let mut left: HashMap<BindingId, usize> = HashMap::new();
+    entries.iter().for_each(|entry| *left.entry(entry.value).or_default() += 1);
+    let mut before: Vec<(BindingId, Vec<BindingId>)> = Vec::new();
+    for shadowed in &found.shadowed {
+        let Some(binding) = binding_of.get(&shadowed.filter).copied() else { continue };
+        left.entry(binding).and_modify(|left| *left -= 1);
+        let at = before.iter().position(|(known, _)| *known == binding).unwrap_or_else(|| {
+            before.push((binding, Vec::new()));
+            before.len() - 1
+        });
+        for by in shadowed.by.iter().filter_map(|id| binding_of.get(id).copied()) {
+            if by != binding && !before[at].1.contains(&by) {
+                before[at].1.push(by);
+            }
+        }
+    }
+    before.retain(|(binding, _)| left.get(binding) == Some(&0));
+    before
+}
+
+/// Returns each binding once, by name.
+fn distinct(bindings: impl Iterator<Item = BindingId>, model: &Model) -> Vec<NamedFilterView> {
+    let mut seen = HashSet::new();
+    bindings.filter(|binding| seen.insert(*binding)).filter_map(|binding| named(binding, model)).collect()
+}
+
+/// Whether a filter at a gate of position `route` loses against every route.
+fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
+    let bound = model.plugins.binding(entry.value);
+    entry.priority < model.options.route_priority
+        && bound.is_some_and(|bound| bound.action.instance().is_none())
+}
+
+/// Returns the view of a filter; `None` if it was removed in the meantime.
+pub(crate) fn named(id: BindingId, model: &Model) -> Option<NamedFilterView> {
+    let bound = model.plugins.binding(id)?;
+    let (filter, action) = (bound.filter.to_string(), show::action(&bound.action, model));
+    Some(NamedFilterView { id: bound.number, filter, action, priority: bound.priority })
+}

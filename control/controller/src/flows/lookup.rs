@@ -1,0 +1,158 @@
+//! Lookup: explains what would happen to a described packet.
+
+use std::net::IpAddr;
+
+use millrace_classify::{Candidate, Filter, PortRange};
+use millrace_packet::{Exceptions, FlowKey};
+use millrace_pipeline::{Explanation, Question};
+use millrace_plugin::BindingId;
+use millrace_units::{GateId, PortId, QueueId};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::routes::table::RouteTable;
+use crate::show;
+use crate::view::{LookupView, StepView};
+
+/// Default length of a packet, in bytes.
+const LENGTH: u16 = 64;
+
+/// Parsed description of a packet, whose port is not looked up yet. Long texts are parsed without the
+/// router's lock.
+pub(crate) struct ReadPacket<'a> {
+    filter: Filter,
+    text: &'a str,
+}
+
+impl<'a> ReadPacket<'a> {
+    /// Reads the description of a packet.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not a filter with exactly one alternative.
+    pub fn read(text: &'a str) -> Result<Self, ControlError> {
+        let filter = text.parse();
+        let filter = filter.map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))?;
+        Ok(Self { filter, text })
+    }
+
+    /// Returns the packet, with its port looked up.
+    ///
+    /// # Errors
+    /// Returns an error for a wildcard source or destination, or an unknown port.
+    pub fn question(&self, model: &Model) -> Result<Question, ControlError> {
+        question(&self.filter, self.text, model)
+    }
+
+    /// Returns the packet as filters see it, with its exceptions.
+    ///
+    /// # Errors
+    /// Returns the errors of [`question`](Self::question).
+    pub fn candidate(&self, model: &Model) -> Result<Candidate, ControlError> {
+        let Question { key, tcp_flags, dscp, tag, exceptions, .. } = self.question(model)?;
+        Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
+    }
+}
+
+/// Parses a packet from a filter without wildcards for source and destination.
+pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, ControlError> {
+    ReadPacket::read(text)?.question(model)
+}
+
+fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, ControlError> {
+    let host = |net: Option<ipnet::IpNet>, side: &str| match net {
+        Some(net) if net.prefix_len() == net.max_prefix_len() => Ok(net.addr()),
+        _ => Err(ControlError::Invalid(format!(
+            "packet {text:?}: a packet has one {side} address: say `{side} ADDRESS`, without a prefix length"
+        ))),
+    };
+    let (source, destination) = (host(filter.source(), "src")?, host(filter.destination(), "dst")?);
+    let protocol = filter.protocol().map_or(17, |protocol| protocol.0);
+    let one = |range: PortRange, side: &str| match range {
+        PortRange::Any => Ok(0),
+        PortRange::Ports { first, last } if first == last => Ok(first),
+        PortRange::Ports { .. } => Err(ControlError::Invalid(format!(
+            "packet {text:?}: a packet has one {side}: say `{side} NUMBER`, without a range"
+        ))),
+    };
+    let ports = (one(filter.source_port(), "sport")?, one(filter.destination_port(), "dport")?);
+    let port = match filter.incoming() {
+        Some(name) => model.port(name)?.id,
+        None => PortId::NONE,
+    };
+    let key = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            FlowKey::v4(source, destination, protocol, ports, port)
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            FlowKey::v6(source, destination, protocol, ports, port)
+        }
+        _ => {
+            return Err(ControlError::Invalid(format!(
+                "packet {text:?}: source and destination are of two families"
+            )));
+        }
+    };
+    Ok(Question {
+        key,
+        tcp_flags: filter.tcp_flags().map(|flags| flags.value()),
+        dscp: filter.dscp().map_or(0, |dscp| dscp.value()),
+        tag: filter.tag().unwrap_or(0),
+        exceptions: filter.exceptions().map_or(Exceptions::NONE, |exceptions| exceptions.value()),
+        length: LENGTH,
+    })
+}
+
+/// Returns a worker's explanation with references replaced by names. `leaf` is the scheduler leaf in which
+/// the packet would wait.
+pub(crate) fn view(
+    explanation: Explanation,
+    leaf: Option<QueueId>,
+    model: &Model,
+    routes: &RouteTable,
+) -> LookupView {
+    let port = explanation.queue.map(|(port, _)| port);
+    let place = || match (port, leaf) {
+        (Some(port), Some(leaf)) => model.schedulers.describe(port, leaf),
+        _ => "first in, first out,".to_owned(),
+    };
+    let steps = explanation
+        .steps
+        .into_iter()
+        .map(|step| StepView { stage: step.stage, text: named(&step.text, &place, model, routes) });
+    LookupView { steps: steps.collect(), verdict: explanation.verdict }
+}
+
+/// Replaces references in a text: `{gate 3}` and `{binding 5}` by their names, `{prefix 192.0.2.1}` by the
+/// route's prefix, and `{leaf}` by the result of `place`.
+fn named(text: &str, place: &dyn Fn() -> String, model: &Model, routes: &RouteTable) -> String {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((inside, after)) = behind.split_once('}') else { break };
+        result += before;
+        result += &match inside {
+            "leaf" => place(),
+            other => name_of(other, model, routes),
+        };
+        rest = after;
+    }
+    result + rest
+}
+
+fn name_of(reference: &str, model: &Model, routes: &RouteTable) -> String {
+    if let Some(address) = reference.strip_prefix("prefix ").and_then(|address| address.parse().ok()) {
+        return routes.prefix_of(address).map_or_else(|| "-".to_owned(), |(prefix, _)| prefix.to_string());
+    }
+    let mut words = reference.split(' ');
+    let number = |word: Option<&str>| word.and_then(|word| word.parse::<u32>().ok());
+    match (words.next(), number(words.next())) {
+        (Some("gate"), Some(gate)) => format!("gate {}", model.plugins.gate_name(GateId(gate as u8))),
+        (Some("binding"), Some(binding)) => match model.plugins.binding(BindingId(binding)) {
+            Some(bound) => {
+                format!("{} by {:?}", show::action(&bound.action, model), bound.filter.to_string())
+            }
+            None => format!("binding {binding}"),
+        },
+        _ => reference.to_owned(),
+    }
+}

@@ -1,0 +1,290 @@
+//! Flow table: listing flows and flushing them.
+//!
+//! A worker reports a bounded part of its table between two batches, so that packets don't wait. Control does
+//! other work between two parts.
+
+pub(crate) mod driver_flows;
+pub(crate) mod lookup;
+pub(crate) mod placement;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use millrace_classify::{CompiledSelection, Filter};
+use millrace_packet::FlowKey;
+use millrace_pipeline::{FlowCommand, FlowPage, FlowReport, FlowScan, ReplyTo};
+use millrace_units::PortId;
+use millrace_wire::Protocol;
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::request::{FlowOrder, FlowQuery};
+use crate::router::Router;
+use crate::show;
+use crate::view::{FlowView, FlowsView};
+
+/// Maximum number of records that a worker visits between two batches. It stops earlier if it has found many
+/// flows.
+const AT_ONCE: u32 = 2048;
+/// Default number of listed flows.
+const LIMIT: usize = 100;
+/// Maximum number of listed flows.
+const MOST: usize = 10_000;
+/// Duration of a rate measurement.
+const MEASURE: Duration = Duration::from_millis(500);
+
+/// Packets and bytes of a flow, and the time of reading them.
+type Look = (u64, u64, Instant);
+
+/// Flow in the list, with its worker and rate.
+struct Measured {
+    flow: FlowReport,
+    /// Number of the flow's worker.
+    worker: usize,
+    /// Packets and bytes per second, if measured.
+    rate: Option<(f64, f64)>,
+}
+
+impl Router {
+    /// Returns the first flows that a filter selects, in the requested order.
+    ///
+    /// # Errors
+    /// Returns an error for an invalid filter, or if the data plane does not answer.
+    pub async fn flows(&self, query: &FlowQuery) -> Result<FlowsView, ControlError> {
+        let limit = query.limit.unwrap_or(LIMIT);
+        if !(1..=MOST).contains(&limit) {
+            return Err(ControlError::Invalid(format!("limit {limit}: it takes 1 to {MOST}")));
+        }
+        let filter = self.selected_flows(query.filter.as_deref())?;
+        let mut before = HashMap::new();
+        if query.order == FlowOrder::Rate {
+            let note = |worker, flow: FlowReport| {
+                before.insert((worker, flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
+            };
+            self.scan(FlowCommand::Scan, &filter, note).await?;
+            tokio::time::sleep(MEASURE).await;
+        }
+        let mut top = Top { order: query.order, limit, flows: Vec::new() };
+        let mut found = 0;
+        let take = |worker, flow: FlowReport| {
+            found += 1;
+            let known = before.get(&(worker, flow.key, flow.varying));
+            let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
+            top.take(Measured { flow, worker, rate });
+        };
+        self.scan(FlowCommand::Scan, &filter, take).await?;
+        let flows = top.finish();
+        let inner = self.lock();
+        Ok(FlowsView { found, flows: flows.into_iter().map(|flow| view(flow, &inner.model)).collect() })
+    }
+
+    /// Flushes the flows that a filter selects: their next packets are classified anew. Returns the number of
+    /// flushed flows.
+    ///
+    /// # Errors
+    /// Returns an error for an invalid filter, or if the data plane does not answer.
+    pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
+        let filter = self.selected_flows(filter)?;
+        let mut flushed = 0;
+        self.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
+        Ok(flushed)
+    }
+
+    fn selected_flows(&self, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
+        Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
+    }
+
+    /// Visits the flow tables of all workers part by part. Calls `take` with the number of the worker and
+    /// each flow.
+    pub(crate) async fn scan(
+        &self,
+        command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
+        filter: &CompiledSelection,
+        mut take: impl FnMut(usize, FlowReport),
+    ) -> Result<(), ControlError> {
+        let workers = self.lock().workers.len();
+        for worker in 0..workers {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
+                let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
+                page.flows.into_iter().for_each(|flow| take(worker, flow));
+                // A table never shrinks during the scan, so each part begins behind the one before.
+                from = page.next.filter(|next| *next > start);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns packets and bytes per second since the previous reading, or since the flow began.
+fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
+    let known = before.filter(|(packets, ..)| *packets <= flow.packets);
+    let (packets, bytes, time) = match known {
+        Some((packets, bytes, at)) => {
+            (flow.packets - packets, flow.bytes.saturating_sub(*bytes), at.elapsed())
+        }
+        None => (flow.packets, flow.bytes, flow.age),
+    };
+    let seconds = time.as_secs_f64().max(1e-3);
+    (packets as f64 / seconds, bytes as f64 / seconds)
+}
+
+/// First flows of an order, out of any number. Memory is bounded by a multiple of the limit.
+struct Top {
+    order: FlowOrder,
+    limit: usize,
+    flows: Vec<Measured>,
+}
+
+impl Top {
+    fn take(&mut self, flow: Measured) {
+        self.flows.push(flow);
+        if self.flows.len() >= 2 * self.limit + AT_ONCE as usize {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        match self.order {
+            FlowOrder::Rate => {
+                let packets = |one: &Measured| one.rate.map_or(0.0, |(packets, _)| packets);
+                self.flows.sort_by(|a, b| packets(b).total_cmp(&packets(a)));
+            }
+            FlowOrder::Bytes => self.flows.sort_by_key(|one| Reverse(one.flow.bytes)),
+            FlowOrder::Packets => self.flows.sort_by_key(|one| Reverse(one.flow.packets)),
+            FlowOrder::Recent => self.flows.sort_by_key(|one| one.flow.idle),
+        }
+        self.flows.truncate(self.limit);
+    }
+
+    fn finish(mut self) -> Vec<Measured> {
+        self.cut();
+        self.flows
+    }
+}
+
+fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
+    let key = &flow.key;
+    let bindings = flow.bindings.iter().filter_map(|id| model.plugins.binding(*id));
+    let binding = |bound: &crate::model::Bound| {
+        let (gate, filter) = (model.plugins.gate_name(bound.gate), bound.filter.to_string());
+        format!("gate {gate}: {} by {filter:?}", show::action(&bound.action, model))
+    };
+    FlowView {
+        flow: variant(&flow, model),
+        source: key.source().to_string(),
+        destination: key.destination().to_string(),
+        protocol: Protocol(key.protocol).to_string(),
+        source_port: key.source_port,
+        destination_port: key.destination_port,
+        port: model.port_name(key.port).to_owned(),
+        packets: flow.packets,
+        bytes: flow.bytes,
+        packet_rate: rate.map(|(packets, _)| packets),
+        bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
+        age: flow.age.as_secs_f64(),
+        idle: flow.idle.as_secs_f64(),
+        level: if flow.stays_up.is_none() { "driver" } else { "worker" },
+        why_not_driver: flow.stays_up.map(|why| placement::words(why, model)),
+        placed: flow.placed,
+        worker,
+        state: match (flow.reserved, flow.probation) {
+            (true, _) => "reserved",
+            (false, true) => "new",
+            (false, false) => "established",
+        },
+        bindings: bindings.map(binding).collect(),
+        route: flow.route,
+    }
+}
+
+/// Returns the filter that only packets of this record match: its flow, with the varying fields that filters
+/// distinguish.
+fn variant(flow: &FlowReport, model: &Model) -> String {
+    let kind = Filter::of_varying(flow.varying, flow.varying_mask);
+    let selector = selector(&flow.key, model);
+    if kind.is_any() { selector } else { format!("{selector} {kind}") }
+}
+
+/// Returns the filter that only packets of this flow match.
+pub(crate) fn selector(key: &FlowKey, model: &Model) -> String {
+    let protocol = Protocol(key.protocol);
+    let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
+    if protocol.has_ports() {
+        text += &format!(" sport {} dport {}", key.source_port, key.destination_port);
+    }
+    if key.port != PortId::NONE {
+        text += &format!(" in {}", model.port_name(key.port));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn report(number: u8, packets: u64) -> FlowReport {
+        let key = FlowKey::v4(Ipv4Addr::new(10, 0, 0, number), Ipv4Addr::LOCALHOST, 17, (1, 2), PortId(0));
+        FlowReport {
+            key,
+            varying: 0,
+            varying_mask: 0,
+            packets,
+            bytes: 1000 - packets,
+            age: Duration::from_secs(2),
+            idle: Duration::from_millis(u64::from(number)),
+            probation: false,
+            reserved: false,
+            bindings: Vec::new(),
+            route: String::new(),
+            stays_up: Some(millrace_pipeline::StaysUp::Soon),
+            placed: false,
+            hash: 0,
+        }
+    }
+
+    fn first(order: FlowOrder) -> Vec<u64> {
+        let mut top = Top { order, limit: 2, flows: Vec::new() };
+        for (number, packets) in [(9, 5), (1, 7), (4, 6)] {
+            let rate = Some((-(packets as f64), 0.0));
+            top.take(Measured { flow: report(number, packets), worker: 0, rate });
+        }
+        top.finish().into_iter().map(|one| one.flow.packets).collect()
+    }
+
+    #[test]
+    fn the_first_are_those_of_the_order() {
+        assert_eq!(first(FlowOrder::Packets), [7, 6]);
+        assert_eq!(first(FlowOrder::Bytes), [5, 6]);
+        assert_eq!(first(FlowOrder::Recent), [7, 6]);
+        assert_eq!(first(FlowOrder::Rate), [5, 6]);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_is_shown() {
+        let mut top = Top { order: FlowOrder::Packets, limit: 3, flows: Vec::new() };
+        for packets in 0..20_000 {
+            top.take(Measured { flow: report(1, packets % 900), worker: 0, rate: None });
+            assert!(top.flows.len() <= 2 * 3 + AT_ONCE as usize);
+        }
+        assert!(top.finish().iter().all(|one| one.flow.packets == 899));
+    }
+
+    #[test]
+    fn a_rate_is_of_the_time_between_or_of_the_flows_whole_life() {
+        let flow = report(1, 100);
+        let (fresh, _) = rate(&flow, None);
+        assert!((fresh - 50.0).abs() < 1e-9, "{fresh}");
+        let second_ago = Instant::now() - Duration::from_secs(1);
+        let (since, _) = rate(&flow, Some(&(90, 0, second_ago)));
+        assert!((9.0..=10.0).contains(&since), "{since}");
+        // The counters went back since the previous reading, so the record is a new one.
+        let (anew, _) = rate(&flow, Some(&(1000, 0, second_ago)));
+        assert!((anew - 50.0).abs() < 1e-9, "{anew}");
+    }
+}

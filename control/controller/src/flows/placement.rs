@@ -1,0 +1,435 @@
+//! Placement of flows at levels: the configured level, the current level, and the reason.
+//!
+//! By default a flow is offloaded when it sends, if nothing about it needs a worker, and evicted when it is
+//! idle. A placement overrides this for the flows of a filter; the first placement that matches a flow
+//! counts.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use millrace_classify::{CompiledSelection, Selection};
+use millrace_config::{
+    Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
+};
+use millrace_offload::LongestWay;
+use millrace_pipeline::{
+    ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, OffloadCommand, POLICE, Placement,
+    StaysUp,
+};
+use millrace_plugin::DriverRefusal;
+use millrace_units::{InstanceId, count};
+
+use crate::ControlError;
+use crate::error::Unplannable;
+use crate::filters::parse_filter;
+use crate::filters::selection::{ReadSelection, ResolvedSelection};
+use crate::flows::driver_flows::why_no_cache;
+use crate::model::{Model, PortPlan};
+use crate::request::{NewPlacement, WantedLevel};
+use crate::router::{Inner, Router};
+use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
+
+/// Configured level of flows, or of the packets of an instance.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Placed {
+    pub what: Placeable,
+    pub level: Level,
+}
+
+impl Placed {
+    /// Reads a placement of the configuration.
+    pub fn of(place: &millrace_config::Placement) -> Self {
+        let level = match place.level {
+            PlacementLevel::Xdp => Level::Driver,
+            PlacementLevel::Worker => Level::Worker,
+        };
+        Self { what: place.flow.value().clone(), level }
+    }
+
+    /// Returns the placement as the configuration writes it.
+    pub fn written(&self) -> millrace_config::Placement {
+        let level = match self.level {
+            Level::Driver => PlacementLevel::Xdp,
+            Level::Worker => PlacementLevel::Worker,
+        };
+        millrace_config::Placement { flow: Text::of(self.what.clone()), level }
+    }
+}
+
+/// Compiled target of a placement.
+enum Concerned {
+    /// Flows of which some packet matches.
+    Flows(CompiledSelection),
+    /// Flows that are bound to an instance.
+    Bound(InstanceId),
+}
+
+/// Target of a placement with its names looked up, before compilation.
+enum Resolved {
+    Flows(ResolvedSelection),
+    Bound(InstanceId),
+}
+
+impl Resolved {
+    fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
+        Ok(match what {
+            Placeable::Flows(filter) => Self::Flows(ReadSelection::of(filter.clone()).resolve(model)?),
+            Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
+        })
+    }
+
+    fn compile(&self) -> Result<Concerned, ControlError> {
+        Ok(match self {
+            Self::Flows(selection) => {
+                Concerned::Flows(selection.compile()?.unwrap_or_else(CompiledSelection::any))
+            }
+            Self::Bound(id) => Concerned::Bound(*id),
+        })
+    }
+}
+
+impl Concerned {
+    fn is(&self, flow: &FlowReport, model: &Model) -> bool {
+        match self {
+            Self::Flows(filter) => filter.may_match_flow(&flow.key),
+            Self::Bound(id) => {
+                let bound = flow.bindings.iter().filter_map(|binding| model.plugins.binding(*binding));
+                bound.into_iter().any(|bound| bound.action.instance() == Some(*id))
+            }
+        }
+    }
+}
+
+impl Router {
+    /// Returns the placements, the level of all flows, and the reasons why flows stay at a worker.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub async fn placements(&self) -> Result<PlacementsView, ControlError> {
+        let (placed, resolved) = {
+            let inner = self.lock();
+            let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
+            let resolved: Vec<_> = inner.model.placements.iter().map(resolved).collect::<Result<_, _>>()?;
+            (inner.model.placements.clone(), resolved)
+        };
+        let concerned: Vec<_> = resolved.iter().map(Resolved::compile).collect::<Result<_, _>>()?;
+        let (counts, all) = self.count_flows(&concerned).await?;
+        let inner = self.lock();
+        let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
+        Ok(PlacementsView {
+            placements: placed.iter().zip(&counts).map(view).collect(),
+            driver: all.driver,
+            worker: all.worker,
+            why_worker: all.why(&inner.model),
+            budget: budget(),
+        })
+    }
+
+    /// Counts the flows that each target concerns, and all flows. A flow counts at the first target that
+    /// concerns it.
+    async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
+        let mut flows = Vec::new();
+        let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
+        self.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
+        let inner = self.lock();
+        for flow in &flows {
+            all.add(flow);
+            if let Some(first) = concerned.iter().position(|one| one.is(flow, &inner.model)) {
+                counts[first].add(flow);
+            }
+        }
+        Ok((counts, all))
+    }
+
+    /// Sets the level of flows, or of an instance's packets. On return no packet of these flows is at another
+    /// level, except that flows for the offload level move there with their next packets, if they can.
+    ///
+    /// # Errors
+    /// Neither a filter nor an instance, an instance that can't be offloaded, too many placements; nothing
+    /// has changed then.
+    pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
+        // The state is not locked while a long filter is parsed.
+        let filter = parse_filter(new.flow.trim());
+        let (placed, resolved) = {
+            let mut inner = self.to_change()?;
+            let what = inner.placeable(new, filter)?;
+            let resolved = Resolved::of(&what, &inner.model)?;
+            let before = inner.model.placements.clone();
+            let known = inner.model.placements.iter().position(|placed| placed.what == what);
+            let level = match new.level {
+                WantedLevel::Xdp => Some(Level::Driver),
+                WantedLevel::Worker => Some(Level::Worker),
+                WantedLevel::Auto => None,
+            };
+            match (level, known) {
+                (Some(level), Some(known)) => inner.model.placements[known].level = level,
+                (Some(level), None) => inner.model.add_placement(Placed { what: what.clone(), level })?,
+                (None, Some(known)) => drop(inner.model.placements.remove(known)),
+                (None, None) => {
+                    return Err(ControlError::NotFound(format!(
+                        "no placement for {:?}: `place list` shows all placements",
+                        what.to_string()
+                    )));
+                }
+            }
+            if let Err(error) = inner.tell_placements() {
+                inner.model.placements = before;
+                return Err(error);
+            }
+            (Placed { what, level: level.unwrap_or(Level::Driver) }, resolved)
+        };
+        let (counts, _) = self.count_flows(&[resolved.compile()?]).await?;
+        let view = counts[0].view(&placed, &self.lock().model);
+        Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
+    }
+}
+
+impl Inner {
+    /// Returns the target of a placement: the instance of this name, or the flows of `filter`, the same text
+    /// read as a filter.
+    fn placeable(
+        &self,
+        new: &NewPlacement,
+        filter: Result<Selection, ControlError>,
+    ) -> Result<Placeable, ControlError> {
+        let what = new.flow.trim();
+        let named = what.strip_prefix("instance ").map(str::trim);
+        let name = named.unwrap_or(what);
+        match self.model.plugins.instance(name) {
+            Ok(id) => {
+                self.may_be_placed(new.level)?;
+                let known = Placeable::Instance(name.to_owned());
+                return match (new.level, self.stays_up(id)) {
+                    (WantedLevel::Xdp, Some(why)) if self.model.placed_instance(name).is_none() => {
+                        Err(ControlError::Conflict(format!("instance {name:?} stays at the workers: {why}")))
+                    }
+                    _ => Ok(known),
+                };
+            }
+            Err(unknown) if named.is_some() => return Err(unknown.into()),
+            Err(_) => {}
+        }
+        if what.is_empty() {
+            return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
+        }
+        let wrong = |error: ControlError| {
+            ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
+        };
+        let flows = filter.map(Placeable::Flows).map_err(wrong)?;
+        self.may_be_placed(new.level)?;
+        Ok(flows)
+    }
+
+    /// Refuses the offload level where there is no flow cache.
+    fn may_be_placed(&self, level: WantedLevel) -> Result<(), ControlError> {
+        match (level, &self.flow_cache) {
+            (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
+                "all flows stay at the workers, as nothing is in the driver: {why}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the placements of flows and instances to the workers, and waits until they are in force.
+    pub(crate) fn tell_placements(&mut self) -> Result<(), ControlError> {
+        let Self { model, workers, .. } = self;
+        let placement = |placed: &Placed| match &placed.what {
+            Placeable::Flows(filter) => {
+                Some(model.compile_selection(filter).map(|flows| Placement { flows, level: placed.level }))
+            }
+            Placeable::Instance(_) => None,
+        };
+        let told: Vec<Placement> =
+            model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
+        workers.tell(|| OffloadCommand::Place(told.clone()))?;
+        self.tell_forms()?;
+        self.barrier()
+    }
+}
+
+impl Model {
+    /// Reports placements at the offload level where there is no flow cache.
+    pub(crate) fn check_placements(&self, config: &Config, wrong: &mut Unplannable) {
+        let has_kernel = config.lacks("port") || self.ports.iter().any(PortPlan::is_kernel);
+        let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
+            return;
+        };
+        for (index, place) in config.place.iter().enumerate() {
+            if place.level == PlacementLevel::Xdp {
+                let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
+                let flow = place.flow.written();
+                let problem = format!(
+                    "placement {flow:?}: all flows stay at the workers, as nothing is in the driver: {why}"
+                );
+                wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
+            }
+        }
+    }
+
+    /// Returns the configured level of an instance's packets; `None` without a placement.
+    pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
+        let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+        self.placements.iter().find(is_it).map(|placed| placed.level)
+    }
+
+    /// Adds a placement, within the limits for placements and their comparisons.
+    fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
+        if self.placements.len() >= MOST_PLACEMENTS {
+            return Err(ControlError::Conflict(format!(
+                "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
+            )));
+        }
+        let own = placed.what.comparisons();
+        let others: usize = self.placements.iter().map(|placed| placed.what.comparisons()).sum();
+        if own + others > MOST_PLACED_COMPARISONS {
+            return Err(ControlError::Conflict(format!(
+                "placement {:?} takes {} for a flow, the other placements take {others}, and the limit is \
+                 {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
+                placed.what.to_string(),
+                count(own, "comparison")
+            )));
+        }
+        self.placements.push(placed);
+        Ok(())
+    }
+
+    /// Removes the placement of an instance.
+    pub(crate) fn forget_placed_instance(&mut self, instance: &str) {
+        let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+        self.placements.retain(|placed| !is_it(placed));
+    }
+
+    /// Renames an instance in its placement.
+    pub(crate) fn rename_placed_instance(&mut self, from: &str, to: &str) {
+        for placed in &mut self.placements {
+            if let Placeable::Instance(name) = &mut placed.what
+                && name == from
+            {
+                to.clone_into(name);
+            }
+        }
+    }
+}
+
+/// Number of flows at each level.
+#[derive(Clone, Debug, Default)]
+struct Count {
+    driver: u64,
+    worker: u64,
+    /// Number of flows at a worker, by reason.
+    why: Vec<(StaysUp, u64)>,
+}
+
+impl Count {
+    fn add(&mut self, flow: &FlowReport) {
+        let Some(why) = flow.stays_up else {
+            self.driver += 1;
+            return;
+        };
+        self.worker += 1;
+        match self.why.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => self.why.push((why, 1)),
+        }
+    }
+
+    fn why(&self, model: &Model) -> BTreeMap<String, u64> {
+        self.why.iter().map(|(why, count)| (words(*why, model), *count)).collect()
+    }
+
+    fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
+        PlacementView {
+            flow: placed.what.to_string(),
+            level: level(placed.level),
+            driver: self.driver,
+            worker: self.worker,
+            why_worker: self.why(model),
+        }
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Driver => "xdp",
+        Level::Worker => "worker",
+    }
+}
+
+/// Returns the instruction budget of an XDP program for a packet, and the instructions that its steps take.
+fn budget() -> DriverBudgetView {
+    // The program is part of the binary, so its longest path is constant.
+    static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
+    let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));
+    DriverBudgetView {
+        instructions: BUDGET,
+        forward: FORWARD,
+        police: POLICE,
+        ask: ASK,
+        form: MOST_OF_FORM,
+        longest_way,
+    }
+}
+
+/// Returns the text of the reason why a flow is at a worker.
+pub(crate) fn words(why: StaysUp, model: &Model) -> String {
+    let port = |id| model.port_name(id);
+    match why {
+        StaysUp::Own => "the router itself makes its packets".to_owned(),
+        StaysUp::Placed => "it was placed there".to_owned(),
+        StaysUp::NoCache => "there is no flow cache: show hardware says why".to_owned(),
+        StaysUp::Captured => "somebody captures its packets".to_owned(),
+        StaysUp::Traced => "a trace asks for it".to_owned(),
+        StaysUp::Arrival(id) => {
+            format!("the driver of port {} looks no flows up: show hardware says why", port(id))
+        }
+        StaysUp::Departure(id) => {
+            format!("the driver can't send by port {}: show hardware says why", port(id))
+        }
+        StaysUp::SamePort => "it leaves by the port that it comes in by".to_owned(),
+        StaysUp::Scheduler(id) => {
+            format!("port {} has a scheduler, which decides when its packets leave", port(id))
+        }
+        StaysUp::Tagged(id) => format!("port {} is a sub-interface", port(id)),
+        StaysUp::Down(id) => format!("port {} is down", port(id)),
+        StaysUp::Varying => "a filter tells its packets apart by flags, DSCP or tag".to_owned(),
+        StaysUp::Form(refusal) => form(refusal).to_owned(),
+        StaysUp::Budget => format!("its treatment takes more than {BUDGET} instructions a packet"),
+        StaysUp::Sent => "a filter sends it by another way than its route".to_owned(),
+        StaysUp::NotForwarded => "it is not forwarded".to_owned(),
+        StaysUp::Neighbour => "the link address of its next hop is not known".to_owned(),
+        StaysUp::Protocol => "it is neither TCP, nor UDP, nor ICMP".to_owned(),
+        StaysUp::ComesUp => {
+            "its packets came up from the driver: longer than the MTU or than its programs bear".to_owned()
+        }
+        StaysUp::Full => "the flow cache is full".to_owned(),
+        StaysUp::Soon => "it may go down with its next packets".to_owned(),
+    }
+}
+
+fn form(refusal: DriverRefusal) -> &'static str {
+    match refusal {
+        DriverRefusal::Instance => "an instance handles its packets",
+        DriverRefusal::Placed => "an instance handles its packets that was placed at the workers",
+        DriverRefusal::Unwell => "an instance handles its packets that is not well, or is being replaced",
+        DriverRefusal::Reject => "its source is told that it is refused",
+        DriverRefusal::Queue => "a filter names a queue for it",
+        DriverRefusal::Copy => "it is copied",
+        DriverRefusal::Steps => "more than 4 filters match it",
+        DriverRefusal::Policers => {
+            "it has several token buckets or instances, or one before a filter that drops"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prices_are_no_less_than_what_the_programs_take() {
+        let way = LongestWay::of_program().unwrap();
+        assert!(way.forward <= FORWARD && way.police <= POLICE, "{way:?}: {FORWARD} and {POLICE} are said");
+        assert!(FORWARD < 2 * way.forward && POLICE < 3 * way.police, "{way:?}: the prices are far too high");
+        assert_eq!(budget().longest_way, Some(way.forward));
+    }
+}

@@ -1,0 +1,46 @@
+//! Punt to kernel: reinjects frames at the devices that received them.
+
+use std::collections::HashMap;
+
+use millrace_offload::KernelHandback;
+use millrace_pipeline::{DeviceCommand, Handover, HostPath};
+
+use crate::ControlError;
+use crate::router::Inner;
+
+/// Paths that punt frames to the kernel through the programs of the receiving device, by device index.
+struct KernelPath(HashMap<u32, KernelHandback>);
+
+impl HostPath for KernelPath {
+    fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize {
+        let Some(path) = self.0.get_mut(&ifindex) else { return 0 };
+        path.hand_back_batch(ifindex, frames).unwrap_or(0)
+    }
+}
+
+impl Inner {
+    /// Makes the socket that a dying process closes first the witness of every port: see
+    /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
+    pub fn set_witness(&mut self) -> Result<(), ControlError> {
+        let sockets = self.kernel.values().flat_map(|device| &device.sockets);
+        let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
+        for device in self.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
+            let set = device.programs.set_witness(first);
+            set.map_err(|error| ControlError::system("name the witness of the ports", error))?;
+        }
+        Ok(())
+    }
+
+    /// Gives each worker the punt paths of the devices that it owns.
+    pub fn set_host_path(&mut self) -> Result<(), ControlError> {
+        let workers = self.workers.len();
+        let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..workers).map(|_| HashMap::new()).collect();
+        for device in self.kernel.values_mut() {
+            let path = KernelHandback::through(&mut device.programs)
+                .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
+            paths[Handover::owner(device.device, workers)].insert(device.ifindex, path);
+        }
+        let set = |paths| DeviceCommand::SetHostPath(Box::new(KernelPath(paths)));
+        self.workers.tell_each(paths.into_iter().map(set).collect())
+    }
+}

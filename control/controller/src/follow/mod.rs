@@ -1,0 +1,452 @@
+//! Follows changes in the kernel, and events of the workers.
+
+pub(crate) mod host_output;
+pub(crate) mod kernel_path;
+pub(crate) mod kernel_queueing;
+mod refresh;
+
+mod features;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use millrace_host::{HostChange, HostNeighbour, NeighbourState};
+use millrace_pipeline::{
+    DeviceId, Event, NeighbourChange, NeighbourCommand, NeighbourKnowledge, PluginCommand,
+};
+use millrace_plugin::{Failure, Given};
+use millrace_plugin_abi::{LogLevel, Output, Request};
+use millrace_telemetry::EventKind;
+use millrace_units::{InstanceId, PortId};
+use millrace_wire::MacAddr;
+use serde_json::json;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::ControlError;
+use crate::follow::kernel_queueing::concerns_queueing;
+use crate::plugins::host_level::HostSays;
+use crate::ports::claim::Claim;
+use crate::ports::device::KernelDevice;
+use crate::router::{Inner, Router};
+use crate::routes::from_kernel;
+use crate::workers::commands::links;
+use crate::workers::handle::ended;
+use features::Features;
+use pace::{Pace, is_silent, next_batch, worse};
+
+/// Maximum number of waiting plugin requests.
+const MOST_REQUESTS: usize = 256;
+/// Maximum number of neighbours in one worker command: a longer command delays packets.
+const NEIGHBOURS_TOGETHER: usize = 64;
+/// Maximum number of pieces in which workers report the neighbours in use. It suffices for all neighbours,
+/// unless some are used again in the meantime.
+pub(crate) const MOST_PIECES: usize = 512;
+/// Interval between two reports of used neighbours to the kernel.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Interval between two readings of all counters, for conditions that no event reports.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Router {
+    /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. Waits for a worker
+    /// that does not answer: changes of the kernel are sent to it again later, and requests fail in the
+    /// meantime.
+    ///
+    /// # Errors
+    /// Returns an error if a worker's thread has ended.
+    pub async fn run(&self) -> Result<(), ControlError> {
+        let mut changes = self.lock().changes.take();
+        let wake = self.0.control_wake.clone();
+        // SAFETY: the registered value holds its own reference to the descriptor, so that it stays open until
+        // it is dropped.
+        let events = unsafe { AsyncFd::register_with_interest(wake.clone(), Interest::READABLE) }
+            .map_err(|error| ControlError::system("wait for the data plane", error))?;
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // The first reading waits, so that the kernel's reports on the routes of the start come first.
+        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // Plugin requests may take long: the kernel and the workers are followed in the meantime.
+        let mut serving = std::pin::pin!(self.serve_requests());
+        let mut pace = Pace::default();
+        let mut features = Features::open();
+        loop {
+            let done = tokio::select! {
+                // After the stop, no worker could answer.
+                biased;
+                () = self.0.stop.notified() => return Ok(()),
+                batch = next_batch(&mut changes), if pace.undone.is_none() => self.follow(batch, &mut pace),
+                ready = events.readable() => {
+                    if let Ok(mut ready) = ready {
+                        ready.clear_ready();
+                    }
+                    wake.clear();
+                    self.hear()
+                }
+                () = features.news() => self.lock().follow_features(&mut features),
+                _ = refresh.tick() => self.refresh(&mut pace),
+                _ = look.tick() => self.lock().look(),
+                never = &mut serving => match never {},
+            };
+            let has_ended = done.is_err() && self.lock().workers.has_one_ended();
+            pace.judge(done, has_ended)?;
+        }
+    }
+
+    /// Applies changes of the kernel. Keeps a batch that a worker did not answer.
+    fn follow(&self, batch: Vec<HostChange>, pace: &mut Pace) -> Result<(), ControlError> {
+        let followed = self.lock().follow(batch.clone());
+        if matches!(followed, Err(ControlError::Silent(_))) {
+            pace.undone = Some(batch);
+        }
+        followed
+    }
+
+    /// Does the periodic work.
+    fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
+        if self.lock().workers.has_one_ended() {
+            return Err(ended());
+        }
+        if let Some(batch) = pace.undone.take() {
+            self.follow(batch, pace)?;
+        }
+        if pace.is_silent {
+            // Events sent while a worker did not answer are still in the ring.
+            self.hear()?;
+        }
+        let mut inner = self.lock();
+        inner.follow_queues();
+        inner.refresh_driver_ports()?;
+        inner.refresh_neighbours()?;
+        inner.link_gates()?;
+        drop(inner);
+        pace.goes_on();
+        Ok(())
+    }
+
+    /// Handles the events of the workers; requests of plugins are queued.
+    fn hear(&self) -> Result<(), ControlError> {
+        let mut inner = self.lock();
+        if inner.workers.has_one_ended() {
+            return Err(ended());
+        }
+        inner.hear()?;
+        if !inner.requests.is_empty() {
+            self.0.requested.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Ends the router: first the kernel gets its packets back, then the router sends the packets that it
+    /// holds.
+    ///
+    /// # Errors
+    /// Returns the first failure to release a resource.
+    pub async fn shutdown(&self) -> Result<(), ControlError> {
+        self.0.stop.notify_one();
+        // The claims last until the workers have released the devices.
+        let panics = self.lock().take_panics();
+        let (threads, result, _claims) = self.lock().end(!panics.is_empty());
+        panics.into_iter().for_each(|panic| self.lock().capture_crash(panic));
+        let join = || threads.into_iter().try_for_each(|thread| thread.join().map(drop));
+        let joined = tokio::task::spawn_blocking(join);
+        match tokio::time::timeout(Duration::from_secs(5), joined).await {
+            Ok(Ok(Ok(()))) => {}
+            _ => return Err(ControlError::System("a worker did not end within 5 s".into())),
+        }
+        result
+    }
+}
+
+/// Writes a log line of an instance.
+fn say(instance: &str, level: LogLevel, line: &str) {
+    match level {
+        LogLevel::Error => tracing::error!(instance, "{line}"),
+        LogLevel::Warning => tracing::warn!(instance, "{line}"),
+        LogLevel::Information => tracing::info!(instance, "{line}"),
+        LogLevel::Debug => tracing::debug!(instance, "{line}"),
+    }
+}
+
+impl Inner {
+    /// Reads all counters for conditions that no event reports.
+    fn look(&mut self) -> Result<(), ControlError> {
+        let counters = self.counters()?;
+        self.observe(&counters);
+        self.compare_wanted();
+        Ok(())
+    }
+
+    /// Removes the router's programs and routes from the kernel. After a crash the ports' `on-death` settings
+    /// apply, and all routes stay for the next start.
+    fn end(
+        &mut self,
+        crashed: bool,
+    ) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
+        self.ending = true;
+        let mut result = Ok(());
+        let mut note = |outcome: Result<(), ControlError>| {
+            if result.is_ok() {
+                result = outcome;
+            }
+        };
+        // The kernel first sends its own packets itself again, then it forwards.
+        self.hosts.clear();
+        let devices: Vec<KernelDevice> = self.kernel.drain().map(|(_, device)| device).collect();
+        let mut claims = Vec::new();
+        for device in devices {
+            let (outcome, claim) = if crashed { device.leave() } else { device.detach() };
+            note(outcome);
+            claims.push(claim);
+        }
+        if let Some(actions) = self.actions.as_mut().filter(|_| !crashed) {
+            for route in std::mem::take(&mut self.installed).into_values() {
+                let removed = actions.remove_route(route.prefix, route.metric);
+                note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
+            }
+        }
+        if !self.threads.is_empty() {
+            note(self.workers.stop());
+        }
+        self.mirror = None;
+        (std::mem::take(&mut self.threads), result, claims)
+    }
+
+    /// Applies changes of the kernel.
+    pub fn follow(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
+        let about_ports = changes.iter().any(|change| {
+            matches!(
+                change,
+                HostChange::Link(_)
+                    | HostChange::LinkGone(_)
+                    | HostChange::Address { .. }
+                    | HostChange::Forwarding { .. }
+            )
+        });
+        let about_local = about_ports || changes.iter().any(|change| matches!(change, HostChange::Route { route, .. } if route.as_ref().is_none_or(|route| route.table == 255)));
+        // A failed change doesn't keep others from being applied. If a worker does not answer, the whole
+        // batch is repeated.
+        let mut done = Ok(());
+        if about_ports {
+            done = worse(done, self.refresh_ports());
+        }
+        if !is_silent(&done) && concerns_queueing(&changes) {
+            done = worse(done, self.follow_queueing());
+        }
+        if is_silent(&done) {
+            return done;
+        }
+        let wanted = self.wanted_among(&changes);
+        done = worse(done, self.apply(changes));
+        self.follow_wanted(&wanted, about_ports);
+        if about_local && !is_silent(&done) {
+            done = worse(done, self.refresh_programs());
+        }
+        done
+    }
+
+    /// Sends routes and neighbours to the workers.
+    pub fn apply(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
+        let ports = self.by_device();
+        let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
+        for change in changes {
+            match change {
+                HostChange::Route { prefix, route } if self.model.own_routes.get(&prefix).is_none() => {
+                    routes.push((prefix, route.and_then(|route| from_kernel(&route, &ports))));
+                }
+                HostChange::Neighbour { ifindex, ip, neighbour } => {
+                    if let Some(port) = ports.get(&ifindex) {
+                        neighbours.extend(knowledge(*port, ip, neighbour.as_ref()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let routed = self.change_routes(routes);
+        if neighbours.is_empty() || is_silent(&routed) {
+            return routed;
+        }
+        self.note_neighbours(&neighbours);
+        let mut pieces = neighbours.chunks(NEIGHBOURS_TOGETHER);
+        worse(
+            routed,
+            pieces.try_for_each(|piece| self.workers.tell(|| NeighbourCommand::Set(piece.to_vec()))),
+        )
+    }
+
+    /// Handles the events of the workers.
+    fn hear(&mut self) -> Result<(), ControlError> {
+        while let Some((worker, event)) = self.workers.next_event() {
+            match event {
+                Event::Neighbour(change) => {
+                    self.note_neighbours(&[change]);
+                    self.workers.tell_others(worker, change)?;
+                }
+                Event::Resolve(port, address) => self.resolve(port, address)?,
+                Event::AddressConflict(port, address, mac) => {
+                    let name = self.model.port_name(port);
+                    tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
+                    let text = format!("{mac} uses {address}, which is this router's at port {name}");
+                    let details = json!({"port": name, "address": address, "mac": mac.to_string()});
+                    self.events.note(
+                        EventKind::AddressConflict,
+                        &format!("{address} at {name}"),
+                        text,
+                        details,
+                    );
+                }
+                Event::InstanceSays(instance, level, line) => {
+                    say(self.model.plugins.instance_name(instance), level, &line);
+                }
+                Event::InstanceRequests(instance, request) => self.note_request(instance, request),
+                Event::InstanceSends(instance, bytes) => self.host_level.message(instance, bytes),
+                Event::InstanceFailed(failure) => {
+                    self.note_failure(&failure, Some(worker));
+                    let Failure { instance, fault, health } = failure;
+                    let name = self.model.plugins.instance_name(instance);
+                    let health = health.name();
+                    tracing::warn!(instance = name, kind = fault.kind, health, "failed: {}", fault.text);
+                }
+            }
+        }
+        self.hear_host_companions()
+    }
+
+    /// Handles the output of host companions, and delivers their messages to the instances at the workers.
+    fn hear_host_companions(&mut self) -> Result<(), ControlError> {
+        for says in self.host_level.take_said() {
+            match says {
+                HostSays::Given(Given { instance, output }) => match output {
+                    Output::Log(level, line) => {
+                        say(self.model.plugins.instance_name(instance), level, &line);
+                    }
+                    Output::Request(request) => self.note_request(instance, request),
+                    Output::Message(bytes) => {
+                        self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()))?;
+                    }
+                    // Host companions never have the capability to emit packets.
+                    Output::Packet { .. } => {}
+                },
+                HostSays::Failed(failure) => {
+                    self.note_failure(&failure, None);
+                    let Failure { instance, fault, health } = failure;
+                    let name = self.model.plugins.instance_name(instance);
+                    let health = health.name();
+                    tracing::warn!(
+                        instance = name,
+                        kind = fault.kind,
+                        health,
+                        "its host companion failed: {}",
+                        fault.text
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_request(&mut self, instance: InstanceId, request: Request) {
+        if self.requests.len() < MOST_REQUESTS {
+            let instance = self.model.plugins.instance_name(instance).to_owned();
+            self.requests.push_back((instance, request));
+        }
+    }
+
+    fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
+        if let Some(device) = self.own_device(port) {
+            let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
+            return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
+        }
+        let (Some(device), Some(mirror)) = (self.kernel.get(&port), &self.mirror) else { return Ok(()) };
+        let ifindex = device.ifindex;
+        let known = mirror.state().neighbour(ifindex, address).copied();
+        if let Some(change) = knowledge(port, address, known.as_ref())
+            && matches!(change.state, NeighbourKnowledge::Known(_))
+        {
+            return self.workers.tell(|| NeighbourCommand::Set(vec![change]));
+        }
+        if let Some(actions) = &mut self.actions
+            && let Err(error) = actions.resolve(ifindex, address)
+        {
+            tracing::debug!(%address, "the kernel does not resolve: {error}");
+            let state = NeighbourKnowledge::Failed;
+            let failed = NeighbourChange { port, address, state };
+            return self.workers.tell(|| NeighbourCommand::Set(vec![failed]));
+        }
+        Ok(())
+    }
+
+    /// Returns the device of a port without a kernel device, which resolves neighbours itself.
+    fn own_device(&self, port: PortId) -> Option<DeviceId> {
+        let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
+        (!plan.is_kernel()).then_some(plan.settings.device)
+    }
+
+    /// Rebuilds the links between the filter tables of gates where filters have changed.
+    fn link_gates(&mut self) -> Result<(), ControlError> {
+        for command in links(&self.model.plugins, &mut self.tables) {
+            self.workers.tell(command)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the neighbours in use. Workers report them piece by piece, so that no report delays packets.
+    fn used_neighbours(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
+        let mut used = HashSet::new();
+        for _ in 0..MOST_PIECES {
+            let pieces = self.workers.ask(NeighbourCommand::TakeUsed)?;
+            let more = pieces.iter().any(|piece| piece.more);
+            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
+            if !more {
+                break;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Refreshes the used neighbours in the kernel, which sees no traffic to them and would remove them.
+    fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
+        let used = self.used_neighbours()?;
+        for (port, address) in &used {
+            if let Some(device) = self.own_device(*port) {
+                let state = NeighbourKnowledge::Used;
+                let change = NeighbourChange { port: *port, address: *address, state };
+                self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]))?;
+            }
+        }
+        let (Some(mirror), Some(actions)) = (&self.mirror, &mut self.actions) else { return Ok(()) };
+        for (port, address) in used {
+            let Some(device) = self.kernel.get(&port) else { continue };
+            let stale = mirror
+                .state()
+                .neighbour(device.ifindex, address)
+                .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
+            if stale {
+                // The next refresh asks again.
+                let _ = actions.refresh(device.ifindex, address);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the worker's update for a kernel neighbour; `None` while the kernel is still resolving it.
+fn knowledge(
+    port: PortId,
+    address: std::net::IpAddr,
+    neighbour: Option<&HostNeighbour>,
+) -> Option<NeighbourChange> {
+    let state = match neighbour {
+        None => NeighbourKnowledge::Forgotten,
+        Some(HostNeighbour { state: NeighbourState::Failed, .. }) => NeighbourKnowledge::Failed,
+        Some(HostNeighbour { state, mac: Some(mac), .. }) if state.valid() => {
+            NeighbourKnowledge::Known(MacAddr(*mac))
+        }
+        Some(_) => return None,
+    };
+    Some(NeighbourChange { port, address, state })
+}

@@ -1,0 +1,132 @@
+//! Event log of the router, shared by all writers and readers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use millrace_telemetry::{EventKind, EventLog, EventPage, EventQuery, Occurrence, utc_milliseconds};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+/// Handle on the event log. Clones share the log.
+#[derive(Clone, Debug)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    log: Mutex<EventLog>,
+    /// Start of the log's clock, which is never adjusted.
+    began: Instant,
+    /// Number of the newest event.
+    newest: watch::Sender<u64>,
+}
+
+/// Maximum number of characters of an event's subject, text or detail.
+const MOST_TEXT: usize = 1024;
+
+impl Default for Events {
+    /// Creates an empty log.
+    fn default() -> Self {
+        Self::from(EventLog::default())
+    }
+}
+
+impl From<EventLog> for Events {
+    fn from(log: EventLog) -> Self {
+        let newest = watch::Sender::new(log.newest());
+        Self(Arc::new(Shared { log: Mutex::new(log), began: Instant::now(), newest }))
+    }
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, EventLog> {
+        // Each change is a single step, so a poisoned lock is harmless.
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the log, and the current time by the log's clock. Updates the log's mapping to the wall clock.
+    fn now(&self) -> (MutexGuard<'_, EventLog>, u64) {
+        let mut log = self.lock();
+        let at = self.0.began.elapsed().as_millis() as u64;
+        log.set_wall_clock(at, now());
+        (log, at)
+    }
+
+    /// Logs an event of this kind about `subject`, with a sentence for people and the details as a JSON
+    /// object for programs.
+    pub fn note(&self, kind: EventKind, subject: &str, text: impl Into<String>, details: Value) {
+        let details = match details {
+            Value::Object(details) => {
+                details.into_iter().map(|(key, value)| (key, without_long(value))).collect()
+            }
+            _ => Map::new(),
+        };
+        let (subject, text) = (cut(subject), cut(&text.into()));
+        let occurrence = Occurrence { kind, subject, text, details };
+        let (mut log, now) = self.now();
+        if log.note(occurrence, now) {
+            self.0.newest.send_replace(log.newest());
+        }
+    }
+
+    /// Logs the events collected in past seconds. Called about once a second.
+    pub(crate) fn flush(&self) {
+        let (mut log, now) = self.now();
+        if log.flush(now) {
+            self.0.newest.send_replace(log.newest());
+        }
+    }
+
+    /// Returns the events selected by a query.
+    pub fn page(&self, query: &EventQuery) -> EventPage {
+        self.lock().page(query)
+    }
+
+    /// Returns a watch on the number of the newest event.
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
+    }
+}
+
+/// Shortens a string value. Names and reasons come from outside.
+fn without_long(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut(&text)),
+        other => other,
+    }
+}
+
+/// Returns the beginning of a text, on one line without control characters.
+fn cut(text: &str) -> String {
+    let letter = |letter: char| if letter.is_control() { ' ' } else { letter };
+    text.chars().take(MOST_TEXT).map(letter).collect()
+}
+
+/// Returns the date and the time, UTC.
+pub(crate) fn utc_now() -> String {
+    utc_milliseconds(now())
+}
+
+/// Returns milliseconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_is_cut_and_in_one_line() {
+        let events = Events::default();
+        let long = "x".repeat(1 << 20);
+        let text = format!("\u{1b}[31mbad\n{long}");
+        events.note(EventKind::ConfigurationSaved, &long, text, json!({"origin": long, "bytes": 7}));
+        let event = events.page(&EventQuery::default()).events.remove(0);
+        assert!(event.text.starts_with(" [31mbad x"), "{:?}", &event.text[..20]);
+        assert_eq!([&event.subject, &event.text].map(|text| text.chars().count()), [MOST_TEXT; 2]);
+        assert_eq!(event.details["origin"].as_str().unwrap().len(), MOST_TEXT);
+        assert_eq!(event.details["bytes"], 7);
+    }
+}

@@ -1,0 +1,349 @@
+//! Events of the running router: links, neighbours, failing instances, full tables.
+
+pub(crate) mod capture;
+pub(crate) mod events;
+pub(crate) mod last_drops;
+pub mod replay;
+pub(crate) mod trace;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use millrace_config::Scheduler;
+use millrace_host::{HostChange, HostNeighbour};
+use millrace_packet::DropReason;
+use millrace_pipeline::{NeighbourChange, NeighbourKnowledge, Snapshot};
+use millrace_plugin::{Failure, Health};
+use millrace_telemetry::EventKind;
+use millrace_units::{InstanceId, PortId};
+use millrace_wire::MacAddr;
+use serde_json::{Value, json};
+
+use crate::model::PortPlan;
+use crate::router::Inner;
+
+/// Most neighbours that are remembered to detect changes.
+const MOST_NEIGHBOURS: usize = 65_536;
+/// Percentage at which a table counts as nearly full, and percentage below which it no longer does.
+const FULL: (u64, u64) = (90, 80);
+
+/// State of the last look, to detect changes.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    neighbours: HashMap<(PortId, IpAddr), MacAddr>,
+    /// Failed instances with the worker of the failure, whose pause is not known to be over.
+    pausing: HashSet<(usize, InstanceId)>,
+    quarantined: HashSet<InstanceId>,
+    /// Packets that a port lost because it was not read in time, and the number of successive looks with
+    /// further losses.
+    missed: HashMap<PortId, (u64, u32)>,
+    /// Names of the values that are above their threshold.
+    exceeded: HashSet<String>,
+}
+
+impl Inner {
+    /// Notes that the router forwards, and its instances that are in quarantine from the start.
+    pub fn note_start(&mut self) {
+        let version = env!("CARGO_PKG_VERSION");
+        let details =
+            json!({"version": version, "pid": std::process::id(), "origin": self.base.draft.origin});
+        self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
+        let held: Vec<_> = self.model.repository.quarantine().all().to_vec();
+        for held in held {
+            if let Ok(instance) = self.model.plugins.instance(&held.instance)
+                && self.model.plugins.is_held(instance)
+                && self
+                    .model
+                    .plugins
+                    .plugin_of(&held.instance)
+                    .is_ok_and(|plugin| plugin.name() == held.plugin)
+            {
+                self.note_quarantine(instance, &held.why);
+            }
+        }
+    }
+
+    /// Notes changes of neighbours.
+    pub fn note_neighbours(&mut self, changes: &[NeighbourChange]) {
+        for change in changes {
+            self.note_neighbour(change);
+        }
+    }
+
+    fn note_neighbour(&mut self, change: &NeighbourChange) {
+        let key = (change.port, change.address);
+        let known = &mut self.observed.neighbours;
+        let (kind, mac, text) = match change.state {
+            NeighbourKnowledge::Known(mac) => {
+                if known.len() >= MOST_NEIGHBOURS && !known.contains_key(&key) {
+                    return;
+                }
+                match known.insert(key, mac) {
+                    Some(before) if before == mac => return,
+                    Some(before) => {
+                        (EventKind::NeighbourChanged, Some(mac), format!("has {mac} now, and had {before}"))
+                    }
+                    None => (EventKind::NeighbourLearned, Some(mac), format!("has {mac}")),
+                }
+            }
+            NeighbourKnowledge::Forgotten => match known.remove(&key) {
+                Some(mac) => (EventKind::NeighbourLost, Some(mac), format!("had {mac}, and is forgotten")),
+                None => return,
+            },
+            NeighbourKnowledge::Failed => {
+                let mac = known.remove(&key);
+                (EventKind::NeighbourFailed, mac, "does not answer".to_owned())
+            }
+            NeighbourKnowledge::Static(_) | NeighbourKnowledge::Wanted | NeighbourKnowledge::Used => return,
+        };
+        let (port, address) = (self.model.port_name(change.port), change.address);
+        let details = json!({"port": port, "address": address, "mac": mac.map(|mac| mac.to_string())});
+        let subject = format!("{address} at {port}");
+        self.events.note(kind, &subject, format!("neighbour {address} at {port} {text}"), details);
+    }
+
+    /// Remembers the neighbours that are known when the router starts, without an event.
+    pub fn know_neighbours(&mut self, changes: &[HostChange]) {
+        let ports = self.by_device();
+        for change in changes {
+            let HostChange::Neighbour {
+                ifindex,
+                ip,
+                neighbour: Some(HostNeighbour { mac: Some(mac), state, .. }),
+            } = change
+            else {
+                continue;
+            };
+            if let Some(port) = ports.get(ifindex).filter(|_| state.valid()) {
+                self.observed.neighbours.insert((*port, *ip), MacAddr(*mac));
+            }
+        }
+    }
+
+    /// Notes that the link of a port went up or down.
+    pub fn note_link(&self, port: &str, up: bool) {
+        let (kind, text) = if up { (EventKind::LinkUp, "up") } else { (EventKind::LinkDown, "down") };
+        self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
+    }
+
+    /// Notes that the device of a port disappeared or came back. In both cases the neighbours of the port are
+    /// forgotten.
+    pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
+        self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
+        let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
+        let text = format!("device {device} of port {port} is {text}");
+        self.events.note(kind, port, text, json!({"port": port, "device": device}));
+    }
+
+    /// Notes that an instance failed at a worker, or that its host companion failed, which has no worker.
+    pub fn note_failure(&mut self, Failure { instance, fault, health }: &Failure, worker: Option<usize>) {
+        let name = self.model.plugins.instance_name(*instance).to_owned();
+        let key = worker.map(|worker| (worker, *instance));
+        if key.is_some_and(|key| self.observed.pausing.remove(&key)) {
+            // An instance in its pause can't fail, so the pause is over.
+            self.tell_restart(&name);
+        }
+        let slow = worker.is_none();
+        let plugin = self.model.plugins.plugin_of(&name).map_or("", |plugin| plugin.name());
+        let half = if slow { "the host companion of instance" } else { "instance" };
+        let details = json!({
+            "instance": name,
+            "plugin": plugin,
+            "fault": fault.kind,
+            "health": health.name(),
+            "host_companion": slow,
+        });
+        let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
+        self.events.note(EventKind::PluginFault, &name, text, details);
+        let limits = self.model.options.instances;
+        let (faults, window) = (limits.faults, limits.fault_window.as_secs());
+        let why = format!("{faults} faults within {window} s, the last of them {}", fault.kind);
+        match (health, key) {
+            (Health::Quarantined, None) => {
+                self.tell_quarantine(&name, &format!("its host companion had {why}"))
+            }
+            (Health::Quarantined, Some(_)) => self.note_quarantine(*instance, &why),
+            (Health::Pausing(_), Some(key)) => drop(self.observed.pausing.insert(key)),
+            _ => {}
+        }
+    }
+
+    /// Notes that an instance is in quarantine, and why, unless this is already noted.
+    pub fn note_quarantine(&mut self, instance: InstanceId, why: &str) {
+        self.observed.pausing.retain(|(_, own)| *own != instance);
+        if self.observed.quarantined.insert(instance) {
+            self.tell_quarantine(self.model.plugins.instance_name(instance), why);
+        }
+    }
+
+    fn tell_quarantine(&self, name: &str, why: &str) {
+        let plugin = self.model.plugins.plugin_of(name).map_or("", |plugin| plugin.name());
+        let text = format!("instance {name} is in quarantine: {why}");
+        let details = json!({"instance": name, "plugin": plugin, "why": why});
+        self.events.note(EventKind::InstanceQuarantined, name, text, details);
+    }
+
+    /// Notes that an instance was released from quarantine.
+    pub fn note_release(&mut self, instance: Option<InstanceId>, name: &str) {
+        if let Some(instance) = instance {
+            self.observed.quarantined.remove(&instance);
+        }
+        let text = format!("instance {name} is out of quarantine");
+        let details = json!({"instance": name, "is_here": instance.is_some()});
+        self.events.note(EventKind::InstanceReleased, name, text, details);
+    }
+
+    /// Notes the reservations that a change of a port's scheduler adds, changes or removes.
+    pub fn note_reservations(&self, port: &str, before: &Scheduler, after: &Scheduler) {
+        let (before, after) = (reservations(before), reservations(after));
+        for (what, promise) in &after {
+            if before.get(what) != Some(promise) {
+                self.tell_reservation(EventKind::ReservationSet, port, what, Some(promise));
+            }
+        }
+        for what in before.keys().filter(|what| !after.contains_key(*what)) {
+            self.tell_reservation(EventKind::ReservationRemoved, port, what, None);
+        }
+    }
+
+    fn tell_reservation(&self, kind: EventKind, port: &str, what: &str, promise: Option<&Value>) {
+        let text = match promise {
+            Some(promise) => format!("reserved at port {port} for {what}: {}", words(promise)),
+            None => format!("nothing is reserved at port {port} any more for {what}"),
+        };
+        let details = json!({"port": port, "for": what, "promise": promise});
+        self.events.note(kind, &format!("{port} {what}"), text, details);
+    }
+
+    /// Looks for changes that nothing reports, about once a second.
+    pub fn observe(&mut self, snapshot: &Snapshot) {
+        self.observe_instances(snapshot);
+        self.observe_ports(snapshot);
+        let flows = &snapshot.flows;
+        self.observe_share("flow table", flows.records.into(), flows.maximum.into());
+        let (used, frames) = snapshot.memory;
+        self.observe_share("packet memory", used.into(), frames.into());
+        self.observe_memory();
+        self.events.flush();
+    }
+
+    fn observe_instances(&mut self, snapshot: &Snapshot) {
+        let health: HashMap<InstanceId, Health> =
+            snapshot.instances.iter().map(|(id, report)| (*id, report.health)).collect();
+        // A freed instance is forgotten, because another instance may get its number later.
+        self.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
+        let is_over = |id: &InstanceId| !matches!(health.get(id), Some(Health::Pausing(_)));
+        let over: HashSet<InstanceId> =
+            self.observed.pausing.iter().map(|(_, id)| *id).filter(is_over).collect();
+        self.observed.pausing.retain(|(_, id)| !over.contains(id));
+        for id in over {
+            if health.get(&id) == Some(&Health::Well) {
+                self.tell_restart(self.model.plugins.instance_name(id));
+            }
+        }
+    }
+
+    fn tell_restart(&self, name: &str) {
+        let text = format!("instance {name} works again");
+        self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
+    }
+
+    /// Reports ports that lost packets at two successive looks: they were not read in time for a second.
+    fn observe_ports(&mut self, snapshot: &Snapshot) {
+        for plan in self.model.ports.clone() {
+            let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
+            let Some((_, counters)) = device.filter(|_| plan.config.vlan.is_none()) else { continue };
+            let missed = counters.drops.get(DropReason::ReceiveRingFull);
+            let (before, looks) = self.observed.missed.get(&plan.id).copied().unwrap_or((missed, 0));
+            let lost = missed.saturating_sub(before);
+            let looks = if lost > 0 { looks.saturating_add(1) } else { 0 };
+            self.observed.missed.insert(plan.id, (missed, looks));
+            let what = format!("receive ring of port {}", plan.settings.name);
+            let details = json!({"port": plan.settings.name, "lost": lost});
+            let text = format!("{what} is full: {} lost in a second", millrace_units::count(lost, "packet"));
+            self.observe_threshold(&what, looks >= 2, looks == 0, text, details);
+        }
+    }
+
+    fn observe_share(&mut self, what: &str, used: u64, all: u64) {
+        let percent = used.saturating_mul(100) / all.max(1);
+        let details = json!({"used": used, "most": all, "percent": percent});
+        let text = format!("{what} is {percent} % full: {used} of {all}");
+        self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
+    }
+
+    /// Reports when a value rises above its threshold and when it is below again. Returns `true` or `false`
+    /// for these, else `None`.
+    pub fn observe_threshold(
+        &mut self,
+        what: &str,
+        above: bool,
+        below: bool,
+        text: String,
+        details: Value,
+    ) -> Option<bool> {
+        let is_crossed = crossed(&mut self.observed.exceeded, what, above, below);
+        match is_crossed {
+            Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
+            Some(false) => {
+                let text = format!("{what}: that is over");
+                self.events.note(EventKind::ThresholdCleared, what, text, details);
+            }
+            None => {}
+        }
+        is_crossed
+    }
+}
+
+/// Returns `true` when a value rises above its threshold, `false` when it falls below again, else `None`.
+fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool) -> Option<bool> {
+    if above {
+        return exceeded.insert(what.to_owned()).then_some(true);
+    }
+    (below && exceeded.remove(what)).then_some(false)
+}
+
+/// Returns the reservations of a port's scheduler, by node or flow.
+fn reservations(scheduler: &Scheduler) -> BTreeMap<String, Value> {
+    let nodes = scheduler.node.iter().filter_map(|node| {
+        let promise = node.rate.as_ref().map(|rate| json!({"rate": rate}));
+        let promise = promise.or_else(|| node.real_time.as_ref().map(|curve| json!({"real-time": curve})));
+        Some((format!("node {}", node.name), promise?))
+    });
+    let flows = scheduler.flow.iter().filter_map(|flow| {
+        Some((format!("flow {} in {}", flow.flow, flow.queue), json!({"rate": flow.rate.as_ref()?})))
+    });
+    nodes.chain(flows).collect()
+}
+
+/// Returns the text of a reservation.
+fn words(promise: &Value) -> String {
+    let said = promise.as_object().into_iter().flatten();
+    let said = said.map(|(key, value)| format!("{key} {}", value.as_str().unwrap_or_default()));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_told_when_it_is_crossed_and_not_in_between() {
+        let mut exceeded = HashSet::new();
+        let mut look = |percent: u64| crossed(&mut exceeded, "table", percent >= FULL.0, percent < FULL.1);
+        let told: Vec<_> = [10, 89, 90, 95, 85, 91, 79, 85, 20, 90].map(&mut look).into_iter().collect();
+        let expected = [None, None, Some(true), None, None, None, Some(false), None, None, Some(true)];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn reservations_are_rates_and_curves() {
+        let text = r#"{"node": [{"name": "all", "kind": "hfsc"},
+            {"name": "voice", "kind": "fifo", "under": "all", "real-time": "1mbit"},
+            {"name": "rest", "kind": "fifo", "under": "all", "link-sharing": "1mbit"}]}"#;
+        let scheduler: Scheduler = serde_json::from_str(text).unwrap();
+        let found = reservations(&scheduler);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["node voice"]);
+        assert!(words(&found["node voice"]).starts_with("real-time 1"), "{found:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Traces: journeys of packets, assembled from the steps that workers record.
+
+mod words;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use millrace_config::Time;
+use millrace_pipeline::{
+    MOST_TRACED, ObservationCommand, TraceEvent, TraceOrder, TraceSource, TraceStep, trace,
+};
+
+pub(crate) use words::with_link;
+
+use crate::ControlError;
+use crate::ports::device::time_of_day;
+use crate::router::Router;
+use crate::view::TraceView;
+
+/// Default for the longest time of a trace.
+const TIME: Duration = Duration::from_secs(60);
+/// Longest time of a trace, 1 s to 1 h.
+pub type TraceTime = Time<1_000_000, 3_600_000_000>;
+/// Longest wait for the end of a journey after its last recorded step.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Selection of packets to trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// Filter of the arriving packets; `None` for all packets.
+    pub filter: Option<String>,
+    /// Number of arriving packets of which one is considered; `None` for every packet.
+    pub every: Option<u32>,
+    /// Number of packets to trace, 1 to 4,000; 10 if `None`.
+    pub count: Option<u32>,
+    /// Time after which the trace ends, whatever its number of packets; 60 s if `None`.
+    pub time: Option<TraceTime>,
+}
+
+impl TraceRequest {
+    /// Default number of packets to trace.
+    pub const COUNT: u32 = 10;
+}
+
+/// Running trace. It ends when it has its packets, when its time is over, or when it is dropped.
+#[derive(Debug)]
+pub struct Trace {
+    router: Router,
+    number: u32,
+    /// Readers of the steps, one for each worker.
+    sources: Vec<TraceSource>,
+    journeys: HashMap<u16, Journey>,
+    /// Time between 1970 and the start of the workers' clock.
+    origin: Duration,
+    until: Instant,
+    left: u32,
+    told: u64,
+}
+
+/// Recorded steps of a packet so far.
+#[derive(Debug)]
+struct Journey {
+    events: Vec<TraceEvent>,
+    /// Time at which the last step was read.
+    read: Instant,
+    /// Whether the latest reading brought no further step, so that all earlier steps were read as well.
+    is_settled: bool,
+}
+
+impl Journey {
+    /// Returns the number of ends still to come: one for the packet, and one for each fragment but the first.
+    fn open_ends(&self) -> i64 {
+        self.events.iter().map(|event| ends(&event.step)).sum()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.step, TraceStep::Arrived(..)))
+    }
+}
+
+/// Returns the number of ends that a step adds or removes.
+fn ends(step: &TraceStep) -> i64 {
+    match step {
+        TraceStep::Arrived(..) => 1,
+        TraceStep::Fragmented(fragments) => i64::from(*fragments) - 1,
+        TraceStep::End(_) => -1,
+        _ => 0,
+    }
+}
+
+impl Router {
+    /// Starts a trace. Only one trace runs at a time.
+    ///
+    /// # Errors
+    /// An invalid filter, a number out of range; a running trace.
+    pub fn trace(&self, request: &TraceRequest) -> Result<Trace, ControlError> {
+        let in_range = |what: &str, value: u64, most: u64| {
+            let right = (1..=most).contains(&value);
+            let refusal = || ControlError::Invalid(format!("{what} {value}: it takes 1 to {most}"));
+            if right { Ok(value) } else { Err(refusal()) }
+        };
+        let count = request.count.unwrap_or(TraceRequest::COUNT);
+        in_range("count", count.into(), MOST_TRACED.into())?;
+        let every = request.every.unwrap_or(1);
+        in_range("every", every.into(), 1 << 20)?;
+        let time = request.time.map_or(TIME, TraceTime::duration);
+        let filter = self.select(request.filter.as_deref())?;
+        let mut inner = self.lock();
+        if inner.tracing.is_some() {
+            return Err(ControlError::Conflict(
+                "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
+                    .to_owned(),
+            ));
+        }
+        inner.traces += 1;
+        let number = inner.traces;
+        let order = TraceOrder { filter, every, count, time };
+        let (sinks, sources): (Vec<_>, _) =
+            (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
+        let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
+        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
+        inner.tracing = Some(number);
+        Ok(Trace {
+            router: self.clone(),
+            number,
+            sources,
+            journeys: HashMap::new(),
+            origin: time_of_day(),
+            until: Instant::now() + time,
+            left: count,
+            told: 0,
+        })
+    }
+}
+
+impl Trace {
+    /// Returns the journeys that ended since the last call, or whose further steps are given up, in order of
+    /// arrival. The flag is true when the trace is over.
+    pub fn take(&mut self) -> (Vec<TraceView>, bool) {
+        let now = Instant::now();
+        // A worker records its steps before it hands a packet over, so they precede the steps of the next
+        // worker. Reading twice therefore gets all steps.
+        self.journeys.values_mut().for_each(|journey| journey.is_settled = true);
+        self.read(now, true);
+        self.read(now, false);
+        let ended = self.sources.iter().all(TraceSource::is_ended);
+        let is_out = now >= self.until;
+        let mut done: Vec<(u16, bool)> = Vec::new();
+        self.journeys.retain(|mark, journey| {
+            let is_over = journey.is_settled && journey.has_begun() && journey.open_ends() <= 0;
+            let is_given_up = ended || now >= journey.read + PATIENCE;
+            if (is_over || is_given_up) && journey.has_begun() {
+                done.push((*mark, is_over));
+            }
+            journey.has_begun() || !is_given_up
+        });
+        let mut journeys: Vec<(Vec<TraceEvent>, bool)> = done
+            .into_iter()
+            .filter_map(|(mark, is_over)| Some((self.journeys.remove(&mark)?.events, is_over)))
+            .collect();
+        for (events, _) in &mut journeys {
+            // Where workers process a packet one after the other, the counter gives the order.
+            events.sort_by_key(|event| event.counter);
+        }
+        journeys.sort_by_key(|(events, _)| events.first().map(|event| (event.at, event.counter)));
+        journeys.truncate(self.left as usize);
+        self.left -= journeys.len() as u32;
+        let views = if journeys.is_empty() { Vec::new() } else { self.render(journeys) };
+        let over = self.left == 0 || ended || (is_out && self.journeys.is_empty());
+        (views, over)
+    }
+
+    fn read(&mut self, now: Instant, is_settled: bool) {
+        for source in &mut self.sources {
+            while let Some(event) = source.next_event() {
+                let new = || Journey { events: Vec::new(), read: now, is_settled };
+                let journey = self.journeys.entry(event.mark).or_insert_with(new);
+                journey.events.push(event);
+                (journey.read, journey.is_settled) = (now, is_settled);
+            }
+        }
+    }
+
+    fn render(&mut self, journeys: Vec<(Vec<TraceEvent>, bool)>) -> Vec<TraceView> {
+        let inner = self.router.lock();
+        let words = words::Words { inner: &inner, origin: self.origin };
+        let render = |(events, is_over): (Vec<TraceEvent>, bool)| {
+            self.told += 1;
+            words.view(self.told, &events, is_over)
+        };
+        journeys.into_iter().map(render).collect()
+    }
+
+    /// Returns the packets that were left out, or have an incomplete journey, because steps were read too
+    /// slowly.
+    pub fn lost(&self) -> u64 {
+        self.sources.iter().map(TraceSource::lost).sum()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let mut inner = self.router.lock();
+        inner.tracing = None;
+        // A router that has stopped traces nothing.
+        let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
+    }
+}

@@ -1,0 +1,404 @@
+//! Host level: runs host companions of plugins on a thread of their own.
+//!
+//! Companions are called like instances at a worker. A call is suspended after each slice, and calls continue
+//! in rotation, so that no companion blocks the others. A call may take one second. The thread starts with
+//! the first companion.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_confine::Privileges;
+use millrace_pipeline::thread::{Wake, now};
+use millrace_plugin::{
+    BindingId, BindingTable, CallLimits, Failure, Given, Inheritance, InstanceReport, Limits, PluginChange,
+    Remains, Successor, WorkerPlugins,
+};
+use millrace_plugin_abi::{Instance, Message, NoQueues, Output, Reply};
+use millrace_units::InstanceId;
+use tokio::sync::oneshot;
+
+use crate::ControlError;
+
+/// Maximum number of commands waiting for the thread, and of messages waiting for control.
+const MOST_WAITING: usize = 1024;
+/// Maximum number of commands carried out before companions run again.
+const AT_ONCE: usize = 64;
+/// Maximum time for an answer of the thread.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time of a companion's call, for a message or periodic work.
+const CALL: Duration = Duration::from_secs(1);
+
+/// Reports of host companions, by instance id.
+pub(crate) type SlowReports = BTreeMap<InstanceId, InstanceReport>;
+
+/// Command from control to the thread.
+enum HostCommand {
+    /// Adds a host companion, or replaces the instance's current one and hands over its state.
+    Put(InstanceId, Successor),
+    /// Removes the companion of this instance.
+    Remove(InstanceId),
+    /// Delivers a message from the instance at the workers.
+    Message(InstanceId, Vec<u8>),
+    /// Delivers a control message. The sender gets the reply, or `None` if there is no such companion.
+    Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
+    /// Requests the reports of all companions.
+    Report(SyncSender<SlowReports>),
+}
+
+/// Output of a host companion for control.
+pub(crate) enum HostSays {
+    /// Output of a call.
+    Given(Given),
+    /// Failure of a call.
+    Failed(Failure),
+}
+
+/// Output of companions that control has not taken yet.
+struct Said {
+    waiting: Mutex<VecDeque<HostSays>>,
+    wake: Wake,
+}
+
+impl Said {
+    /// Queues an item for control. Returns whether there was room.
+    fn say(&self, says: HostSays) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = waiting.len() < MOST_WAITING;
+        if room {
+            waiting.push_back(says);
+        }
+        drop(waiting);
+        self.wake.signal();
+        room
+    }
+}
+
+struct Running {
+    commands: SyncSender<HostCommand>,
+    thread: JoinHandle<()>,
+}
+
+/// Control's handle on the host level.
+pub(crate) struct HostLevel {
+    said: Arc<Said>,
+    running: Option<Running>,
+    /// Number of lost messages that found no room, by instance.
+    lost: HashMap<InstanceId, u64>,
+    /// Resource limits of companions.
+    limits: Limits,
+}
+
+impl Drop for HostLevel {
+    fn drop(&mut self) {
+        if let Some(Running { commands, thread }) = self.running.take() {
+            drop(commands);
+            // A panic of the thread has already been logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl HostLevel {
+    /// Creates a host level without companions. `wake` is signalled when output for control is queued.
+    pub fn new(wake: Wake, limits: Limits) -> Self {
+        let said = Arc::new(Said { waiting: Mutex::default(), wake });
+        Self { said, running: None, lost: HashMap::new(), limits }
+    }
+
+    /// Adds the host companion of an instance, or replaces the current one, which hands over its state if it
+    /// can. `version` is the version of the old companion's saved state, and `same` whether the new one's is
+    /// equal. `None` removes the companion.
+    pub fn put(
+        &mut self,
+        id: InstanceId,
+        slow: Option<Box<dyn Instance>>,
+        (version, same): (u32, bool),
+    ) -> Result<(), ControlError> {
+        let Some(instance) = slow else { return self.remove(id) };
+        let successor = Successor { instance, inheritance: Inheritance::Tried, version, same_version: same };
+        self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
+    }
+
+    /// Removes the host companion of an instance, if it has one.
+    pub fn remove(&mut self, id: InstanceId) -> Result<(), ControlError> {
+        self.lost.remove(&id);
+        match &self.running {
+            Some(running) => running.commands.send(HostCommand::Remove(id)).map_err(|_| gone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message to the host companion of an instance. A message that finds no room is lost and
+    /// counted.
+    pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
+        let sent =
+            self.running.as_ref().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
+        if !matches!(sent, Some(Ok(()))) {
+            debug_assert!(!matches!(sent, Some(Err(TrySendError::Disconnected(_)))));
+            *self.lost.entry(id).or_default() += 1;
+        }
+    }
+
+    /// Sends a control message to the host companion of an instance. The reply arrives later, or never if the
+    /// call takes too long.
+    pub fn control(
+        &self,
+        id: InstanceId,
+        message: Message,
+    ) -> Result<oneshot::Receiver<Option<Reply>>, ControlError> {
+        let (reply, answer) = oneshot::channel();
+        let running = self.running.as_ref().ok_or_else(gone)?;
+        let busy = |_| ControlError::System(format!("{MOST_WAITING} things wait for the host level already"));
+        running.commands.try_send(HostCommand::Control(id, message, reply)).map_err(busy)?;
+        Ok(answer)
+    }
+
+    /// Returns the reports of all host companions. Messages that found no room count as lost.
+    pub fn report(&self) -> Result<SlowReports, ControlError> {
+        let Some(running) = &self.running else { return Ok(SlowReports::new()) };
+        let (reply, answer) = sync_channel(1);
+        running.commands.send(HostCommand::Report(reply)).map_err(|_| gone())?;
+        let mut reports = answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        for (id, report) in &mut reports {
+            report.messages.lost += self.lost.get(id).copied().unwrap_or(0);
+        }
+        Ok(reports)
+    }
+
+    /// Takes the queued output of host companions.
+    pub fn take_said(&self) -> VecDeque<HostSays> {
+        std::mem::take(&mut *self.said.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn start(&mut self) -> Result<&Running, ControlError> {
+        if self.running.is_none() {
+            let (commands, received) = sync_channel(MOST_WAITING);
+            let (said, limits) = (self.said.clone(), self.limits);
+            let begin = || {
+                let thread = std::thread::Builder::new().name("host-level".to_owned());
+                thread.spawn(move || run(&received, &said, limits))
+            };
+            let failed = |error: String| ControlError::system("start the thread of the host level", error);
+            let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
+            let thread = begun.map_err(|error| failed(error.to_string()))?;
+            self.running = Some(Running { commands, thread });
+        }
+        self.running.as_ref().ok_or_else(gone)
+    }
+}
+
+fn gone() -> ControlError {
+    ControlError::System("the host level does not answer".to_owned())
+}
+
+/// Runs the thread until control drops its handle.
+fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
+    let mut plugins =
+        WorkerPlugins::<NoTable>::new().with_errands(CallLimits { call: CALL, ..CallLimits::OF_ERRANDS });
+    plugins.set_limits(limits);
+    loop {
+        match wait(&plugins, commands) {
+            Ok(Some(command)) => carry_out(&mut plugins, command),
+            Ok(None) => {}
+            Err(()) => return,
+        }
+        for command in commands.try_iter().take(AT_ONCE) {
+            carry_out(&mut plugins, command);
+        }
+        // The host level has no packets, so none are released.
+        plugins.resume(now(), &NoQueues, &mut Vec::new());
+        while let Some(given) = plugins.take_given() {
+            let (id, is_message) = (given.instance, matches!(given.output, Output::Message(_)));
+            if !said.say(HostSays::Given(given)) && is_message {
+                plugins.count_messages(id, |messages| messages.unsent += 1);
+            }
+        }
+        while let Some(failure) = plugins.take_failure() {
+            said.say(HostSays::Failed(failure));
+        }
+    }
+}
+
+/// Waits for a command or for the next due call. Returns the command, if one arrived.
+fn wait(
+    plugins: &WorkerPlugins<NoTable>,
+    commands: &Receiver<HostCommand>,
+) -> Result<Option<HostCommand>, ()> {
+    let time = now();
+    let Some(next) = plugins.next_event(time) else { return commands.recv().map(Some).map_err(drop) };
+    match commands.recv_timeout(Duration::from_nanos(next.as_nanos().saturating_sub(time.as_nanos()))) {
+        Ok(command) => Ok(Some(command)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(()),
+    }
+}
+
+fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
+    match command {
+        HostCommand::Put(id, successor) if plugins.reports().any(|(known, _)| known == id) => {
+            plugins.succeed(id, successor, now(), Box::new(drop));
+        }
+        HostCommand::Put(id, Successor { instance, .. }) => {
+            drop(plugins.apply(PluginChange::AddInstance { id, instance }));
+        }
+        HostCommand::Remove(id) => match plugins.apply(PluginChange::RemoveInstance { id }) {
+            Remains::Instance(instance) => drop(instance),
+            Remains::Nothing | Remains::Table(_) => {}
+        },
+        HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
+        HostCommand::Control(id, message, reply) => {
+            // The caller may have given up.
+            let answer = Box::new(|answer| _ = reply.send(answer));
+            plugins.control(id, &message, now(), answer);
+        }
+        HostCommand::Report(reply) => _ = reply.try_send(plugins.reports().collect()),
+    }
+}
+
+/// Empty binding table: the host level has no packets.
+#[derive(Default)]
+struct NoTable;
+
+impl BindingTable for NoTable {
+    type Filter = ();
+    type Candidate = ();
+
+    fn insert(&mut self, (): (), _: i32, _: BindingId) {}
+
+    fn remove(&mut self, (): (), _: BindingId) {}
+
+    fn lookup(&self, (): &()) -> Option<BindingId> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant as Clock;
+
+    use millrace_plugin_abi::{Fault, Instant, LogLevel, Packets, PluginError, Progress};
+
+    use super::*;
+
+    /// Test companion that returns every message with a number before it, and fails on empty messages.
+    struct Echo {
+        number: u8,
+        outputs: VecDeque<Output>,
+        failed: bool,
+    }
+
+    impl Instance for Echo {
+        fn process(&mut self, _: &mut Packets<'_>, _: Instant) -> Progress {
+            Progress::Done
+        }
+
+        fn control(&mut self, message: &Message) -> Reply {
+            Ok(serde_json::json!([self.number, message.name]))
+        }
+
+        fn message(&mut self, bytes: &[u8]) -> Progress {
+            self.failed = bytes.is_empty();
+            self.outputs.push_back(Output::Message([&[self.number], bytes].concat()));
+            self.outputs.push_back(Output::Log(LogLevel::Debug, "heard".into()));
+            Progress::Done
+        }
+
+        fn has_output(&self) -> bool {
+            true
+        }
+
+        fn take_output(&mut self) -> Option<Output> {
+            self.outputs.pop_front()
+        }
+
+        fn take_fault(&mut self) -> Option<Fault> {
+            std::mem::take(&mut self.failed).then(|| Fault { kind: "empty", text: "nothing".into() })
+        }
+
+        fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
+            Ok(Some(vec![self.number]))
+        }
+
+        fn restore(&mut self, state: &[u8], _: u32) -> Result<(), PluginError> {
+            self.number += state[0];
+            Ok(())
+        }
+    }
+
+    fn echo(number: u8) -> Option<Box<dyn Instance>> {
+        Some(Box::new(Echo { number, outputs: VecDeque::new(), failed: false }))
+    }
+
+    /// Collects messages and failures until there are `most` of them, or until the time is over.
+    fn heard(level: &HostLevel, most: usize) -> (Vec<(u16, Vec<u8>)>, usize) {
+        let (mut messages, mut failures, end) = (Vec::new(), 0, Clock::now() + PATIENCE);
+        while messages.len() + failures < most && Clock::now() < end {
+            for says in level.take_said() {
+                match says {
+                    HostSays::Given(Given { instance, output: Output::Message(bytes) }) => {
+                        messages.push((instance.0, bytes));
+                    }
+                    HostSays::Given(_) => {}
+                    HostSays::Failed(failure) => {
+                        assert_eq!(failure.fault.kind, "empty");
+                        failures += 1;
+                    }
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (messages, failures)
+    }
+
+    #[test]
+    fn messages_are_answered_and_successors_take_over() {
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
+        assert!(level.report().unwrap().is_empty());
+        let (one, two) = (InstanceId(1), InstanceId(2));
+        level.put(one, echo(10), (0, true)).unwrap();
+        level.put(two, echo(20), (0, true)).unwrap();
+        level.message(one, vec![1]);
+        level.message(two, vec![2]);
+        assert_eq!(heard(&level, 2), (vec![(1, vec![10, 1]), (2, vec![20, 2])], 0));
+        level.put(one, echo(5), (0, true)).unwrap();
+        level.message(one, vec![3]);
+        assert_eq!(heard(&level, 1), (vec![(1, vec![15, 3])], 0));
+        level.put(two, None, (0, true)).unwrap();
+        level.message(two, vec![4]);
+        let report = level.report().unwrap();
+        assert_eq!(report.keys().collect::<Vec<_>>(), [&one]);
+        assert_eq!((report[&one].messages.heard, report[&one].messages.sent), (2, 2));
+    }
+
+    #[test]
+    fn control_messages_are_answered_where_there_is_somebody() {
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
+        let message = || Message { name: "read".into(), arguments: Default::default() };
+        level.control(InstanceId(1), message()).unwrap_err();
+        level.put(InstanceId(1), echo(4), (0, true)).unwrap();
+        let reply = level.control(InstanceId(1), message()).unwrap().blocking_recv().unwrap();
+        assert_eq!(reply, Some(Ok(serde_json::json!([4, "read"]))));
+        assert_eq!(level.control(InstanceId(2), message()).unwrap().blocking_recv(), Ok(None));
+    }
+
+    #[test]
+    fn a_failure_is_told_and_what_comes_meanwhile_is_lost_and_counted() {
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
+        let id = InstanceId(7);
+        level.message(id, vec![0]);
+        level.put(id, echo(0), (0, true)).unwrap();
+        level.message(id, vec![]);
+        level.message(id, vec![1]);
+        let (messages, failures) = heard(&level, 2);
+        assert_eq!((&messages[0], failures), (&(7, vec![0]), 1));
+        let report = &level.report().unwrap()[&id];
+        assert_eq!(report.faults["empty"], 1);
+        // The first message came before the companion existed. The last one came during its pause after the
+        // failure, unless this thread was delayed.
+        let messages = report.messages;
+        assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
+    }
+}

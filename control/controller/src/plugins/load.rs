@@ -1,0 +1,344 @@
+//! Plugins from files: read once, checked against their signature, compiled and registered.
+
+use std::fs::OpenOptions;
+use std::io::{Error, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_compiler::{CompileError, Compiler};
+use millrace_config::SharedObjects;
+use millrace_plugin::native::{self, DescribedPlugin, NativePlugin, is_object};
+use millrace_plugin::wasm::{self, LoadedPlugin, MOST_MODULE, WasmPlugin};
+use millrace_plugin::{Halves, Manifest};
+use millrace_plugin_abi::Plugin;
+use millrace_repository::{
+    Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
+};
+
+use crate::model::Model;
+use crate::{ControlError, NewPlugin};
+
+/// Reason for refusing a shared object.
+const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration doesn't allow them: \
+    say `shared-objects = \"allow\"` under [plugins], or build it with `--home wasm`";
+
+/// Creates the repository from the trusted keys of the configuration and the remembered versions, without any
+/// loaded plugin.
+pub(crate) fn repository(
+    config: &millrace_config::Plugins,
+    memory: Memory,
+) -> Result<Repository, ControlError> {
+    let invalid =
+        |error: millrace_repository::RepositoryError| ControlError::Invalid(format!("plugins.keys: {error}"));
+    let keys = config.keys.iter().map(|key| key.parse()).collect::<Result<_, _>>().map_err(invalid)?;
+    let unsigned = config.unsigned.map(|unsigned| match unsigned {
+        millrace_config::Unsigned::Allow => Unsigned::Allow,
+        millrace_config::Unsigned::Refuse => Unsigned::Refuse,
+    });
+    Ok(Repository::new(Trust::new(keys, unsigned), memory))
+}
+
+/// Contents of a plugin's file and of its signature file. All later steps use them instead of the files.
+struct PluginFile {
+    module: Vec<u8>,
+    signature: Option<Vec<u8>>,
+}
+
+/// Compiled or linked plugin, and its signer.
+pub(crate) struct Loaded {
+    pub plugin: Arc<dyn Plugin>,
+    pub origin: Origin,
+    /// Signer of the host companion, if there is one.
+    pub slow_origin: Option<Origin>,
+}
+
+/// Admitted versions of a plugin, and of its host companion if it has one.
+pub(crate) struct Admissions {
+    own: Admission,
+    slow: Option<Admission>,
+}
+
+/// Remembered versions of a plugin and of its host companion.
+pub(crate) struct AllRemembered([Option<Remembered>; 2]);
+
+/// Configured policy for loading plugins.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    /// Trusted signers.
+    pub trust: Arc<Trust>,
+    /// Whether shared objects are allowed.
+    pub shared_objects: SharedObjects,
+    /// Whether the plugins run. In a plan a shared object is only described.
+    pub runs: bool,
+}
+
+/// Part of a plugin, in a file of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Half {
+    /// Plugin itself.
+    Own,
+    /// Host companion of the plugin.
+    Slow,
+}
+
+impl Half {
+    /// Returns the prefix of a refusal's reason.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Own => "",
+            Self::Slow => "its host companion: ",
+        }
+    }
+}
+
+/// Decision on loading a plugin, by the manifest and signer of one half. Called for both halves before code
+/// of a shared object runs.
+pub(crate) type Admit<'a> = &'a dyn Fn(Half, &Manifest, Origin) -> Result<(), ControlError>;
+
+/// Reads, checks and compiles the plugin of a file, or loads it as a shared object, depending on its first
+/// bytes. Untrusted files are not parsed, and code that `admit` refuses does not run. `upgraded` is called
+/// when optimized code is compiled, or when that failed.
+pub(crate) fn load(
+    compiler: &Compiler,
+    admitted: &Admitted,
+    path: &str,
+    admit: Admit<'_>,
+    upgraded: impl FnOnce(&WasmPlugin, Result<(), CompileError>) + Send + 'static,
+) -> Result<Loaded, ControlError> {
+    let compile = |module: &[u8]| {
+        let loaded = compiler.load(module, upgraded).map_err(|error| error.to_string())?;
+        tracing::info!("plugin {}: {} code, {}", loaded.plugin.name(), loaded.plugin.tier(), loaded.source);
+        Ok(loaded.plugin)
+    };
+    load_by(admitted, path, admit, compile, |module| {
+        // Instances created later use the optimized code.
+        let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
+        Ok(loaded.plugin)
+    })
+}
+
+/// Memory of an instance on the host level, in bytes.
+const SLOW_MEMORY: usize = 64 << 20;
+
+/// Reads and checks the host companion of a plugin: a sandboxed module that calls only functions available on
+/// the host level.
+fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
+    let file = PluginFile::read(path)?;
+    let checked = admitted.trust.check(&file.module, file.signature.as_deref());
+    let checked = checked.map_err(|problem| problem.to_string())?;
+    if is_object(&file.module) {
+        return Err("it is a shared object: a host companion is a WebAssembly module".to_owned());
+    }
+    let manifest = wasm::inspect(&file.module).map_err(|error| error.to_string())?.manifest;
+    let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
+    match Halves::problem(&manifest) {
+        Some(problem) => Err(problem),
+        None => Ok((file, Examined { manifest, origin })),
+    }
+}
+
+/// Reads and checks a plugin file and the host companion that it names. Then compiles modules: the plugin's
+/// by `compile`, the companion's by `compile_slow`. Loads a shared object last, so that every other refusal
+/// happens before its constructors run.
+fn load_by(
+    admitted: &Admitted,
+    path: &str,
+    admit: Admit<'_>,
+    compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+    compile_slow: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+) -> Result<Loaded, ControlError> {
+    let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
+    let file = PluginFile::read(Path::new(path)).map_err(refused)?;
+    let examined = file.examine(admitted).map_err(refused)?;
+    admit(Half::Own, &examined.manifest, examined.origin)?;
+    let Some(name) = examined.manifest.host_companion.clone() else {
+        return file.load(admitted, examined.origin, compile).map_err(refused);
+    };
+    let slow_refused = |problem| refused(format!("its host companion {name}: {problem}"));
+    let slow = examine_slow(admitted, &Path::new(path).with_file_name(&name));
+    let (slow_file, slow) = slow.map_err(slow_refused)?;
+    admit(Half::Slow, &slow.manifest, slow.origin)?;
+    let compiled = compile_slow(&slow_file.module).and_then(LoadedPlugin::new).map_err(slow_refused)?;
+    let loaded = file.load(admitted, examined.origin, compile).map_err(refused)?;
+    let plugin = Arc::new(Halves::new(loaded.plugin, Arc::new(compiled.with_memory(SLOW_MEMORY))));
+    Ok(Loaded { plugin, slow_origin: Some(slow.origin), ..loaded })
+}
+
+/// Refuses a new plugin by its manifest, before any of its code runs: a name in use, or a downgrade.
+pub(crate) fn admit_new(
+    model: &Model,
+    half: Half,
+    manifest: &Manifest,
+    origin: Origin,
+    new: &NewPlugin,
+) -> Result<(), ControlError> {
+    if half == Half::Own {
+        model.plugins.check_new(&manifest.name)?;
+    }
+    admit_version(model, half, manifest, origin, new)
+}
+
+/// Refuses a downgrade of a plugin or its host companion by the manifest, before any of its code runs.
+pub(crate) fn admit_version(
+    model: &Model,
+    half: Half,
+    manifest: &Manifest,
+    origin: Origin,
+    new: &NewPlugin,
+) -> Result<(), ControlError> {
+    let admitted = model.repository.admit(&manifest.name, &manifest.version, origin, new.allow_downgrade);
+    let refused = |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+    admitted.map(drop).map_err(refused)
+}
+
+/// Admits a loaded plugin for registration. Refuses a downgrade of the plugin or of its host companion.
+pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
+    let admit = |plugin: &dyn Plugin, origin, half: Half| {
+        let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
+        let refused =
+            |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+        admitted.map_err(refused)
+    };
+    let slow = loaded.plugin.host_companion().zip(loaded.slow_origin);
+    Ok(Admissions {
+        own: admit(&*loaded.plugin, loaded.origin, Half::Own)?,
+        slow: slow.map(|(slow, origin)| admit(slow, origin, Half::Slow)).transpose()?,
+    })
+}
+
+/// Stores the versions of a plugin and of its host companion on disk, before the plugin counts as loaded.
+pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRemembered, ControlError> {
+    let mut all = AllRemembered([None, None]);
+    for (admission, place) in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().zip(0..) {
+        let Some(admission) = admission else { continue };
+        match model.repository.remember(admission) {
+            Ok(remembered) => all.0[place] = Some(remembered),
+            Err(error) => {
+                take_back(model, all);
+                return Err(ControlError::system(
+                    "remember the plugin's version, so that no older one takes its place later",
+                    error,
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Removes the stored versions of a plugin that could not be loaded.
+pub(crate) fn take_back(model: &mut Model, remembered: AllRemembered) {
+    for remembered in remembered.0.into_iter().flatten() {
+        if let Err(error) = model.repository.take_back(remembered) {
+            tracing::error!("a version that was not loaded counts as loaded: {error}");
+        }
+    }
+}
+
+/// Marks a plugin as loaded.
+pub(crate) fn note_loaded(model: &mut Model, admitted: Admissions) {
+    model.repository.loaded(admitted.own);
+}
+
+/// Registers a loaded plugin. Returns its name.
+pub(crate) fn enter(
+    model: &mut Model,
+    loaded: Loaded,
+    new: &NewPlugin,
+) -> Result<&'static str, ControlError> {
+    let admitted = admit(model, &loaded, new)?;
+    let name = loaded.plugin.name();
+    model.plugins.check_new(name)?;
+    remember(model, &admitted)?;
+    model.plugins.add_plugin(loaded.plugin)?;
+    tracing::info!("plugin {name} is {}", loaded.origin);
+    note_loaded(model, admitted);
+    let file =
+        millrace_config::Plugin { file: new.path.clone().into(), allow_downgrade: new.allow_downgrade };
+    model.files.push((name, file));
+    Ok(name)
+}
+
+/// Logs the result of loading a plugin, on one line even if the path has control characters: name and
+/// version, or the refusal.
+pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
+    let line = |text: &str| text.replace(char::is_control, "?");
+    match loaded {
+        Ok((name, version)) => tracing::info!("plugin {name} {version} loaded from {}", line(path)),
+        Err(error) => tracing::warn!("plugin refused: {}", line(&error.to_string())),
+    }
+}
+
+/// Manifest and signer of a plugin, known before any of its code runs.
+struct Examined {
+    manifest: Manifest,
+    origin: Origin,
+}
+
+impl PluginFile {
+    fn read(path: &Path) -> Result<Self, String> {
+        let module = read(path, MOST_MODULE).map_err(|error| error.to_string())?;
+        let beside = signature_path(path);
+        let signature = match read(&beside, MOST_SIGNATURE) {
+            Ok(signature) => Some(signature),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("its signature {}: {error}", beside.display())),
+        };
+        Ok(Self { module, signature })
+    }
+
+    /// Checks signature, policy and claims of the file's contents. No code of the plugin runs.
+    fn examine(&self, admitted: &Admitted) -> Result<Examined, String> {
+        let checked = admitted.trust.check(&self.module, self.signature.as_deref());
+        let checked = checked.map_err(|problem| problem.to_string())?;
+        let manifest = match is_object(&self.module) {
+            true if admitted.shared_objects == SharedObjects::Refuse => return Err(REFUSED.to_owned()),
+            true => native::manifest(&self.module).map_err(|error| error.to_string())?,
+            false => wasm::inspect(&self.module).map_err(|error| error.to_string())?.manifest,
+        };
+        let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
+        Ok(Examined { manifest, origin })
+    }
+
+    /// Compiles the module by `compile`, or loads the shared object. In a plan, a shared object is only
+    /// described.
+    fn load(
+        &self,
+        admitted: &Admitted,
+        origin: Origin,
+        compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
+    ) -> Result<Loaded, String> {
+        let plugin: Arc<dyn Plugin> = match (is_object(&self.module), admitted.runs) {
+            (false, _) => Arc::new(LoadedPlugin::new(compile(&self.module)?)?),
+            (true, false) => Arc::new(DescribedPlugin::new(&self.module).map_err(|error| error.to_string())?),
+            (true, true) => {
+                let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
+                tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
+                Arc::new(plugin)
+            }
+        };
+        Ok(Loaded { plugin, origin, slow_origin: None })
+    }
+}
+
+/// Reads a file of at most `most` bytes.
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
+    // Opening a FIFO would block without `O_NONBLOCK`.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?;
+    // Other kinds of files may never end, or never return data.
+    if !kind.is_file() {
+        return Err(Error::other("it is no regular file"));
+    }
+    let too_long = |bytes: u64| Error::other(format!("it has {bytes} bytes: at most {most} are taken"));
+    if kind.len() > most as u64 {
+        return Err(too_long(kind.len()));
+    }
+    let mut bytes = Vec::new();
+    // One byte above the maximum detects a file that has grown in the meantime.
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most { Err(too_long(bytes.len() as u64)) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Loader of plugin files, used before the router starts and while it runs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use millrace_compiler::{CompileError, Compiler, CompilerSettings};
+use millrace_config::Config;
+use millrace_confine::Privileges;
+use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
+
+use crate::ControlError;
+use crate::plugins::load::{Admit, Admitted, Loaded};
+use crate::router::{Router, Shared};
+
+/// Loader of plugins, by a configuration. Clones share the compiler and its state.
+#[derive(Clone, Debug)]
+pub(crate) struct Loader {
+    state: Arc<Mutex<State>>,
+    purpose: Purpose,
+}
+
+/// Purpose of loading plugins.
+#[derive(Clone, Debug)]
+enum Purpose {
+    /// Running the plugins.
+    Run,
+    /// Planning a configuration by itself.
+    Plan,
+    /// Planning a change of a running router, whose running configuration decides which plugins are admitted.
+    PlanChange(Admitted),
+}
+
+#[derive(Debug)]
+struct State {
+    /// Settings of the compiler.
+    compiling: CompilerSettings,
+    /// Settings of sandboxed plugins.
+    sandbox: SandboxSettings,
+    /// Compiler, created when the first plugin is loaded.
+    compiler: Option<Compiler>,
+    /// Optimized code that was ready before the router existed.
+    early: Vec<Better>,
+    /// Router that receives optimized code.
+    router: Option<Weak<Shared>>,
+}
+
+/// Plugin with the result of compiling optimized code.
+#[derive(Debug)]
+struct Better {
+    plugin: WasmPlugin,
+    result: Result<(), CompileError>,
+}
+
+impl Loader {
+    /// Creates a loader without loaded plugins.
+    pub fn new(config: &Config) -> Self {
+        let plugins = &config.plugins;
+        let cache = match &plugins.cache {
+            Some(none) if none.as_os_str() == "none" => None,
+            Some(directory) => Some(directory.clone()),
+            None => CompilerSettings::default_cache(),
+        };
+        let state = State {
+            compiling: CompilerSettings { cache, ..CompilerSettings::default() },
+            sandbox: SandboxSettings {
+                tick: plugins.slice.duration(),
+                short_calls: plugins.short_calls,
+                memory: plugins.memory.bytes_u32() as usize,
+                ..SandboxSettings::default()
+            },
+            compiler: None,
+            early: Vec::new(),
+            router: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run }
+    }
+
+    /// Returns a loader for a plan, which runs no shared object: `check`, and `run --dry-run`.
+    pub fn planning(&self) -> Self {
+        Self { purpose: Purpose::Plan, ..self.clone() }
+    }
+
+    /// Returns a loader for planning a change of a running router. Admits plugins by `admitted`, whatever the
+    /// planned configuration says.
+    pub fn planning_change(&self, admitted: Admitted) -> Self {
+        Self { purpose: Purpose::PlanChange(admitted), ..self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the compiler, and creates it if necessary.
+    fn compiler(&self) -> Result<Compiler, ControlError> {
+        let mut state = self.lock();
+        if let Some(compiler) = &state.compiler {
+            return Ok(compiler.clone());
+        }
+        let settings = state.sandbox;
+        // The sandbox starts a thread that only counts time.
+        let made = Privileges::Files.apart(|| Sandbox::new(settings));
+        let failed = |error: String| ControlError::system("make the sandbox of plugins", error);
+        let sandbox = made.map_err(|error| failed(error.to_string()))?;
+        let sandbox = sandbox.map_err(|error| failed(error.to_string()))?;
+        let compiler = Compiler::new(sandbox, state.compiling.clone());
+        Ok(state.compiler.insert(compiler).clone())
+    }
+
+    /// Loads the plugin of a file. Checks the signature, calls `admit`, and only then compiles the module, or
+    /// loads a shared object that is to run. This may be slow.
+    ///
+    /// # Errors
+    /// Returns an error if the file can't be read, is not admitted, or is no plugin for this router.
+    pub fn load(&self, own: &Admitted, path: &str, admit: Admit<'_>) -> Result<Loaded, ControlError> {
+        let admitted = match &self.purpose {
+            Purpose::Run => own.clone(),
+            Purpose::Plan => Admitted { runs: false, ..own.clone() },
+            Purpose::PlanChange(running) => Admitted { runs: false, ..running.clone() },
+        };
+        let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.state));
+        let upgraded = move |plugin: &WasmPlugin, result| {
+            if let Some(state) = state.upgrade() {
+                Self { state, purpose: Purpose::Run }.tell(Better { plugin: plugin.clone(), result });
+            }
+        };
+        crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
+    }
+
+    /// Passes optimized code to the router, or keeps it until there is one.
+    fn tell(&self, better: Better) {
+        let mut state = self.lock();
+        let Some(router) = &state.router else { return state.early.push(better) };
+        let router = router.upgrade();
+        drop(state);
+        if let Some(router) = router {
+            Router(router).code_upgraded(&better.plugin, better.result);
+        }
+    }
+
+    /// Registers the router that receives optimized code, including the code that is ready already.
+    pub fn serve(&self, router: &Router) {
+        let mut state = self.lock();
+        state.router = Some(Arc::downgrade(&router.0));
+        let early = std::mem::take(&mut state.early);
+        drop(state);
+        early.into_iter().for_each(|better| router.code_upgraded(&better.plugin, better.result));
+    }
+}

@@ -1,0 +1,132 @@
+//! Loading and unloading of plugins.
+
+pub(crate) mod built_in;
+pub(crate) mod driver_forms;
+pub(crate) mod host_level;
+pub(crate) mod instances;
+pub(crate) mod load;
+pub(crate) mod loader;
+pub(crate) mod maps;
+#[cfg(debug_assertions)]
+pub(crate) mod panic_plugin;
+pub(crate) mod quarantine;
+pub(crate) mod requests;
+pub(crate) mod upgrade;
+
+use millrace_plugin::Manifest;
+use millrace_telemetry::EventKind;
+use serde_json::json;
+
+use crate::plugins::load::{Half, Loaded, admit_new, admit_version};
+use crate::router::{Inner, Router};
+use crate::view::{PluginDetailView, PluginView};
+use crate::{ControlError, NewPlugin, show};
+
+impl Router {
+    /// Returns the plugins that instances can be created of.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn plugins(&self) -> Result<Vec<PluginView>, ControlError> {
+        Ok(show::plugins(&self.lock().model))
+    }
+
+    /// Returns a plugin with its whole description.
+    ///
+    /// # Errors
+    /// No such plugin.
+    pub fn plugin(&self, name: &str) -> Result<PluginDetailView, ControlError> {
+        let inner = self.lock();
+        let mut view = show::plugin(&inner.model, name)?;
+        view.previous = inner.previous_plugins.get(name).map(|plugin| plugin.version());
+        Ok(view)
+    }
+
+    /// Loads the plugin of a file: a WebAssembly module, checked and compiled in the background, or a shared
+    /// object where the configuration allows shared objects.
+    ///
+    /// # Errors
+    /// An unreadable file, a missing signature that the configuration requires, a file that is no plugin for
+    /// this router, a version downgrade, a name in use; nothing has changed then.
+    pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
+        // An early refusal saves the compilation; `to_change` is asked again before the plugin is entered.
+        drop(self.to_change()?);
+        let loaded = self.read_plugin(new, None).await;
+        let entered = loaded.and_then(|loaded| self.to_change()?.enter_plugin(loaded, new));
+        self.say_loaded(new, &entered);
+        entered
+    }
+
+    /// Logs the outcome of loading a plugin, and notes an event for a loaded plugin.
+    pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
+        crate::plugins::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+        if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
+            let text = format!("plugin {name} {version} is loaded");
+            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+            self.events().note(EventKind::PluginLoaded, name, text, details);
+        }
+    }
+
+    /// Loads the plugin of a file: a new plugin, or another version of the plugin `version_of`. Name, signer
+    /// and version are checked before any code of the plugin runs.
+    pub(crate) async fn read_plugin(
+        &self,
+        new: &NewPlugin,
+        version_of: Option<&str>,
+    ) -> Result<Loaded, ControlError> {
+        let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
+        let (loader, admitted) = {
+            let inner = self.lock();
+            (inner.loader.clone(), inner.model.admitted())
+        };
+        let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
+            None => admit_new(&router.lock().model, half, manifest, origin, new),
+            Some(name) if half == Half::Own && *name != manifest.name => {
+                let found = &manifest.name;
+                let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
+                Err(ControlError::Invalid(problem))
+            }
+            Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
+        };
+        let work = move || {
+            loader.load(&admitted, &new.path, &|half, manifest, origin| admit(half, manifest, origin, &new))
+        };
+        let loaded = tokio::task::spawn_blocking(work).await;
+        loaded.map_err(|error| ControlError::system("load the plugin", error))?
+    }
+
+    /// Unloads a plugin without instances, named by its name or by its file.
+    ///
+    /// # Errors
+    /// No such plugin, a built-in plugin, a plugin with instances.
+    pub fn unload_plugin(&self, plugin: &str) -> Result<PluginView, ControlError> {
+        self.to_change()?.unload_plugin(plugin)
+    }
+}
+
+impl Inner {
+    /// Adds a loaded plugin to the known plugins.
+    pub fn enter_plugin(&mut self, loaded: Loaded, new: &NewPlugin) -> Result<PluginView, ControlError> {
+        let name = crate::plugins::load::enter(&mut self.model, loaded, new)?;
+        let known = show::plugins(&self.model).into_iter().find(|plugin| plugin.name == name);
+        known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
+    }
+
+    pub fn unload_plugin(&mut self, plugin: &str) -> Result<PluginView, ControlError> {
+        let of_file = self.model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
+        let name = of_file.map_or(plugin, |(name, _)| *name);
+        let known = show::plugins(&self.model).into_iter().find(|plugin| plugin.name == name);
+        if self.model.plugins.is_built_in(name)? {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
+            )));
+        }
+        self.model.plugins.remove_plugin(name)?;
+        self.previous_plugins.remove(name);
+        self.model.files.retain(|(known, _)| *known != name);
+        self.model.repository.unloaded(name);
+        let text = format!("plugin {name} is unloaded");
+        self.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
+        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
+    }
+}

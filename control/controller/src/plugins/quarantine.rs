@@ -1,0 +1,331 @@
+//! Instances in quarantine, and their release.
+
+use millrace_config::Role;
+use millrace_plugin::{Health, Inheritance};
+use millrace_plugin_abi::Home;
+use millrace_repository::Held;
+use millrace_telemetry::utc;
+use millrace_units::InstanceId;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::router::{Inner, Router};
+use crate::view::{HeldView, ReleaseView};
+use crate::workers::crash_capture::since_1970;
+
+impl Router {
+    /// Returns the instances in quarantine at the next start: instances whose call ended the router, and
+    /// freed instances of shared objects.
+    ///
+    /// # Errors
+    /// None.
+    pub fn quarantine(&self) -> Result<Vec<HeldView>, ControlError> {
+        let inner = self.lock();
+        let is_here = |held: &Held| {
+            inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
+        };
+        let view = |held: &Held| HeldView {
+            instance: held.instance.clone(),
+            plugin: held.plugin.clone(),
+            since: utc(held.since),
+            why: held.why.clone(),
+            is_here: is_here(held),
+        };
+        Ok(inner.model.repository.quarantine().all().iter().map(view).collect())
+    }
+
+    /// Releases an instance from quarantine, whatever the reason: the instance starts anew with its settings.
+    /// For an absent instance the entry is removed, so that the instance can be created again.
+    ///
+    /// # Errors
+    /// No instance of that name in quarantine, an instance that refuses to start, a disk that refuses the
+    /// change; [`ControlError::NeedsAdmin`] for a role below `admin` where code without a sandbox would run
+    /// again.
+    pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
+        let mut inner = self.to_change()?;
+        match inner.model.plugins.instance(name) {
+            Ok(id) if inner.is_quarantined(id)? => inner.release_here(id, name, role),
+            Ok(_) => {
+                let well = ControlError::Conflict(format!("instance {name:?} is not in quarantine"));
+                inner.release_absent(name, role, well)
+            }
+            Err(unknown) => inner.release_absent(name, role, unknown.into()),
+        }
+    }
+}
+
+/// Effect of freeing an instance on its quarantine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Freed {
+    /// The instance leaves quarantine.
+    Released,
+    /// An instance of a shared object stays in quarantine: created again, it runs no code.
+    Held,
+}
+
+impl Freed {
+    /// Returns the effect of freeing by a caller of this role.
+    pub fn by(role: Role) -> Self {
+        if role >= Role::Admin { Self::Released } else { Self::Held }
+    }
+}
+
+impl Inner {
+    /// Names the instances of a plugin that are in quarantine.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn quarantined_of(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
+        let reports = self.snapshot()?.instances;
+        let is_held =
+            |id| reports.iter().any(|(known, report)| *known == id && report.health == Health::Quarantined);
+        let own = self.model.plugins.instance_names().filter(|(id, _, of)| *of == plugin && is_held(*id));
+        Ok(own.map(|(_, name, _)| name.to_owned()).collect())
+    }
+
+    /// Refuses a further instance of a shared object of which an instance is in quarantine, for a role below
+    /// `admin`: its code would run again under another name.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
+        self.may_begin(plugin, role, "a further instance")
+    }
+
+    /// Refuses a change of settings for an instance of a shared object of which an instance is in quarantine,
+    /// for a role below `admin`: the change would run the code again.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
+        match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
+            Ok(plugin) => self.may_begin(plugin, role, "a change of settings"),
+            // The operation itself reports an unknown instance.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Refuses an operation on an instance of a shared object that is in quarantine, for a role below
+    /// `admin`.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    pub fn may_run(&mut self, instance: &str, role: Role, what: &str) -> Result<(), ControlError> {
+        let plugins = &self.model.plugins;
+        let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
+            return Ok(());
+        };
+        if role >= Role::Admin || plugin.home() != Home::Trusted || !self.is_quarantined(id)? {
+            return Ok(());
+        }
+        Err(needs_admin(plugin.name(), instance, what))
+    }
+
+    /// Refuses a rename of an instance in quarantine for a role below `admin`, and a name that is in
+    /// quarantine for every role: the next start would hold the renamed instance.
+    ///
+    /// # Errors
+    /// [`ControlError::NeedsAdmin`], [`ControlError::Conflict`]; when the data plane does not answer.
+    pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
+        self.may_run(instance, role, RENAME)?;
+        let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
+        if self.model.repository.quarantine().find(to, plugin.name()).is_none() {
+            return Ok(());
+        }
+        if role < Role::Admin && plugin.home() == Home::Trusted {
+            return Err(needs_admin(plugin.name(), to, RENAME));
+        }
+        Err(ControlError::Conflict(format!(
+            "name {to:?}: an instance of plugin {:?} with this name is in quarantine; release it first with `millrace instance \
+             release {to}`",
+            plugin.name()
+        )))
+    }
+
+    /// Refuses an operation that starts code of a shared object of which a present or freed instance is in
+    /// quarantine.
+    fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
+        let is_trusted =
+            self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        if role >= Role::Admin || !is_trusted {
+            return Ok(());
+        }
+        let held = self.model.repository.quarantine().of_plugin(plugin).next();
+        let held = match held.map(|held| held.instance.clone()) {
+            Some(held) => Some(held),
+            None => self.quarantined_of(plugin)?.into_iter().next(),
+        };
+        held.map_or(Ok(()), |held| Err(needs_admin(plugin, &held, what)))
+    }
+
+    /// Returns whether an instance is in quarantine, since its creation or for its faults.
+    fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
+        Ok(self.model.plugins.is_held(id) || self.quarantine_report(id)?.is_some())
+    }
+
+    /// Returns the last fault of an instance that the data plane has in quarantine.
+    fn quarantine_report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
+        let reports = self.snapshot()?.instances;
+        let quarantined =
+            reports.into_iter().find(|(known, report)| *known == id && report.health == Health::Quarantined);
+        Ok(quarantined.map(|(_, report)| report.last_fault))
+    }
+
+    /// Replaces an instance in quarantine by a new one.
+    fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        if role < role_to_release(Some(plugin.home())) {
+            return Err(ControlError::NeedsAdmin(format!(
+                "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
+            )));
+        }
+        let workers = self.workers.len();
+        let version = plugin.state_version();
+        let successors = self.model.plugins.afresh(name, workers)?;
+        let slow = self.model.plugins.host_companion_of(name)?;
+        let maps = successors.maps.clone();
+        let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
+        // The entry is removed first, because a crash of the new instance adds an entry of its own.
+        self.forget_quarantine(name, plugin.name())?;
+        if let Err(error) = self.succeed_all(vec![successors], Inheritance::Renounced, (version, version)) {
+            self.hold_again(held)?;
+            return Err(error);
+        }
+        self.model.plugins.note_maps(id, maps);
+        self.model.plugins.note_release(id);
+        self.host_level.put(id, slow, (version, false))?;
+        self.note_release(Some(id), name);
+        tracing::info!(instance = name, "is let out of quarantine");
+        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
+    }
+
+    /// Removes the quarantine entries of absent instances of a name; without such entries it returns the
+    /// error `otherwise`.
+    fn release_absent(
+        &mut self,
+        name: &str,
+        role: Role,
+        otherwise: ControlError,
+    ) -> Result<ReleaseView, ControlError> {
+        let named = self.model.repository.quarantine().named(name);
+        let plugins: Vec<String> = named.map(|held| held.plugin.clone()).collect();
+        if plugins.is_empty() {
+            return Err(otherwise);
+        }
+        if role < role_to_release(None) {
+            return Err(ControlError::NeedsAdmin(format!(
+                "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
+            )));
+        }
+        for plugin in plugins {
+            self.forget_quarantine(name, &plugin)?;
+        }
+        self.note_release(None, name);
+        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
+    }
+
+    /// Restores the quarantine entry of an instance whose release failed.
+    fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
+        let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+    }
+
+    /// Changes the settings of an instance for a configuration. An instance of a shared object that is in
+    /// quarantine for its faults gets the settings at its release: a configuration may be rolled back by
+    /// itself, so it must start no code in quarantine.
+    ///
+    /// # Errors
+    /// The errors of [`set_instance`](Self::set_instance).
+    pub fn configure_instance(
+        &mut self,
+        name: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<(), ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let home = self.model.plugins.plugin_of(name)?.home();
+        if home != Home::Trusted || self.quarantine_report(id)?.is_none() {
+            return self.set_instance(name, settings).map(drop);
+        }
+        let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
+        self.model.plugins.note_settings(id, settings);
+        Ok(())
+    }
+
+    /// Removes the quarantine entry of an instance of a plugin.
+    fn forget_quarantine(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
+        let released = self.model.repository.quarantine_mut().release(name, plugin);
+        released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
+    }
+
+    /// Updates the quarantine entry of an instance before it is freed.
+    ///
+    /// # Errors
+    /// When the data plane does not answer, or the disk refuses.
+    pub fn free_quarantine(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        let (home, plugin) = (plugin.home(), plugin.name());
+        if freed == Freed::Released || home != Home::Trusted {
+            return self.forget_quarantine(name, plugin);
+        }
+        if self.model.repository.quarantine().find(name, plugin).is_some() {
+            return Ok(());
+        }
+        let Some(why) = self.quarantine_report(id)? else { return Ok(()) };
+        let since = since_1970().as_secs();
+        let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
+        let kept = self.model.repository.quarantine_mut().put(held);
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+    }
+
+    /// Sends the names of instances to the watchdogs of workers and to the crash handler.
+    pub fn tell_names(&self) {
+        let plugins = &self.model.plugins;
+        self.names.set(plugins.instance_names());
+        let is_trusted =
+            |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
+        crate::workers::crash::tell(self.workers.watched(), can_crash);
+    }
+}
+
+/// Noun for a rename in refusals.
+const RENAME: &str = "another name";
+
+/// Returns the refusal of an operation that would run code of a shared object while an instance of it is in
+/// quarantine.
+fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
+    ControlError::NeedsAdmin(format!(
+        "shared object {plugin:?}: instance {held:?} is in quarantine, and its code runs without a sandbox: {what} needs the \
+         role admin; an admin lets it out with `millrace instance release {held}`"
+    ))
+}
+
+/// Returns the least role that releases an instance. Code of a shared object runs with the privileges of a
+/// worker, and the code of an absent instance may belong to a shared object.
+fn role_to_release(home: Option<Home>) -> Role {
+    match home {
+        Some(Home::BuiltIn | Home::Contained) => Role::Operator,
+        Some(Home::Trusted) | None => Role::Admin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_release_what_is_contained_and_admins_the_rest() {
+        assert_eq!(role_to_release(Some(Home::Contained)), Role::Operator);
+        assert_eq!(role_to_release(Some(Home::BuiltIn)), Role::Operator);
+        assert_eq!(role_to_release(Some(Home::Trusted)), Role::Admin);
+        assert_eq!(role_to_release(None), Role::Admin, "it may be a shared object");
+    }
+
+    #[test]
+    fn only_admins_release_by_freeing() {
+        assert_eq!(
+            [Role::Viewer, Role::Operator, Role::Admin].map(Freed::by),
+            [Freed::Held, Freed::Held, Freed::Released]
+        );
+    }
+}

@@ -1,0 +1,387 @@
+//! Upgrades of plugins while packets pass through them.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use millrace_compiler::CompileError;
+use millrace_pipeline::PluginCommand;
+use millrace_plugin::wasm::WasmPlugin;
+use millrace_plugin::{Inheritance, Inherited, ShadowReport, Succession, Successor, Successors};
+use millrace_plugin_abi::{Instance, Plugin};
+use millrace_telemetry::EventKind;
+use millrace_units::InstanceId;
+use serde_json::{Map, Value, json};
+
+use crate::ControlError;
+use crate::plugins::load::{admit, note_loaded, remember, take_back};
+use crate::request::{NewPlugin, Upgrade};
+use crate::router::{Inner, Router};
+use crate::view::{ShadowView, UpgradeView};
+
+/// Longest time of a trial on fewer packets than requested.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// Instance that was replaced at one worker.
+struct Replaced {
+    worker: usize,
+    id: InstanceId,
+    instance: Box<dyn Instance>,
+}
+
+impl Router {
+    /// Upgrades a plugin to the version in a file. Its instances become instances of the new version, with
+    /// their settings, bindings and state. No packet is lost.
+    ///
+    /// # Errors
+    /// The errors of [`load_plugin`](Self::load_plugin); another name; settings or state that the new version
+    /// refuses; differences between the versions in a trial. The old version then continues.
+    pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+        let upgraded = self.upgrade_to_file(name, upgrade).await;
+        crate::plugins::load::log(&upgrade.path, upgraded.as_ref().map(|_| (name, "as an upgrade")));
+        if let Ok(view) = &upgraded {
+            self.note_version(EventKind::PluginUpgraded, view);
+        }
+        upgraded
+    }
+
+    async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+        let before = self.to_change()?.model.plugins.plugin_named(name)?;
+        let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+        let loaded = self.read_plugin(&new, Some(name)).await?;
+        let admission = admit(&self.lock().model, &loaded, &new)?;
+        let plugin = loaded.plugin;
+        let shadow = match upgrade.shadow {
+            None => None,
+            Some(0) => {
+                let problem =
+                    format!("plugin {name}: shadow: a trial on 0 packets tells nothing: give 1 or more");
+                return Err(ControlError::Invalid(problem));
+            }
+            Some(packets) => Some(self.try_out(&plugin, packets).await?),
+        };
+        if let Some(report) =
+            shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
+        {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say --accept-differences (accept_differences)"
+            )));
+        }
+        let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
+        let mut inner = self.to_change()?;
+        // Other requests are served while the new version is loaded and tried.
+        if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: another version has taken its place meanwhile, and stays: look at it, and try again"
+            )));
+        }
+        let remembered = remember(&mut inner.model, &admission)?;
+        let replaced = inner.replace(&plugin, inheritance);
+        let mut view = match replaced {
+            Ok(view) => view,
+            Err(error) => {
+                take_back(&mut inner.model, remembered);
+                return Err(error);
+            }
+        };
+        note_loaded(&mut inner.model, admission);
+        for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+            file.file = new.path.clone().into();
+        }
+        view.shadow = shadow;
+        Ok(view)
+    }
+
+    /// Restores the version of a plugin before the last upgrade, with the instances' state where that version
+    /// can take it.
+    ///
+    /// # Errors
+    /// No such plugin, or no earlier version of it.
+    pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
+        let mut inner = self.to_change()?;
+        inner.model.plugins.plugin_named(name)?;
+        let Some(previous) = inner.previous_plugins.get(name).cloned() else {
+            let held = inner.quarantined_of(name)?;
+            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
+        };
+        let view = inner.replace(&previous, Inheritance::Tried)?;
+        inner.model.repository.rolled_back(name);
+        self.note_version(EventKind::PluginRolledBack, &view);
+        Ok(view)
+    }
+
+    /// Notes an event for a new version of a plugin.
+    fn note_version(&self, kind: EventKind, view: &UpgradeView) {
+        let UpgradeView { name, from, to, instances, lost, .. } = view;
+        let text = format!("plugin {name} is {to} now, and was {from}");
+        let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
+        self.events().note(kind, name, text, details);
+    }
+
+    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state get the
+    /// new code at once, other instances when they are created anew.
+    pub(crate) fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
+        let (name, tier) = (code.name(), code.current().tier());
+        match result {
+            Ok(()) => tracing::info!("plugin {name}: {tier} code is there"),
+            Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
+        }
+        let mut inner = self.lock();
+        // The plugin may be unloaded or replaced by now.
+        let Ok(plugin) = inner.model.plugins.plugin_named(name) else { return };
+        let workers = inner.workers.len();
+        let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
+        let version = plugin.state_version();
+        for one in successors {
+            let (id, maps) = (one.id, one.maps.clone());
+            if let Err(problem) = inner.succeed_all(vec![one], Inheritance::Indispensable, (version, version))
+            {
+                tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+            } else {
+                inner.model.plugins.note_maps(id, maps);
+            }
+        }
+    }
+
+    /// Runs a new version on copies of packets beside each instance, and waits for the reports.
+    ///
+    /// # Errors
+    /// No instances to try it beside; fewer packets than requested; instances that were changed meanwhile.
+    async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
+        let name = plugin.name();
+        let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
+        let mut reports = Vec::new();
+        let (tried, workers) = {
+            let mut inner = self.lock();
+            let tried = inner.tried_beside(name)?;
+            let workers = inner.workers.len();
+            for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
+                for (worker, instance) in instances.into_iter().enumerate() {
+                    let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
+                    reports.push(inner.workers.get(worker).begin(begin)?);
+                }
+            }
+            (tried, workers)
+        };
+        if reports.is_empty() {
+            return Err(refused(
+                "it has no instance to try the new version beside: leave out the trial".into(),
+            ));
+        }
+        let end = Instant::now() + TRIAL;
+        // The reports are ordered by instance, then by worker. A worker that gets no packets of the instance
+        // never reports.
+        let mut all = vec![None; reports.len()];
+        let enough = |all: &[Option<ShadowReport>]| {
+            all.chunks(workers).all(|one| {
+                let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
+                seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
+            })
+        };
+        while !enough(&all) && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            gather(&reports, &mut all);
+        }
+        let mut inner = self.lock();
+        for (id, _) in &tried.instances {
+            inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
+        }
+        inner.barrier()?;
+        gather(&reports, &mut all);
+        if !inner.tried_beside(name).is_ok_and(|now| now.is(&tried)) {
+            return Err(refused(
+                "it was changed while the new version was tried beside it: try again".into(),
+            ));
+        }
+        let has_seen = enough(&all);
+        let view = all.into_iter().flatten().fold(ShadowView::default(), add);
+        if !has_seen && view.is_clean() {
+            return Err(refused(format!(
+                "in {} s its instances got fewer than {} each, {} in all, and the old version goes on: try it out on \
+                 fewer packets, or under load",
+                TRIAL.as_secs(),
+                millrace_units::count(packets, "packet"),
+                view.packets
+            )));
+        }
+        Ok(view)
+    }
+}
+
+/// Returns the error text for a plugin without an earlier version, with the way to release its instances in
+/// quarantine.
+fn no_earlier_version(plugin: &str, held: &[String]) -> String {
+    let text = format!(
+        "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
+    );
+    let Some(first) = held.first() else { return text };
+    format!(
+        "{text}; in quarantine: {}; `millrace instance release {first}` lets an instance out, \
+         `millrace plugin upgrade {plugin} FILE` replaces the version",
+        held.join(", ")
+    )
+}
+
+/// Plugin and instances beside which a new version is tried.
+struct Tried {
+    plugin: Arc<dyn Plugin>,
+    /// Instances with their settings.
+    instances: Vec<(InstanceId, Map<String, Value>)>,
+}
+
+impl Tried {
+    /// Whether plugin and instances are unchanged.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.plugin, &other.plugin) && self.instances == other.instances
+    }
+}
+
+/// Collects the reports that have arrived.
+fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowReport>]) {
+    for (report, place) in reports.iter().zip(all) {
+        if let Ok(report) = report.try_recv() {
+            *place = Some(report.unwrap_or_default());
+        }
+    }
+}
+
+/// Returns the state version of a plugin's host companion, and whether the successor's state version is the
+/// same.
+pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
+    let version = |plugin: &dyn Plugin| plugin.host_companion().map(Plugin::state_version);
+    (version(old).unwrap_or(0), version(old) == version(new))
+}
+
+fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
+    sum.packets += report.packets;
+    sum.different += report.different;
+    sum.first = sum.first.or(report.first);
+    sum.fault = sum.fault.or(report.fault);
+    sum
+}
+
+/// Instance that has replaced another one.
+pub(crate) struct Succeeded {
+    /// Name of the instance.
+    pub name: String,
+    /// Outcome of the state hand-over at each worker.
+    pub inherited: Vec<Inherited>,
+    /// Reason why the old instance's state for flows is lost, if it had any.
+    pub of_flows: Option<String>,
+}
+
+/// Returns the reason why state for flows is not kept; `old` and `new` are its bytes for each flow.
+fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
+    let change = match same_version {
+        true => format!("{old} bytes each before, {new} now"),
+        false => "another state-version".to_owned(),
+    };
+    format!("its state of flows begins anew: {change}")
+}
+
+impl Inner {
+    /// Returns a plugin and its current instances.
+    fn tried_beside(&self, name: &str) -> Result<Tried, ControlError> {
+        let plugins = &self.model.plugins;
+        let plugin = plugins.plugin_named(name)?;
+        let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
+        let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
+        Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
+    }
+
+    /// Replaces a plugin by another version, at all workers or at none.
+    fn replace(
+        &mut self,
+        plugin: &Arc<dyn Plugin>,
+        inheritance: Inheritance,
+    ) -> Result<UpgradeView, ControlError> {
+        let old = self.model.plugins.plugin_named(plugin.name())?;
+        let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
+        let host_companions = self.model.plugins.host_companions(&**plugin)?;
+        let mut view = UpgradeView::new(&*old, &**plugin);
+        view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
+        let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
+        let versions = (old.state_version(), plugin.state_version());
+        let formed = self.end_other_forms(&*old, &**plugin)?;
+        let all = match self.succeed_all(successors, inheritance, versions) {
+            Ok(all) => all,
+            Err(problem) => {
+                formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+                let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
+                return Err(match problem.is_failure() {
+                    true => ControlError::System(text),
+                    false => ControlError::Conflict(text),
+                });
+            }
+        };
+        all.iter().for_each(|succeeded| view.add(succeeded));
+        maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
+        for (id, slow) in host_companions {
+            self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
+        }
+        let old = self.model.plugins.replace_plugin(plugin.clone())?;
+        self.previous_plugins.insert(plugin.name(), old);
+        formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+        // The plugin may have become a shared object, or may no longer be one.
+        self.tell_names();
+        Ok(view)
+    }
+
+    /// Replaces instances, at all workers or at none; the tuple holds the state versions of the old and of
+    /// the new instances. Returns the outcome of each state hand-over, worker by worker.
+    pub fn succeed_all(
+        &mut self,
+        successors: Vec<Successors>,
+        inheritance: Inheritance,
+        (version, own_version): (u32, u32),
+    ) -> Result<Vec<Succeeded>, ControlError> {
+        let (mut replaced, mut all) = (Vec::new(), Vec::new());
+        for Successors { id, name, instances, .. } in successors {
+            let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
+            for (worker, instance) in instances.into_iter().enumerate() {
+                let (same_version, new) = (version == own_version, instance.flow_state());
+                let successor = Successor { instance, inheritance, version, same_version };
+                match self.succeed(worker, id, successor) {
+                    Ok((instance, inherited)) => {
+                        let old = instance.flow_state();
+                        let is_lost = old > 0 && !(old == new && same_version);
+                        succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
+                        succeeded.inherited.push(inherited);
+                        replaced.push(Replaced { worker, id, instance });
+                    }
+                    Err(problem) => {
+                        self.undo(replaced);
+                        return Err(problem.of(&format!("instance {:?}", succeeded.name)));
+                    }
+                }
+            }
+            all.push(succeeded);
+        }
+        Ok(all)
+    }
+
+    /// Replaces an instance at a worker, and returns the old instance.
+    fn succeed(
+        &mut self,
+        worker: usize,
+        id: InstanceId,
+        successor: Successor,
+    ) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
+        match self.workers.get(worker).ask(|reply| PluginCommand::Replace(id, successor, reply))? {
+            Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
+            Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
+            None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),
+        }
+    }
+
+    /// Restores replaced instances in their former state.
+    fn undo(&mut self, replaced: Vec<Replaced>) {
+        for Replaced { worker, id, instance } in replaced {
+            let inheritance = Inheritance::Renounced;
+            let successor = Successor { instance, inheritance, version: 0, same_version: false };
+            if let Err(problem) = self.succeed(worker, id, successor) {
+                tracing::error!("an instance could not be put back in its place: {problem}");
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Batch sending: transmits many packets at once by an eBPF program that is run on live frames.
+//!
+//! Only veth devices use it. Their sockets can only copy, and each packet of a socket first becomes a socket
+//! buffer. A physical NIC may transmit redirected frames by another queue than its socket's, so that packets
+//! could be reordered, and doesn't need batch sending.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millrace_offload::{BatchSender, DeviceFacts};
+use millrace_packet::Packet;
+use millrace_port::BatchSend;
+
+/// State of batch sending for one device: control writes it, the worker's port reads it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BatchWay(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    is_made: AtomicBool,
+    takes_redirects: AtomicBool,
+}
+
+impl BatchWay {
+    /// Stores whether the device currently accepts redirected frames.
+    pub fn set_takes_redirects(&self, takes: bool) {
+        self.0.takes_redirects.store(takes, Ordering::Relaxed);
+    }
+
+    /// Whether batches currently leave by batch sending.
+    pub fn is_open(&self) -> bool {
+        self.0.takes_redirects.load(Ordering::Relaxed) && self.0.is_made.load(Ordering::Relaxed)
+    }
+}
+
+/// Batch sender of one device.
+#[derive(Debug)]
+pub(crate) struct DeviceBatches {
+    sender: BatchSender,
+    way: BatchWay,
+}
+
+impl DeviceBatches {
+    /// Creates the batch sender of a device. Returns `None` if the device is no veth with one transmit queue,
+    /// or if the kernel refuses.
+    pub fn of(ifindex: u32, way: &BatchWay) -> Option<Self> {
+        let facts = DeviceFacts::of(ifindex)?;
+        // One transmit queue keeps packets in order.
+        if facts.driver != "veth" || facts.tx_queues != 1 {
+            return None;
+        }
+        match BatchSender::new(ifindex) {
+            Ok(sender) => {
+                way.0.is_made.store(true, Ordering::Relaxed);
+                Some(Self { sender, way: way.clone() })
+            }
+            Err(error) => {
+                tracing::info!("packets leave by sockets alone: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl BatchSend for DeviceBatches {
+    fn longest(&self) -> usize {
+        if self.way.is_open() { BatchSender::LONGEST } else { 0 }
+    }
+
+    fn send(&mut self, packets: &[Packet]) -> usize {
+        let mut rest = packets;
+        while !rest.is_empty() {
+            let fits = |packet: &&Packet| self.sender.put(packet.len(), packet.frames());
+            let given = rest.iter().take_while(fits).count();
+            let taken = self.sender.send().unwrap_or(0) as usize;
+            rest = &rest[taken.min(given)..];
+            if given == 0 || taken < given {
+                break;
+            }
+        }
+        packets.len() - rest.len()
+    }
+}

@@ -1,0 +1,76 @@
+//! Claim of a router on a device: at most one router per device and network namespace.
+//!
+//! A claim is an abstract Unix socket named after the device. Abstract names belong to the network namespace,
+//! as device indices do. They vanish with the process that holds them, so no claim is ever stale.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
+};
+
+use crate::ControlError;
+
+/// Claim on a device. Dropping it releases the device.
+#[derive(Debug)]
+pub struct Claim {
+    _socket: OwnedFd,
+}
+
+impl Claim {
+    /// Claims the device `ifindex`, called `name`.
+    ///
+    /// # Errors
+    /// Returns [`ControlError::Conflict`] with the process id of the router that holds the device.
+    pub fn take(ifindex: u32, name: &str) -> Result<Self, ControlError> {
+        let address = UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes())
+            .map_err(|error| ControlError::system("name the claim on a device", error))?;
+        let socket = new_socket()?;
+        match bind(socket.as_raw_fd(), &address) {
+            Ok(()) => {}
+            Err(Errno::EADDRINUSE) => return Err(held(&address, name)),
+            Err(error) => return Err(ControlError::system("claim a device", error)),
+        }
+        listen(&socket, Backlog::MAXCONN).map_err(|error| ControlError::system("claim a device", error))?;
+        Ok(Self { _socket: socket })
+    }
+}
+
+fn new_socket() -> Result<OwnedFd, ControlError> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::Stream, flags, None)
+        .map_err(|error| ControlError::system("open a socket", error))
+}
+
+fn held(address: &UnixAddr, name: &str) -> ControlError {
+    let holder = new_socket().ok().and_then(|socket| {
+        connect(socket.as_raw_fd(), address).ok()?;
+        getsockopt(&socket, sockopt::PeerCredentials).ok().map(|peer| peer.pid())
+    });
+    let who = match holder {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    };
+    ControlError::Conflict(format!(
+        "device {name:?} is a port of the router that runs as {who}: stop that one first, or leave the device out"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_claim_names_the_holder_until_the_first_is_dropped() {
+        let index = u32::MAX - std::process::id();
+        let claim = Claim::take(index, "eth7").unwrap();
+        let refused = Claim::take(index, "eth7").unwrap_err().to_string();
+        assert!(
+            refused.contains("\"eth7\"") && refused.contains(&std::process::id().to_string()),
+            "{refused}"
+        );
+        drop(claim);
+        Claim::take(index, "eth7").unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+//! Control-plane policing: limits the packets for the router itself that reach the kernel, or the own stack
+//! of ports without one.
+
+use std::collections::BTreeMap;
+
+use millrace_config::{Change, Config, ControlPlane};
+use millrace_offload::ClassRate;
+use millrace_packet::{CONTROL_CLASSES, ClassCounts, ControlClass};
+use millrace_pipeline::{ClassLimit, ClassLimits, Command};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::configuration::checked;
+use crate::request::merge_patch::patched_known;
+use crate::router::{Inner, Router};
+use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
+
+const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
+
+/// Minimum burst of a class, in packets.
+const LEAST_BURST: u32 = 32;
+
+/// Returns the burst of a class with this rate, in packets: the packets of a tenth of a second.
+fn burst(rate: u32) -> u32 {
+    (rate / 10).max(LEAST_BURST)
+}
+
+/// Returns the limits of the classes from the settings.
+pub(crate) fn limits_of(settings: &ControlPlane) -> ClassLimits {
+    let rates = settings.rates();
+    std::array::from_fn(|class| {
+        let (_, rate) = rates[class];
+        settings.police.then(|| ClassLimit { per_second: rate, burst: burst(rate) })
+    })
+}
+
+/// Returns the limits in the format of the XDP programs.
+pub(crate) fn class_rates(limits: &ClassLimits) -> [Option<ClassRate>; CONTROL_CLASSES] {
+    limits.map(|limit| {
+        limit.map(|limit| ClassRate { rate: limit.per_second.into(), burst: limit.burst.into() })
+    })
+}
+
+impl Router {
+    /// Returns the counters and rates of all classes.
+    ///
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    pub fn control_plane(&self) -> Result<ControlPlaneView, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.counters()?;
+        let mut ports = BTreeMap::new();
+        for plan in &inner.model.ports {
+            let mut counts: ClassCounts = inner.share(plan.id).classes;
+            let own = snapshot.ports.iter().find(|(id, _)| *id == plan.id);
+            own.into_iter().for_each(|(_, own)| counts.add(&own.classes));
+            ports.insert(plan.settings.name.clone(), counts);
+        }
+        let settings = inner.model.control_plane.clone();
+        let mut classes = Vec::new();
+        for (class, (_, rate)) in ControlClass::ALL.iter().zip(settings.rates()) {
+            let mut view = class_view(*class, rate, &ports);
+            view.dropped_rate = inner.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
+            classes.push(view);
+        }
+        Ok(ControlPlaneView { police: settings.police, classes })
+    }
+
+    /// Changes the rates of classes; `null` resets a setting to its default.
+    ///
+    /// # Errors
+    /// Returns an error for unknown settings or rates out of range. Nothing has changed then.
+    pub async fn set_control_plane(
+        &self,
+        changes: &Map<String, Value>,
+    ) -> Result<ControlPlaneView, ControlError> {
+        let changes = changes.clone();
+        self.change(move |inner| {
+            let from = inner.model.control_plane.clone();
+            let to = patched_known("setting of the control plane", &from, &changes)?;
+            let to = checked(Config { control_plane: to, ..Config::default() })?.control_plane;
+            let change = Change::ControlPlane { from: Box::new(from.clone()), to: Box::new(to.clone()) };
+            Ok((if from == to { Vec::new() } else { vec![change] }, ()))
+        })
+        .await?;
+        self.control_plane()
+    }
+}
+
+fn class_view(class: ControlClass, rate: u32, ports: &BTreeMap<String, ClassCounts>) -> ControlClassView {
+    let at = |counts: &ClassCounts| {
+        let (passed, dropped) = (counts.passed[class.index()], counts.dropped[class.index()]);
+        PortClassView { passed, dropped }
+    };
+    let ports: BTreeMap<String, PortClassView> = ports
+        .iter()
+        .map(|(port, counts)| (port.clone(), at(counts)))
+        .filter(|(_, counts)| counts.passed + counts.dropped > 0)
+        .collect();
+    ControlClassView {
+        class: class.name(),
+        meaning: class.meaning(),
+        rate,
+        burst: burst(rate),
+        passed: ports.values().map(|counts| counts.passed).sum(),
+        dropped: ports.values().map(|counts| counts.dropped).sum(),
+        dropped_rate: 0.0,
+        ports,
+    }
+}
+
+impl Inner {
+    /// Applies the policing settings of the model to workers and programs.
+    pub(crate) fn police_control_plane(&mut self) -> Result<(), ControlError> {
+        self.model.options.control_plane = limits_of(&self.model.control_plane);
+        let rates = class_rates(&self.model.options.control_plane);
+        for device in self.kernel.values_mut() {
+            device.programs.set_control_plane(&rates).map_err(ControlError::refused)?;
+        }
+        self.workers.tell(|| Command::Options(self.model.options.clone()))?;
+        self.barrier()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_and_classes_have_the_same_names_in_the_same_order() {
+        let settings = ControlPlane { ospf: 7, icmp: 5000, ..ControlPlane::default() };
+        let names: Vec<&str> = settings.rates().iter().map(|(key, _)| *key).collect();
+        let classes: Vec<&str> = ControlClass::ALL.iter().map(|class| class.name()).collect();
+        assert_eq!(names, classes);
+        let limits = limits_of(&settings);
+        let limit = |class: ControlClass| limits[class.index()].map(|one| (one.per_second, one.burst));
+        assert_eq!(limit(ControlClass::Ospf), Some((7, LEAST_BURST)));
+        assert_eq!(limit(ControlClass::Icmp), Some((5000, 500)));
+        let off = ControlPlane { police: false, ..settings };
+        assert_eq!(limits_of(&off), ClassLimits::default());
+    }
+}

@@ -1,0 +1,83 @@
+//! Devices of ports without a kernel device: TAP devices, packet files, memory.
+
+use millrace_config::PortKind;
+use millrace_packet::Pool;
+use millrace_pipeline::{OpenDevice, OpenedDevice};
+use millrace_port::pcap::Pace;
+use millrace_port::{Capabilities, Memory, Pcap, PcapFiles, PcapOptions, Port, Tap};
+use millrace_wire::MacAddr;
+
+use super::{Wrapping, open_error, open_on_worker, time_of_day};
+use crate::ControlError;
+use crate::model::PortPlan;
+use crate::router::Inner;
+use crate::workers::Workers;
+
+/// Device of a port without a kernel device, not yet given to a worker.
+pub(crate) struct OwnDevice {
+    plan: PortPlan,
+    open: OpenDevice,
+    /// MAC address of the device.
+    mac: MacAddr,
+}
+
+impl OwnDevice {
+    /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`. All
+    /// steps that need privileges or files happen here. No packet is received until
+    /// [`give_all`](Self::give_all).
+    ///
+    /// # Errors
+    /// Returns an error if a file or a TAP device can't be opened.
+    pub fn prepare(ports: &mut [PortPlan]) -> Result<Vec<Self>, ControlError> {
+        let own = ports.iter_mut().filter(|plan| !plan.is_kernel() && plan.config.vlan.is_none());
+        let device = |plan: &mut PortPlan| {
+            let device = Self::of(plan)?;
+            plan.settings.mac = device.mac;
+            Ok(device)
+        };
+        own.map(device).collect()
+    }
+
+    fn of(plan: &PortPlan) -> Result<Self, ControlError> {
+        let wrap = Wrapping::of(plan)?;
+        let (config, settings) = (&plan.config, plan.settings.clone());
+        let files = (config.kind == PortKind::Pcap).then(|| {
+            let pace = if config.fast { Pace::Fast } else { Pace::Recorded };
+            let (input, output) = (config.input.clone(), config.output.clone());
+            PcapFiles::open(PcapOptions { input, output, pace, origin: time_of_day() })
+        });
+        let files = files.transpose().map_err(|error| open_error(plan, &error))?;
+        let tap = (config.kind == PortKind::Tap).then(|| Tap::open(&settings.name, settings.mtu));
+        let tap = tap.transpose().map_err(|error| open_error(plan, &error))?;
+        let mac = tap.as_ref().map_or(settings.mac, |tap| tap.capabilities().mac);
+        let open: OpenDevice = Box::new(move |_: &Pool| {
+            let port: Box<dyn Port> = match (tap, files) {
+                (Some(tap), _) => Box::new(tap),
+                (None, Some(files)) => Box::new(Pcap::new(settings.mac, settings.mtu, files)?),
+                (None, None) => Box::new(Memory::new(settings.mac, settings.mtu).0),
+            };
+            Ok(OpenedDevice { port: wrap.around(port)?, sockets: Vec::new() })
+        });
+        Ok(Self { plan: plan.clone(), open, mac })
+    }
+
+    /// Gives the device to its worker, which receives from it at once.
+    ///
+    /// # Errors
+    /// Returns an error if the worker can't open the device, or does not answer.
+    fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
+        open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
+    }
+    /// Gives all devices to their workers. Must be called when all ports, filters and routes are in place, as
+    /// packets arrive at once.
+    ///
+    /// # Errors
+    /// Returns an error if a worker can't open a device, or does not answer.
+    pub fn give_all(devices: Vec<Self>, inner: &mut Inner) -> Result<(), ControlError> {
+        for device in devices {
+            let id = device.plan.settings.device;
+            inner.capabilities.insert(id, device.give(&mut inner.workers)?);
+        }
+        Ok(())
+    }
+}

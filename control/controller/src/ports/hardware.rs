@@ -1,0 +1,321 @@
+//! Hardware of the router (*VERA*, section 2.1): its processors, ports and switches, with their capabilities.
+//!
+//! Each port belongs to one processor, which gets the port's packets first. A processor punts packets to the
+//! next one above: from the XDP program to a worker, from a worker to the host. So processors are a tree with
+//! the host as root and the ports as leaves.
+
+use std::collections::{BTreeMap, HashMap};
+
+use millrace_offload::{Attachment, DeviceFacts};
+use millrace_pipeline::Handover;
+use millrace_port::Mode;
+use millrace_port::af_xdp::LEAST_BATCH;
+
+use crate::ControlError;
+use crate::model::PortPlan;
+use crate::ports::device::{KernelDevice, QueueSocket};
+use crate::ports::topology;
+use crate::router::{Inner, Router};
+use crate::view::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
+
+/// Name of the highest processor.
+const HOST: &str = "host";
+
+impl Router {
+    /// Returns the processors, ports and switches, with their capabilities.
+    ///
+    /// # Errors
+    /// Returns an error if the kernel can't be queried.
+    pub async fn hardware(&self) -> Result<HardwareView, ControlError> {
+        let (threads, devices) = {
+            let inner = self.lock();
+            let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
+            (threads, inner.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
+        };
+        // The kernel may be slow to answer, so the query runs on a blocking thread without the lock.
+        let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
+        let machine =
+            asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
+        Ok(self.lock().describe(machine))
+    }
+}
+
+/// Facts about the machine, from the kernel.
+struct Machine {
+    cpus: Vec<CpuView>,
+    /// CPUs on which the process may run.
+    host: String,
+    /// CPUs on which each worker may run.
+    workers: Vec<String>,
+    /// Device facts, by device index.
+    devices: HashMap<u32, DeviceFacts>,
+}
+
+impl Machine {
+    fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
+        // A device that vanished in the meantime has default facts.
+        let facts = |device| (device, DeviceFacts::of(device).unwrap_or_default());
+        Self {
+            cpus: topology::cpus(),
+            host: topology::allowed(nix::unistd::getpid().as_raw()),
+            workers: threads.into_iter().map(topology::allowed).collect(),
+            devices: devices.into_iter().map(facts).collect(),
+        }
+    }
+}
+
+fn worker_name(worker: usize) -> String {
+    format!("worker {worker}")
+}
+
+fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
+    let host = ProcessorView {
+        name: HOST.to_owned(),
+        level: 2,
+        above: None,
+        cpus: host,
+        treats: "control, host companions of plugins; the kernel's own stack".to_owned(),
+        why_not: None,
+    };
+    let worker = |(number, cpus): (usize, String)| ProcessorView {
+        name: worker_name(number),
+        level: 1,
+        above: Some(HOST.to_owned()),
+        cpus,
+        treats: "every flow: filters, instances, queues, schedulers".to_owned(),
+        why_not: None,
+    };
+    std::iter::once(host).chain(workers.into_iter().enumerate().map(worker)).collect()
+}
+
+impl Inner {
+    fn describe(&self, machine: Machine) -> HardwareView {
+        let Machine { cpus, host, workers, mut devices } = machine;
+        let mut view = HardwareView {
+            cpus,
+            processors: host_and_workers(host, workers),
+            ports: Vec::new(),
+            switches: self.switches_between_workers(),
+        };
+        for plan in self.model.ports.iter() {
+            match self.kernel.get(&plan.id) {
+                Some(device) => {
+                    let facts = devices.remove(&device.ifindex).unwrap_or_default();
+                    self.describe_device(plan, (device, &facts), &mut view);
+                }
+                None => view.ports.push(self.own_port(plan)),
+            }
+        }
+        view
+    }
+
+    fn owner_name(&self, plan: &PortPlan) -> String {
+        worker_name(Handover::owner(plan.settings.device, self.workers.len()))
+    }
+
+    fn switches_between_workers(&self) -> Vec<SwitchView> {
+        if self.workers.len() == 1 {
+            return Vec::new();
+        }
+        vec![SwitchView {
+            name: "worker rings",
+            from: "each worker".to_owned(),
+            to: "each other worker".to_owned(),
+            works: true,
+            how: "a ring of parcels for each two, one copy for each packet".to_owned(),
+        }]
+    }
+
+    /// Returns the view of a port without a kernel device of its own; its processor is its worker.
+    fn own_port(&self, plan: &PortPlan) -> HardwarePortView {
+        let capabilities = self.capabilities.get(&plan.settings.device);
+        let is_vlan = plan.config.vlan.is_some();
+        let driver = if is_vlan { "vlan" } else { capabilities.map_or("", |found| found.driver) };
+        HardwarePortView {
+            name: plan.settings.name.clone(),
+            processor: self.owner_name(plan),
+            device: plan.config.device.clone(),
+            driver: driver.to_owned(),
+            xdp: "none",
+            sockets: capabilities.map_or("none", |found| sockets(found.mode)),
+            why: capabilities.map_or_else(String::new, |found| found.why.clone()),
+            rx_queues: 1,
+            tx_queues: 1,
+            mtu: plan.settings.mtu.into(),
+            speed: None,
+            queueing_discipline: None,
+            features: Vec::new(),
+            why_no_redirects: Some(match is_vlan {
+                true => "a sub-interface: its frames have a tag, which a worker adds".to_owned(),
+                false => "no kernel device is below".to_owned(),
+            }),
+        }
+    }
+
+    /// Adds a kernel device to the view: its program, the port, and the switches from and to it.
+    fn describe_device(
+        &self,
+        plan: &PortPlan,
+        (device, facts): (&KernelDevice, &DeviceFacts),
+        view: &mut HardwareView,
+    ) {
+        let name = &plan.settings.name;
+        let (kind, xdp) = match device.programs.mode() {
+            Attachment::Native => ("xdp", "driver"),
+            Attachment::Generic => ("xdp", "generic"),
+            Attachment::Tcx => ("tcx", "none"),
+        };
+        let processor = format!("{kind} {name}");
+        let capabilities = self.capabilities.get(&plan.settings.device);
+        let mode = capabilities.map_or("none", |found| sockets(found.mode));
+        let why = capabilities.map_or_else(String::new, |found| found.why.clone());
+        let flows = "plain flows of a worker, in the driver";
+        let no_redirects = self.why_no_redirects(device, facts);
+        view.processors.push(ProcessorView {
+            name: processor.clone(),
+            level: 0,
+            above: Some(self.owner_name(plan)),
+            cpus: String::new(),
+            treats: match device.stays_up {
+                None => format!("what is the kernel's; {flows}"),
+                Some(_) => "what is the kernel's".to_owned(),
+            },
+            why_not: device.stays_up.map(ToOwned::to_owned),
+        });
+        view.switches.extend(self.switches_of(plan, (&processor, mode, device), no_redirects.as_deref()));
+        view.ports.push(HardwarePortView {
+            name: name.clone(),
+            processor,
+            device: plan.config.device.clone(),
+            driver: facts.driver.clone(),
+            xdp,
+            sockets: mode,
+            why,
+            rx_queues: facts.rx_queues,
+            tx_queues: facts.tx_queues,
+            mtu: facts.mtu,
+            speed: facts.speed,
+            queueing_discipline: device.queueing.clone(),
+            features: facts.xdp_features.clone(),
+            why_no_redirects: no_redirects,
+        });
+    }
+
+    /// Returns the reason why no offloaded packet is redirected to a device; `None` if it is possible.
+    fn why_no_redirects(&self, device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
+        let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
+        let refused = || "the kernel refused it: the log says why".to_owned();
+        why.or_else(|| device.why_kept_up())
+            .or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
+    }
+
+    /// Returns the workers that receive from a device, each with its sockets.
+    fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
+        if device.sockets.is_empty() {
+            return vec![(self.owner_name(plan), "an AF_PACKET ring, one copy for each packet".to_owned())];
+        }
+        let mut queues: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for QueueSocket { queue, worker, .. } in &device.sockets {
+            queues.entry(*worker).or_default().push(queue.to_string());
+        }
+        let how = |queues: Vec<String>| match queues.as_slice() {
+            [_] if device.sockets.len() == 1 => format!("an AF_XDP socket, {mode}"),
+            [queue] => format!("an AF_XDP socket, for queue {queue}, {mode}"),
+            queues => {
+                let sockets = millrace_units::count(queues.len(), "AF_XDP socket");
+                format!("{sockets}, for queues {}, {mode}", queues.join(", "))
+            }
+        };
+        queues.into_iter().map(|(worker, queues)| (worker_name(worker), how(queues))).collect()
+    }
+
+    fn switches_of(
+        &self,
+        plan: &PortPlan,
+        (processor, mode, device): (&str, &str, &KernelDevice),
+        no_redirects: Option<&str>,
+    ) -> Vec<SwitchView> {
+        let (name, worker) = (&plan.settings.name, self.owner_name(plan));
+        let mut switches = vec![SwitchView {
+            name: "driver redirect",
+            from: "xdp of every port".to_owned(),
+            to: name.clone(),
+            works: no_redirects.is_none(),
+            how: no_redirects.unwrap_or("by the driver, without a worker").to_owned(),
+        }];
+        let up = self.ways_up(plan, mode, device).into_iter().map(|(to, how)| SwitchView {
+            name: "socket rings",
+            from: processor.to_owned(),
+            to,
+            works: true,
+            how,
+        });
+        switches.extend(up);
+        switches.extend([
+            SwitchView {
+                name: "batch sending",
+                from: worker.clone(),
+                to: name.clone(),
+                works: device.batches.is_open(),
+                how: match device.batches.is_open() {
+                    true => format!("a program that is run with {LEAST_BATCH} live frames or more"),
+                    false => "for a veth that takes redirected frames, and has one queue: packets leave by the socket"
+                        .to_owned(),
+                },
+            },
+            SwitchView {
+                name: "kernel hand-over",
+                from: worker,
+                to: format!("{HOST}, as from {name}"),
+                works: true,
+                how: "programs that are run with live frames, up to 3,328 bytes each".to_owned(),
+            },
+        ]);
+        if self.hosts.contains_key(&plan.id) {
+            switches.push(SwitchView {
+                name: "host output",
+                from: HOST.to_owned(),
+                to: self.owner_name(plan),
+                works: true,
+                how: format!("what the kernel sends by {name} is caught at tcx egress, for its scheduler"),
+            });
+        }
+        switches
+    }
+}
+
+/// Returns the name of a port's receive mode.
+fn sockets(mode: Mode) -> &'static str {
+    match mode {
+        Mode::ZeroCopy => "zero-copy",
+        Mode::Native | Mode::Generic => "copy",
+        Mode::Ring => "ring",
+        Mode::Call => "call",
+        Mode::InProcess => "in-process",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use crate::{StartOptions, start};
+
+    #[test]
+    fn nobody_waits_for_the_router_while_the_kernel_is_asked() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
+            let config = millrace_config::Config::parse(text, "test").unwrap();
+            let router = start(config, StartOptions::default()).await.unwrap();
+            let mut asked = pin!(router.hardware());
+            let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(first, Poll::Pending), "it is asked beside all else");
+            assert!(router.0.inner.try_lock().is_ok());
+            let view = asked.await.unwrap();
+            assert_eq!((view.ports.len(), view.processors.len()), (1, 2));
+            router.shutdown().await.unwrap();
+        });
+    }
+}

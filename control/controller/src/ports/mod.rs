@@ -1,0 +1,163 @@
+//! Views of ports, with their counters.
+
+pub(crate) mod batch_sending;
+pub(crate) mod claim;
+pub(crate) mod control_plane;
+pub(crate) mod device;
+pub(crate) mod hardware;
+pub(crate) mod headers;
+pub(crate) mod packet_file;
+pub(crate) mod redirects;
+pub(crate) mod topology;
+
+use std::collections::HashMap;
+
+use millrace_pipeline::Snapshot;
+use millrace_units::PortId;
+
+use crate::ControlError;
+use crate::model::PortPlan;
+use crate::observe::events::utc_now;
+use crate::router::{Inner, Router};
+use crate::show;
+use crate::view::{CountersView, PortCountersView, PortView};
+
+impl Router {
+    /// Returns all ports.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn ports(&self) -> Result<Vec<PortView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let plans = inner.model.ports.clone();
+        let mut views: Vec<_> = plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect();
+        let dropped = inner.device_drops();
+        for (view, plan) in views.iter_mut().zip(plans.iter()) {
+            view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
+        }
+        Ok(views)
+    }
+
+    /// Returns the counters of all ports at one moment.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn counters(&self) -> Result<CountersView, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.counters()?;
+        let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
+        Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
+    }
+}
+
+impl Inner {
+    /// Returns the packets that the devices of ports dropped on transmit since the counters were cleared, as
+    /// the kernel counts them.
+    fn device_drops(&self) -> HashMap<PortId, u64> {
+        let now = self.device_drops_now();
+        let since = |(port, count): (PortId, u64)| {
+            let before = self.device_drops_before.get(&port).copied().unwrap_or_default();
+            (port, count.saturating_sub(before))
+        };
+        now.into_iter().map(since).collect()
+    }
+
+    /// Returns the packets that the devices dropped on transmit since each device was created.
+    pub(crate) fn device_drops_now(&self) -> HashMap<PortId, u64> {
+        // Without /proc these counts are unknown.
+        let counts = millrace_host::transmit_drops().unwrap_or_default();
+        let own = |plan: &PortPlan| {
+            let device = plan.config.device.as_deref().filter(|_| plan.is_kernel())?;
+            Some((plan.id, *counts.get(device)?))
+        };
+        self.model.ports.iter().filter_map(own).collect()
+    }
+}
+
+fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
+    let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
+    let share = inner.share(plan.id);
+    // As in Linux, the frames of sub-interfaces count at their device too.
+    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
+        true => (share.seen, share.seen_bytes),
+        false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
+    };
+    let (tx_packets, tx_bytes) = count.map_or((0, 0), |count| (count.tx_packets, count.tx_bytes));
+    let main = plan.config.vlan.is_none();
+    let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device && main);
+    let drops = count.into_iter().flat_map(|count| count.drops.iter());
+    let drops = drops.chain(device.into_iter().flat_map(|(_, device)| device.drops.iter()));
+    PortCountersView {
+        name: plan.settings.name.clone(),
+        rx_packets,
+        rx_bytes,
+        tx_packets: tx_packets + share.sent.packets,
+        tx_bytes: tx_bytes + share.sent.bytes,
+        dropped: drops.map(|(_, packets)| packets).sum(),
+    }
+}
+
+fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortView {
+    let settings = &plan.settings;
+    let count = snapshot
+        .ports
+        .iter()
+        .find(|(id, _)| *id == plan.id)
+        .map(|(_, count)| count.clone())
+        .unwrap_or_default();
+    let queued = snapshot.queued.iter().find(|(id, _)| *id == plan.id).map_or(0, |(_, queued)| *queued);
+    let main = plan.config.vlan.is_none();
+    let device =
+        snapshot.devices.iter().find(|(id, _)| *id == settings.device && main).map(|(_, count)| count);
+    let share = inner.share(plan.id);
+    let mut drops = show::by_name(&count.drops);
+    let mut held = queued;
+    if let Some(device) = device {
+        held += device.held;
+        for (reason, packets) in device.drops.iter() {
+            *drops.entry(reason.name().to_owned()).or_default() += packets;
+        }
+    }
+    let capabilities = inner.capabilities.get(&settings.device);
+    let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
+    let (mode, why) = capabilities
+        .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
+    let driver = driver.to_owned();
+    let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
+        port_counters(inner, plan, snapshot);
+    let name = settings.name.clone();
+    let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
+    PortView {
+        rx_rate: rate("rx", rx_packets),
+        tx_rate: rate("tx", tx_packets),
+        rx_bits: 8.0 * rate("rx bytes", rx_bytes),
+        tx_bits: 8.0 * rate("tx bytes", tx_bytes),
+        device: plan.config.device.clone(),
+        driver,
+        mode,
+        why,
+        state: if settings.up { "up" } else { "down" },
+        mac: settings.mac.to_string(),
+        mtu: settings.mtu,
+        addresses: settings.addresses.iter().map(ToString::to_string).collect(),
+        on_death: inner.death.of_port(plan.id).map(|on_death| match on_death {
+            millrace_config::OnDeath::Kernel => "kernel",
+            millrace_config::OnDeath::Drop => "drop",
+        }),
+        reverse_path: show::reverse_path(settings.reverse_path),
+        queueing_discipline: inner.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
+        input_weight: settings.input_weight,
+        rx_packets,
+        rx_bytes,
+        tx_packets,
+        tx_bytes,
+        driver_packets: share.forwarded,
+        batched_packets: device.map_or(0, |device| device.batched),
+        device_drops: 0,
+        to_host: count.to_host + share.passed,
+        held,
+        drops,
+        name: settings.name.clone(),
+    }
+}

@@ -1,0 +1,64 @@
+//! Changes of settings by JSON merge patch (RFC 7396), for objects without nested objects.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::request::reading::read;
+
+/// Returns `before` with `changes` applied; a `null` removes a setting.
+///
+/// # Errors
+/// An invalid setting, as [`ControlError::Invalid`].
+pub(crate) fn patched<T: Serialize + DeserializeOwned>(
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let mut object = object(before)?;
+    for (key, change) in changes {
+        match change {
+            Value::Null => object.remove(key),
+            change => object.insert(key.clone(), change.clone()),
+        };
+    }
+    read("what is asked for", Value::Object(object))
+}
+
+/// Applies `changes` as [`patched`] does, for objects that serialize all their settings. An error about an
+/// unknown setting lists the known settings; `what` is the noun for a setting.
+///
+/// # Errors
+/// Unknown settings, and the errors of [`patched`].
+pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
+    what: &str,
+    before: &T,
+    changes: &Map<String, Value>,
+) -> Result<T, ControlError> {
+    let known = object(before)?;
+    all_known(what, changes, known.keys().map(String::as_str))?;
+    patched(before, changes)
+}
+
+/// Refuses changes of settings that aren't in `known`. The error lists the known settings; `what` is the noun
+/// for a setting.
+///
+/// # Errors
+/// The first unknown setting, as [`ControlError::Invalid`].
+pub(crate) fn all_known<'a>(
+    what: &str,
+    changes: &Map<String, Value>,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), ControlError> {
+    match changes.keys().find(|key| known.clone().all(|known| known != key.as_str())) {
+        Some(unknown) => Err(ControlError::Invalid(ControlError::unknown(what, unknown, known).to_string())),
+        None => Ok(()),
+    }
+}
+
+fn object<T: Serialize>(settings: &T) -> Result<Map<String, Value>, ControlError> {
+    match serde_json::to_value(settings).map_err(|error| ControlError::Invalid(error.to_string()))? {
+        Value::Object(object) => Ok(object),
+        _ => Ok(Map::new()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Long lists, split into pages.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::ControlError;
+
+/// Most entries of a page.
+const MOST: usize = 10_000;
+
+/// Requested part of a list; the whole list by default.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageQuery {
+    /// Most entries of the page, 1 to 10,000. The entries of pages are in a fixed order.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: Option<usize>,
+    /// Cursor that the page before returned; it is the start of this page.
+    pub cursor: Option<String>,
+}
+
+/// Part of a list.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// Entries of the page.
+    pub rows: Vec<T>,
+    /// Cursor of the next page; `None` for the last page.
+    pub next: Option<String>,
+}
+
+impl PageQuery {
+    /// Whether the request is for a page, not for the whole list.
+    pub fn is_asked(&self) -> bool {
+        self.limit.is_some() || self.cursor.is_some()
+    }
+
+    /// Returns the most entries of the page.
+    ///
+    /// # Errors
+    /// A limit outside of 1 to 10,000.
+    pub fn most(&self) -> Result<usize, ControlError> {
+        match self.limit {
+            Some(limit) if !(1..=MOST).contains(&limit) => {
+                Err(ControlError::Invalid(format!("limit {limit}: 1 to {MOST} are right")))
+            }
+            limit => Ok(limit.unwrap_or(MOST)),
+        }
+    }
+
+    /// Returns the page of a list whose entries have unique keys, in the order of the keys.
+    ///
+    /// # Errors
+    /// An invalid limit.
+    pub fn of<T>(&self, mut all: Vec<T>, key: impl Fn(&T) -> String) -> Result<Page<T>, ControlError> {
+        let most = self.most()?;
+        if !self.is_asked() {
+            return Ok(Page::whole(all));
+        }
+        all.sort_by_cached_key(&key);
+        if let Some(cursor) = &self.cursor {
+            all.retain(|entry| key(entry) > *cursor);
+        }
+        let more = all.len() > most;
+        all.truncate(most);
+        let next = all.last().filter(|_| more).map(key);
+        Ok(Page { rows: all, next })
+    }
+}
+
+impl<T> Page<T> {
+    /// Returns the whole list as one page.
+    pub fn whole(rows: Vec<T>) -> Self {
+        Self { rows, next: None }
+    }
+
+    /// Converts each entry of the page.
+    pub fn map<U>(self, each: impl FnMut(T) -> U) -> Page<U> {
+        Page { rows: self.rows.into_iter().map(each).collect(), next: self.next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_together_are_the_list_whatever_comes_and_goes_between_them() {
+        let mut all: Vec<u32> = (0..25).rev().collect();
+        let key = |number: &u32| format!("{number:03}");
+        let mut query = PageQuery { limit: Some(10), cursor: None };
+        let first = query.of(all.clone(), key).unwrap();
+        assert_eq!((first.rows.len(), first.next.as_deref()), (10, Some("009")));
+        query.cursor = first.next;
+        // The entry at the cursor is removed; the next page starts behind it.
+        all.retain(|number| *number != 9);
+        let second = query.of(all.clone(), key).unwrap();
+        assert_eq!((second.rows[0], second.rows.len()), (10, 10));
+        query.cursor = second.next;
+        let last = query.of(all.clone(), key).unwrap();
+        assert_eq!((last.rows, last.next), ((20..25).collect::<Vec<_>>(), None));
+        assert_eq!(PageQuery::default().of(all.clone(), key).unwrap().rows, all, "as it was");
+        for limit in [0, MOST + 1] {
+            let query = PageQuery { limit: Some(limit), cursor: None };
+            assert!(query.of(all.clone(), key).unwrap_err().to_string().contains("1 to 10000"));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! List of routes in the order of their prefixes, whole or a page at a time.
+//!
+//! A page is a walk that starts behind the last prefix of the page before. Its cost depends on its own
+//! length, not on the size of the table.
+
+use ipnet::IpNet;
+use millrace_forward::Route;
+use millrace_host::{HostRoute, PrefixRange, merged};
+
+use crate::request::RouteQuery;
+use crate::router::{Inner, Router};
+use crate::routes::changes::{kernel_view, parse_prefix};
+use crate::view::RouteView;
+use crate::{ControlError, Page, PageQuery, show};
+
+/// Route of the list.
+enum Listed<'a> {
+    /// Route of the workers alone.
+    Own(&'a Route),
+    /// Route of the kernel that the router follows.
+    Kernel(HostRoute),
+    /// Route that the kernel should have and lacks.
+    Missing(&'a millrace_config::Route),
+}
+
+impl Router {
+    /// Returns the kernel's routes that the router follows and its own routes; all routes, or the routes
+    /// within a prefix.
+    ///
+    /// # Errors
+    /// An invalid prefix, limit or cursor; when the data plane does not answer.
+    pub fn routes(&self, query: &RouteQuery) -> Result<Page<RouteView>, ControlError> {
+        let within = query.within.as_deref().map(parse_prefix).transpose()?;
+        let after = query.cursor.as_deref().map(parse_cursor).transpose()?;
+        let range = PrefixRange { after, within };
+        let query = PageQuery { limit: query.limit, cursor: query.cursor.clone() };
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let mut page = inner.listed(range, &query)?;
+        let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
+        let accounts = inner.route_table.count(&prefixes, &mut inner.workers)?;
+        for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
+            view.queues = account.as_ref().map(show::queues);
+        }
+        Ok(page.map(|(_, view)| view))
+    }
+}
+
+impl Inner {
+    fn listed(
+        &self,
+        range: PrefixRange,
+        query: &PageQuery,
+    ) -> Result<Page<(IpNet, RouteView)>, ControlError> {
+        let ports = self.by_device();
+        let view = |(prefix, route): (IpNet, Listed<'_>)| match route {
+            Listed::Own(route) => Some((prefix, show::route(&prefix, route, None, &self.model))),
+            Listed::Kernel(route) => {
+                Some((prefix, self.with_missing(prefix, kernel_view(&route, &ports, &self.model)?)))
+            }
+            Listed::Missing(route) => {
+                Some((prefix, self.with_missing(prefix, show::wanted_route(route, &self.model))))
+            }
+        };
+        let own = self.model.own_routes.range(range).map(|(prefix, route)| (prefix, Listed::Own(route)));
+        let Some(mirror) = &self.mirror else {
+            return page(own.filter_map(view), query);
+        };
+        let state = mirror.state();
+        let kernel = state.routes_in(range).map(|route| (route.prefix, Listed::Kernel(route)));
+        let wanted = |(prefix, _)| Some((prefix, Listed::Missing(self.model.routes.get(&prefix)?)));
+        let missing = self.wanted.missing(range).filter_map(wanted);
+        page(merged(merged(own, kernel), missing).filter_map(view), query)
+    }
+}
+
+/// Parses the cursor at which a page starts.
+fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
+    let wrong =
+        |_| ControlError::Invalid(format!("cursor {text:?}: give what the page before said, or none"));
+    text.parse().map_err(wrong)
+}
+
+/// Returns the first entries of a walk that starts at the page's start, up to the page's limit.
+fn page<T>(
+    mut walk: impl Iterator<Item = (IpNet, T)>,
+    query: &PageQuery,
+) -> Result<Page<(IpNet, T)>, ControlError> {
+    let most = query.most()?;
+    if !query.is_asked() {
+        return Ok(Page::whole(walk.collect()));
+    }
+    let rows: Vec<(IpNet, T)> = walk.by_ref().take(most).collect();
+    let more = walk.next().is_some();
+    let next = rows.last().filter(|_| more).map(|(prefix, _)| prefix.to_string());
+    Ok(Page { rows, next })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_prefix() -> impl Strategy<Value = IpNet> {
+        let prefix = |(bits, length): (u32, u8)| IpNet::new_assert(bits.to_be_bytes().into(), length).trunc();
+        ((0..200_u32).prop_map(|bits| bits << 20), 4..=20_u8).prop_map(prefix)
+    }
+
+    proptest! {
+        #[test]
+        fn pages_are_those_of_the_sorted_list(
+            table in prop::collection::btree_map(any_prefix(), any::<u16>(), 0..60),
+            within in prop::option::of(any_prefix()),
+            limit in 1..9_usize,
+        ) {
+            // The reference sorts all entries for each page.
+            let mut simple: Vec<(IpNet, u16)> = table.iter().map(|(prefix, value)| (*prefix, *value)).collect();
+            simple.retain(|(prefix, _)| within.is_none_or(|within| within.contains(prefix)));
+            let mut expected = simple.chunks(limit);
+            let mut query = PageQuery { limit: Some(limit), cursor: None };
+            loop {
+                let after = query.cursor.as_deref().map(|cursor| parse_cursor(cursor).unwrap());
+                let range = PrefixRange { after, within };
+                let walk = range.of(&table).map(|(prefix, value)| (prefix, *value));
+                let found = page(walk, &query).unwrap();
+                prop_assert_eq!(&found.rows[..], expected.next().unwrap_or_default());
+                query.cursor = found.next;
+                if query.cursor.is_none() {
+                    break;
+                }
+            }
+            prop_assert!(expected.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_page_looks_at_no_more_than_it_has() {
+        let table: BTreeMap<IpNet, ()> = (0..100_000_u32)
+            .map(|number| (IpNet::new_assert((number << 8).to_be_bytes().into(), 24), ()))
+            .collect();
+        let mut seen = 0;
+        let after = Some("1.0.0.0/24".parse().unwrap());
+        let walk = PrefixRange { after, within: None }.of(&table).inspect(|_| seen += 1);
+        let query = PageQuery { limit: Some(10), cursor: None };
+        let found = page(walk, &query).unwrap();
+        assert_eq!((found.rows[0].0.to_string(), found.rows.len()), ("1.0.1.0/24".to_owned(), 10));
+        assert_eq!(seen, 11);
+    }
+}

@@ -1,0 +1,174 @@
+//! Forwarding table on the control side: the commands that workers get when routes change, and their order.
+
+use std::collections::HashSet;
+
+use ipnet::IpNet;
+use millrace_forward::{FibReader, Route, SharedFib};
+use millrace_pipeline::{NumberedRoutes, ROUTES, ReplyTo, RouteChange, RouteCommand, WaitingRoutes};
+use millrace_units::{NextHopIndex, QueueAccount};
+
+use crate::ControlError;
+
+/// Most route changes that a worker handles between two batches; more would delay packets.
+const AT_ONCE: usize = 64;
+/// Most routes whose counters a worker reads between two batches.
+const COUNTED_AT_ONCE: usize = 512;
+/// Number of removed table parts from which the workers are asked whether these can be reused.
+const WAITING: usize = 1024;
+
+/// Sends routes to the workers.
+pub(crate) trait TellRoutes {
+    /// Sends a command to all workers.
+    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError>;
+
+    /// Sends routes to all workers, and waits until each has returned the routes that it had before.
+    fn exchange(
+        &mut self,
+        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
+    ) -> Result<(), ControlError>;
+
+    /// Waits until all workers have carried out all earlier commands.
+    fn barrier(&mut self) -> Result<(), ControlError>;
+
+    /// Asks all workers for the routes of held packets, within a bounded number of routes from `from` on.
+    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError>;
+
+    /// Asks all workers for the queue accounts of routes, and returns the sums in the same order.
+    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError>;
+}
+
+/// Returns the routes of packets that some worker holds.
+fn waiting_routes(workers: &mut impl TellRoutes) -> Result<HashSet<NextHopIndex>, ControlError> {
+    let (mut waiting, mut from) = (HashSet::new(), Some(NextHopIndex(0)));
+    while let Some(start) = from.take() {
+        for (routes, next) in workers.waiting_routes(start)? {
+            waiting.extend(routes);
+            from = from.or(next);
+        }
+    }
+    Ok(waiting)
+}
+
+/// Forwarding table.
+#[derive(Debug)]
+pub(crate) struct RouteTable(SharedFib);
+
+impl RouteTable {
+    pub fn new() -> Result<Self, ControlError> {
+        SharedFib::new().map(Self).map_err(|error| ControlError::system("make the route table", error))
+    }
+
+    /// Returns the reader by which a worker looks up routes.
+    pub fn reader(&self) -> FibReader {
+        self.0.reader()
+    }
+
+    /// Returns the number of prefixes with a route.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the longest prefix of an address that has a route, and the route.
+    pub fn prefix_of(&self, address: std::net::IpAddr) -> Option<(IpNet, &Route)> {
+        self.0.prefix_of(address)
+    }
+
+    /// Sets routes, or removes the route of a prefix without a new one. On return, the workers find the
+    /// changes.
+    ///
+    /// # Errors
+    /// When a worker does not answer: the earlier changes have been made. When a table is full: all other
+    /// changes have been made.
+    pub fn change(
+        &mut self,
+        changes: Vec<(IpNet, Option<Route>)>,
+        workers: &mut impl TellRoutes,
+    ) -> Result<(), ControlError> {
+        let mut refused = None;
+        for piece in changes.chunks(AT_ONCE) {
+            let full = self.change_piece(piece, workers)?;
+            refused = refused.or(full);
+        }
+        self.reuse(workers)?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Changes the routes of a piece. Returns the error of the first route for which a table has no room.
+    fn change_piece(
+        &mut self,
+        changes: &[(IpNet, Option<Route>)],
+        workers: &mut impl TellRoutes,
+    ) -> Result<Option<ControlError>, ControlError> {
+        let mut numbers: Vec<Option<NextHopIndex>> = Vec::with_capacity(changes.len());
+        let mut new = Vec::new();
+        for (prefix, route) in changes {
+            numbers.push(route.as_ref().map(|route| {
+                let (number, is_new) = match route {
+                    Route::Forward(_) => self.0.intern_own(*prefix, route.clone(), ROUTES),
+                    _ => self.0.intern(route.clone()),
+                };
+                new.extend(is_new.then(|| (number, route.clone())));
+                number
+            }));
+        }
+        if !new.is_empty() {
+            workers.exchange(&|reply| RouteCommand::Set(new.clone(), reply))?;
+        }
+        let mut noted = Vec::with_capacity(changes.len());
+        let mut refused = None;
+        for ((prefix, route), number) in changes.iter().zip(numbers) {
+            let stored = match number {
+                Some(number) => self.0.store(*prefix, number).map(|_| ()),
+                None => {
+                    self.0.remove(*prefix);
+                    Ok(())
+                }
+            };
+            if let Err(full) = stored {
+                refused.get_or_insert_with(|| ControlError::System(format!("route to {prefix}: {full}")));
+                continue;
+            }
+            let host = prefix.prefix_len() == prefix.max_prefix_len();
+            let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
+            noted.push(RouteChange { prefix: *prefix, own });
+        }
+        workers.tell(&|| RouteCommand::Changed(noted.clone()))?;
+        Ok(refused)
+    }
+
+    /// Frees the memory of removed routes once no worker can read it.
+    fn reuse(&mut self, workers: &mut impl TellRoutes) -> Result<(), ControlError> {
+        if self.0.waiting() < WAITING {
+            return Ok(());
+        }
+        let epoch = self.0.close_epoch();
+        workers.barrier()?;
+        let waiting = waiting_routes(workers)?;
+        let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
+        for piece in freed.chunks(AT_ONCE) {
+            let nothing = || piece.iter().map(|number| (*number, Route::Blackhole)).collect();
+            workers.exchange(&|reply| RouteCommand::Forget(nothing(), reply))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the queue accounts of the routes to these prefixes, in the same order; `None` for a route
+    /// without an account: it leads to no port, or the limit of counted routes is reached.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn count(
+        &self,
+        prefixes: &[IpNet],
+        workers: &mut impl TellRoutes,
+    ) -> Result<Vec<Option<QueueAccount>>, ControlError> {
+        let numbers: Vec<_> = prefixes.iter().map(|prefix| self.0.own_number(*prefix)).collect();
+        let counted: Vec<_> = numbers.iter().flatten().copied().collect();
+        let mut accounts = Vec::with_capacity(counted.len());
+        for piece in counted.chunks(COUNTED_AT_ONCE) {
+            accounts.extend(workers.count_routes(piece)?);
+        }
+        let mut accounts = accounts.into_iter();
+        Ok(numbers.into_iter().map(|number| number.and_then(|_| accounts.next())).collect())
+    }
+}

@@ -1,0 +1,481 @@
+//! Schedulers of ports: planning, checks, changes while packets are queued, and views.
+
+pub(crate) mod changes;
+pub(crate) mod names;
+pub(crate) mod node_removal;
+pub(crate) mod node_settings;
+pub(crate) mod queues;
+pub(crate) mod tree;
+pub(crate) mod view;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_config::{Fate, Fates, FlowQueue, Scheduler, SchedulerNode};
+use millrace_pipeline::{Piece, ScheduleChange, SchedulerCommand};
+use millrace_plugin::Action;
+use millrace_schedule::ScheduleError;
+use millrace_units::{PortId, QueueId};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::request::merge_patch::{all_known, patched};
+use crate::router::{Inner, Router};
+use crate::schedulers::names::Names;
+use crate::schedulers::tree::{Part, Unplanned};
+use crate::view::SchedulerView;
+use crate::workers::handle::WorkerHandle;
+
+/// Settings that `scheduler set PORT` changes without a node.
+const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
+
+/// Most changes that a worker makes between two batches.
+const CHANGES_AT_ONCE: usize = 64;
+
+/// Planned schedulers, and the numbers of their nodes. A name has the same number at every port, so that
+/// filters and plugins name a queue independently of the egress port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schedulers {
+    ports: BTreeMap<PortId, Scheduler>,
+    names: Arc<Names>,
+    /// Numbers that filters name; filled only once all numbers are taken.
+    kept: HashSet<QueueId>,
+}
+
+impl Schedulers {
+    /// Plans the scheduler of a port.
+    pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        let at_port = |Unplanned { part, error }| Unplanned {
+            part,
+            error: ControlError::Invalid(format!("scheduler of port {name:?}: {error}")),
+        };
+        let mut planned = self.clone();
+        planned.number_all(scheduler).map_err(at_port)?;
+        planned.check(scheduler).map_err(at_port)?;
+        let before = planned.ports.remove(&port);
+        let there = before.iter().flat_map(|before| &before.node).chain(&scheduler.node);
+        Arc::make_mut(&mut planned.names).note(there.map(|node| &*node.name));
+        planned.ports.insert(port, scheduler.clone());
+        *self = planned;
+        Ok(())
+    }
+
+    /// Stores the settings of a flow's queue; `None` makes it like all other flows' queues.
+    pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
+        let Some(scheduler) = self.ports.get_mut(&port) else { return };
+        scheduler.flow.retain(|own| own.queue != queue || own.flow != flow);
+        scheduler.flow.extend(treated);
+    }
+
+    /// Returns the configured flow queues of all ports.
+    pub fn flows(&self) -> impl Iterator<Item = &FlowQueue> {
+        self.ports.values().flat_map(|scheduler| &scheduler.flow)
+    }
+
+    /// Returns the scheduler of a port.
+    pub fn of(&self, port: PortId) -> Option<&Scheduler> {
+        self.ports.get(&port)
+    }
+
+    /// Returns the number of a present or former leaf.
+    pub fn known(&self, name: &str) -> Option<QueueId> {
+        self.names.known(name)
+    }
+
+    /// Returns the name of a number.
+    pub fn name(&self, number: QueueId) -> &str {
+        self.names.name(number)
+    }
+
+    /// Returns the schedulers of all ports that have one.
+    pub fn all(&self) -> impl Iterator<Item = (PortId, &Scheduler)> {
+        self.ports.iter().map(|(port, scheduler)| (*port, scheduler))
+    }
+
+    /// Stores the numbers that filters name, once all numbers are taken: no other name may get them.
+    pub fn keep(&mut self, named: impl Iterator<Item = QueueId>) {
+        self.kept = if self.names.are_all_given() { named.collect() } else { HashSet::new() };
+    }
+
+    /// Removes the scheduler of a port.
+    pub fn remove(&mut self, port: PortId) {
+        let gone = self.ports.remove(&port);
+        let names = gone.iter().flat_map(|gone| &gone.node).map(|node| &*node.name);
+        Arc::make_mut(&mut self.names).note(names);
+    }
+
+    /// Assigns numbers to the nodes of a scheduler.
+    fn number_all(&mut self, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        for (index, node) in scheduler.node.iter().enumerate() {
+            check_name(&node.name)
+                .and_then(|()| self.number(&node.name, scheduler))
+                .map_err(|error| Unplanned { part: Part::Node(index, "name"), error })?;
+        }
+        Ok(())
+    }
+
+    /// Assigns a number to a name that has none yet.
+    fn number(&mut self, name: &str, planned: &Scheduler) -> Result<(), ControlError> {
+        if self.known(name).is_some() {
+            return Ok(());
+        }
+        let Self { ports, names, kept } = self;
+        let in_use = |numbers: &HashMap<String, QueueId>| {
+            let there = ports.values().chain([planned]).flat_map(|scheduler| &scheduler.node);
+            there.filter_map(|node| numbers.get(&node.name).copied()).chain(kept.iter().copied()).collect()
+        };
+        Arc::make_mut(names).number(name, in_use).map(drop)
+    }
+
+    /// Returns the description of a leaf of a port.
+    pub fn describe(&self, port: PortId, leaf: QueueId) -> String {
+        let name = self.name(leaf);
+        let node = self.ports.get(&port).and_then(|scheduler| find(scheduler, name).ok());
+        let kind = node.map_or_else(String::new, |node| format!(" ({})", node.kind.name()));
+        format!("node {name:?}{kind} of the scheduler")
+    }
+
+    /// Returns the number of a leaf at any port.
+    pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
+        let leaf = |node: &&SchedulerNode| node.kind.is_leaf();
+        let leaves = || self.ports.values().flat_map(|scheduler| scheduler.node.iter().filter(leaf));
+        match self.known(name).filter(|_| leaves().any(|node| node.name == name)) {
+            Some(number) => Ok(number),
+            None => Err(ControlError::unknown("queue", name, leaves().map(|node| node.name.as_str()))),
+        }
+    }
+
+    /// Returns the leaves at and below a node of a port's scheduler whose names no other port has.
+    pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
+        let Some(own) = self.ports.get(&port) else { return HashSet::new() };
+        let gone = below(own, node);
+        let others =
+            self.ports.iter().filter(|(other, _)| **other != port).flat_map(|(_, other)| &other.node);
+        let elsewhere: HashSet<&str> =
+            others.filter(|node| node.kind.is_leaf()).map(|node| &*node.name).collect();
+        let leaves = own.node.iter().filter(|node| node.kind.is_leaf() && gone.contains(&*node.name));
+        leaves.map(|node| &*node.name).filter(|name| !elsewhere.contains(name)).collect()
+    }
+
+    /// Returns the number and the settings of a leaf of a port.
+    pub fn leaf(
+        &self,
+        port: PortId,
+        name: &str,
+        queue: &str,
+    ) -> Result<(QueueId, &SchedulerNode), ControlError> {
+        let scheduler = self.ports.get(&port).ok_or_else(|| ControlError::no_scheduler(name))?;
+        let node = find(scheduler, leaf(scheduler, queue)?)?;
+        Ok((self.known(queue).unwrap_or_default(), node))
+    }
+
+    /// Returns the error of a tree with node names in place of numbers.
+    pub fn refusal(&self, error: ScheduleError) -> ControlError {
+        ControlError::Invalid(self.with_names(&error.to_string()))
+    }
+
+    /// Replaces the node numbers in a text by node names.
+    fn with_names(&self, text: &str) -> String {
+        let mut after = false;
+        let word = |word: &str| {
+            let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let number = word[..digits].parse::<u16>().ok().filter(|_| after);
+            after = matches!(word, "node" | "parent" | "add" | "below" | "under" | "child");
+            match number {
+                Some(number) => format!("{:?}{}", self.name(QueueId(number)), &word[digits..]),
+                None => word.to_owned(),
+            }
+        };
+        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Splits a list of changes into the pieces that a worker gets. An empty list is one piece.
+fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<ScheduleChange>)> {
+    let (mut left, mut begins) = (changes.into_iter(), true);
+    std::iter::from_fn(move || {
+        let changes: Vec<_> = left.by_ref().take(CHANGES_AT_ONCE).collect();
+        let piece = Piece { begins, ends: left.len() == 0 };
+        (begins || !changes.is_empty()).then(|| {
+            begins = false;
+            (piece, changes)
+        })
+    })
+}
+
+/// Returns the leaf for packets without another queue: the named default, else the first leaf.
+pub(crate) fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
+    millrace_config::default_leaf(scheduler).map(|default| leaf(scheduler, default)).transpose()
+}
+
+/// Returns the name of a node, which must be a leaf.
+fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, ControlError> {
+    let node = find(scheduler, name)?;
+    if node.kind.is_leaf() {
+        return Ok(&node.name);
+    }
+    Err(ControlError::Invalid(format!(
+        "node {name:?} holds no packets itself: it is a {}; name a leaf",
+        node.kind.name()
+    )))
+}
+
+pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s SchedulerNode, ControlError> {
+    let found = scheduler.node.iter().find(|node| node.name == name);
+    found.ok_or_else(|| {
+        ControlError::unknown("node", name, scheduler.node.iter().map(|node| node.name.as_str()))
+    })
+}
+
+/// Checks the name of a node.
+fn check_name(name: &str) -> Result<(), ControlError> {
+    if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
+        return Err(ControlError::Invalid(format!(
+            "{name:?} is no name of a node: give 1 to 64 characters without blanks"
+        )));
+    }
+    Ok(())
+}
+
+/// Moves nodes behind their parents; nodes with an unknown parent stay at the end.
+fn in_order(nodes: &mut Vec<SchedulerNode>) {
+    let mut there = HashSet::new();
+    let mut left = std::mem::take(nodes);
+    loop {
+        let before = nodes.len();
+        for node in std::mem::take(&mut left) {
+            match node.under.as_ref().is_none_or(|under| there.contains(under)) {
+                true => {
+                    there.insert(node.name.clone());
+                    nodes.push(node);
+                }
+                false => left.push(node),
+            }
+        }
+        if nodes.len() == before {
+            break;
+        }
+    }
+    nodes.append(&mut left);
+}
+
+impl Inner {
+    /// Sends changes of a port's scheduler to the worker that owns the port's device, a long list piece by
+    /// piece.
+    pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
+        self.tell_driver_of_scheduler(port)?;
+        let worker = self.owner_of(port)?;
+        // All pieces are sent before the first answer is awaited, so that a late worker still makes all
+        // changes.
+        let mut tell =
+            |(piece, changes)| worker.begin(|reply| SchedulerCommand::Change(port, changes, piece, reply));
+        let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
+        for answer in asked {
+            WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the worker that owns a port's device.
+    pub fn owner_of(&mut self, port: PortId) -> Result<&mut WorkerHandle, ControlError> {
+        let plan = self.model.ports.iter().find(|plan| plan.id == port);
+        let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+        Ok(self.workers.owner(plan.settings.device))
+    }
+
+    /// Changes the planned scheduler of a port, then the scheduler at the worker. On a refusal nothing has
+    /// changed. Packets of removed nodes move to the leaf `to`.
+    pub fn change_scheduler(
+        &mut self,
+        port: &str,
+        to: Option<&str>,
+        change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
+    ) -> Result<PortId, ControlError> {
+        let id = self.model.port(port)?.id;
+        let mut planned = self.model.schedulers.clone();
+        let before = planned.ports.get(&id).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after)?;
+        let filters = self.model.plugins.bindings_by_age().filter_map(|(_, bound)| match bound.action {
+            Action::Queue(queue) => Some(queue),
+            _ => None,
+        });
+        planned.keep(filters);
+        match after.node.is_empty() {
+            true => planned.remove(id),
+            false => planned.plan(id, port, &after)?,
+        }
+        let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
+        let mut changes = planned.changes(&before, &after, to)?;
+        // The plan is stored first, because a refusal contains the names of new nodes.
+        let old = std::mem::replace(&mut self.model.schedulers, planned);
+        let mut flows_before = before.flow.clone();
+        let fates = Fates::of(&before, &after);
+        // The settings of a leaf's flows are dropped when the leaf is removed or changes its kind.
+        flows_before
+            .retain(|flow| matches!(fates.get(&flow.queue), Fate::Stays | Fate::Leaf { changes: false, .. }));
+        let flows = self.model.flow_changes(port, &flows_before, &after.flow);
+        changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
+        self.schedule(id, changes).inspect_err(|error| {
+            // A worker that does not answer makes the change nevertheless, as soon as it continues.
+            if !error.is_failure() {
+                self.model.schedulers = old;
+            }
+        })?;
+        self.begin_rates(port, &fates, &before, &after);
+        self.tell_reserved()?;
+        self.set_host_outputs()?;
+        self.say_beyond_link(id);
+        self.say_beyond_room(id);
+        self.note_reservations(port, &before, &after);
+        self.remember_flows(&before.flow, &after.flow);
+        Ok(id)
+    }
+}
+
+impl Router {
+    /// Returns the scheduler settings of a port; `None` where it has no scheduler.
+    ///
+    /// # Errors
+    /// No such port.
+    pub fn scheduler_settings(&self, port: &str) -> Result<Option<Scheduler>, ControlError> {
+        let inner = self.lock();
+        let id = inner.model.port(port)?.id;
+        Ok(inner.model.schedulers.of(id).cloned())
+    }
+
+    /// Adds a node to the scheduler of a port; the first node creates the scheduler. On return, the next
+    /// packet meets the node.
+    ///
+    /// # Errors
+    /// No such port, an invalid node: promises above the link's rate, unknown parents, settings out of range.
+    pub fn add_scheduler_node(
+        &self,
+        port: &str,
+        node: &SchedulerNode,
+    ) -> Result<SchedulerView, ControlError> {
+        let mut inner = self.to_change()?;
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            scheduler.node.push(node.clone());
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+
+    /// Changes the settings of a node of a port's scheduler, or its parent by `under`. A leaf may become a
+    /// leaf of another kind and keeps its packets.
+    ///
+    /// # Errors
+    /// No such node, invalid settings; nothing has changed then.
+    pub fn set_scheduler_node(
+        &self,
+        port: &str,
+        name: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<SchedulerView, ControlError> {
+        if changes.contains_key("name") {
+            return Err(ControlError::Invalid(
+                "name of a node can't be changed: remove the node, and add another".into(),
+            ));
+        }
+        let mut inner = self.to_change()?;
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            let own = find(unless_empty(scheduler, port)?, name)?;
+            let node: SchedulerNode = patched(own, changes)?;
+            if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
+                return Err(ControlError::Invalid(format!(
+                    "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
+                    own.kind.name()
+                )));
+            }
+            for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
+                *own = node.clone();
+            }
+            let default = default_leaf(scheduler)?.map(str::to_owned);
+            in_order(&mut scheduler.node);
+            // The first leaf may have changed: packets without another queue stay with the leaf that they
+            // went to.
+            if default_leaf(scheduler)?.map(str::to_owned) != default {
+                scheduler.default = default;
+            }
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+
+    /// Changes the rate, the overhead or the default queue of a port's scheduler.
+    ///
+    /// # Errors
+    /// No scheduler, a rate below the promises of its nodes, an unknown leaf.
+    pub fn set_scheduler(
+        &self,
+        port: &str,
+        changes: &Map<String, Value>,
+    ) -> Result<SchedulerView, ControlError> {
+        if changes.contains_key("node") {
+            return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+        }
+        if changes.contains_key("flow") {
+            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
+        }
+        all_known("setting of a port's scheduler", changes, SETTINGS.into_iter())?;
+        let mut inner = self.to_change()?;
+        let id = inner.change_scheduler(port, None, |scheduler| {
+            *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+}
+
+/// Returns a scheduler without a node and all nodes below it; the leaf `to` gets their packets.
+///
+/// # Errors
+/// No scheduler, no such node, no leaf `to` that stays.
+pub(crate) fn without(
+    scheduler: &Scheduler,
+    port: &str,
+    name: &str,
+    to: Option<&str>,
+) -> Result<Scheduler, ControlError> {
+    find(unless_empty(scheduler, port)?, name)?;
+    let (gone, mut left) = (below(scheduler, name), scheduler.clone());
+    left.node.retain(|node| !gone.contains(&*node.name));
+    left.flow.retain(|flow| !gone.contains(&*flow.queue));
+    match to {
+        Some(to) if gone.contains(to) => {
+            return Err(ControlError::Invalid(format!(
+                "{to:?} goes with {name:?}: what waits there can go to a leaf that stays"
+            )));
+        }
+        Some(to) => drop(leaf(&left, to)?),
+        None => {}
+    }
+    // New packets must not overtake the packets of a removed default leaf, so they go to the same leaf `to`.
+    if default_leaf(scheduler)?.is_some_and(|default| gone.contains(default)) {
+        left.default = to.map(str::to_owned);
+    }
+    Ok(left)
+}
+
+fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
+    if scheduler.node.is_empty() {
+        return Err(ControlError::no_scheduler(port));
+    }
+    Ok(scheduler)
+}
+
+/// Returns the names of a node and of all nodes below it. Each node stands behind its parent, so one pass is
+/// enough.
+fn below<'s>(scheduler: &'s Scheduler, name: &str) -> HashSet<&'s str> {
+    let mut names = HashSet::new();
+    for node in &scheduler.node {
+        if node.name == name || node.under.as_deref().is_some_and(|under| names.contains(under)) {
+            names.insert(&*node.name);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Numbers of scheduler nodes. A name has the same number at every port, so that filters and plugins name a
+//! queue independently of the egress port.
+
+use std::collections::{HashMap, HashSet};
+
+use millrace_units::QueueId;
+
+use crate::ControlError;
+
+/// Most names at a time; each has a number from 1 on.
+const MOST: usize = u16::MAX as usize;
+
+/// Names by number, and numbers by name. A name that is at no port any more keeps its number, because a
+/// plugin may still use it. When all numbers are taken, a new name gets the number that has been at no port
+/// for the longest time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, QueueId>,
+    /// Change count at which each number was last at a port.
+    used: Vec<u64>,
+    changes: u64,
+    /// Numbers that may be reassigned, with the longest unused one last; computed when it is first needed.
+    free: Option<Vec<QueueId>>,
+}
+
+impl Names {
+    /// Returns the number of a present or former name.
+    pub fn known(&self, name: &str) -> Option<QueueId> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Returns the name of a number.
+    pub fn name(&self, number: QueueId) -> &str {
+        number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
+    }
+
+    /// Whether a new name needs a number that another name had.
+    pub fn are_all_given(&self) -> bool {
+        self.names.len() == MOST
+    }
+
+    /// Returns the number of a name, and assigns one to a new name. `kept` selects the numbers in use, given the
+    /// numbers of all names.
+    pub fn number(
+        &mut self,
+        name: &str,
+        kept: impl FnOnce(&HashMap<String, QueueId>) -> HashSet<QueueId>,
+    ) -> Result<QueueId, ControlError> {
+        if let Some(number) = self.known(name) {
+            return Ok(number);
+        }
+        let number = match self.are_all_given() {
+            false => {
+                self.names.push(name.to_owned());
+                self.used.push(self.changes);
+                QueueId(self.names.len() as u16)
+            }
+            true => self.given_anew(name, kept)?,
+        };
+        self.numbers.insert(name.to_owned(), number);
+        Ok(number)
+    }
+
+    fn given_anew(
+        &mut self,
+        name: &str,
+        kept: impl FnOnce(&HashMap<String, QueueId>) -> HashSet<QueueId>,
+    ) -> Result<QueueId, ControlError> {
+        let Self { names, numbers, used, free, .. } = self;
+        let free = free.get_or_insert_with(|| {
+            let kept = kept(numbers);
+            let all = (1..=names.len()).map(|number| QueueId(number as u16));
+            let mut free: Vec<QueueId> = all.filter(|number| !kept.contains(number)).collect();
+            free.sort_by_key(|number| std::cmp::Reverse((used[number.index() - 1], number.0)));
+            free
+        });
+        let Some(number) = free.pop() else {
+            return Err(ControlError::Invalid("there are 65,535 names of nodes already, all in use".into()));
+        };
+        let before = std::mem::replace(&mut names[number.index() - 1], name.to_owned());
+        numbers.remove(&before);
+        Ok(number)
+    }
+
+    /// Notes that names are at a port at this time.
+    pub fn note<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        self.changes += 1;
+        self.free = None;
+        for name in names {
+            if let Some(number) = self.known(name) {
+                self.used[number.index() - 1] = self.changes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_that_was_longest_at_no_port_is_given_anew_and_only_when_none_is_fresh() {
+        let mut names = Names::default();
+        let none = |_: &HashMap<String, QueueId>| HashSet::new();
+        for number in 0..MOST {
+            assert!(!names.are_all_given());
+            assert_eq!(names.number(&format!("n{number}"), none), Ok(QueueId(number as u16 + 1)));
+        }
+        // Number 1 is at a port, and a filter names number 2. The names from n5 on were at a port, then n3; n2 and
+        // n4 never were.
+        names.note(
+            (5..MOST).map(|number| format!("n{number}")).collect::<Vec<_>>().iter().map(String::as_str),
+        );
+        names.note(["n3"].into_iter());
+        let kept = |_: &HashMap<String, QueueId>| HashSet::from([QueueId(1), QueueId(2)]);
+        assert_eq!(names.number("n7", kept), Ok(QueueId(8)), "it has one");
+        assert_eq!(names.number("new", kept), Ok(QueueId(3)));
+        assert_eq!(names.number("newer", kept), Ok(QueueId(5)));
+        assert_eq!((names.name(QueueId(3)), names.known("n2")), ("new", None));
+        assert_eq!(names.known("new"), Some(QueueId(3)));
+        // The numbers that were at a port follow, longest ago first.
+        assert_eq!(names.number("newest", kept), Ok(QueueId(6)));
+        let all = |_: &HashMap<String, QueueId>| (1..=MOST).map(|number| QueueId(number as u16)).collect();
+        names.note(["new"].into_iter());
+        let refused = names.number("one more", all).unwrap_err().to_string();
+        assert!(refused.contains("65,535 names"), "{refused}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Removal of scheduler nodes, with the filters that name the removed queues: no filter is left without a
+//! queue.
+
+use std::collections::HashSet;
+use std::iter;
+
+use millrace_config::{Change, Filter, FilterAction, Heir, Scheduler, Text};
+use millrace_plugin::{Action, BindingId};
+use millrace_units::{by_number, count};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::request::NodeRemoval;
+use crate::router::{Inner, Router};
+use crate::schedulers::without;
+use crate::show;
+use crate::view::{BindingView, RemovedNodeView};
+
+/// Number of filters that an error lists.
+const NAMED: usize = 5;
+
+impl Model {
+    /// Returns the filters whose queue is at or below a node of a port's scheduler, and at no other port.
+    fn filters_below(&self, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
+        let alone = self.schedulers.leaves_alone(self.port(port)?.id, node);
+        let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(self.schedulers.name(*queue)));
+        let filters = self.plugins.bindings_by_age().filter(|(_, bound)| names(&bound.action));
+        Ok(filters.map(|(id, _)| id).collect())
+    }
+
+    /// Returns the changes that remove the filters, or let them name queue `to`. Where two filters become
+    /// equal, the filter of the higher priority stays.
+    fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
+        let mut filters: Vec<_> = filters.iter().filter_map(|id| self.plugins.binding(*id)).collect();
+        filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
+        let mut there = HashSet::new();
+        let mut changes = Vec::new();
+        for bound in filters {
+            let filter = self.running_filter(bound);
+            changes.push(Change::RemoveFilter(filter.clone()));
+            if let Some(to) = to {
+                let number = self.schedulers.known(to).unwrap_or_default();
+                let there_already =
+                    self.plugins.find_bindings(&Action::Queue(number), bound.gate, &bound.filter);
+                let other = there_already.first().and_then(|(_, id)| self.plugins.binding(*id));
+                let wins = other.is_none_or(|other| other.priority < bound.priority);
+                if wins && there.insert((bound.gate, &bound.filter)) {
+                    changes.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));
+                    let action = Text::of(FilterAction::Queue(to.to_owned()));
+                    changes.push(Change::AddFilter(Filter { action, ..filter }));
+                }
+            }
+        }
+        changes
+    }
+}
+
+impl Inner {
+    /// Returns the changes that remove a node, and the affected filters.
+    fn plan_removal(
+        &mut self,
+        port: &str,
+        node: &str,
+        removal: &NodeRemoval,
+    ) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
+        let id = self.model.port(port)?.id;
+        let to = removal.to.as_deref();
+        let from = self.model.schedulers.of(id).cloned().unwrap_or_default();
+        let after = without(&from, port, node, to)?;
+        let filters = self.model.filters_below(port, node)?;
+        let views = self.views_of(&filters)?;
+        if !filters.is_empty() && to.is_none() && !removal.with_filters {
+            return Err(named(port, node, &views));
+        }
+        let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
+        let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
+        let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
+        // The filters change after the tree: until then, packets for the old queue follow its packets to the
+        // leaf `to`, so order is kept.
+        let filters = self.model.without_queue(&filters, to.filter(|_| !removal.with_filters));
+        Ok((iter::once(tree).chain(filters).collect(), views))
+    }
+
+    /// Returns the views of filters.
+    fn views_of(&mut self, filters: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+        let counts = self.workers.counts_of(filters)?;
+        let view =
+            |id: &BindingId| Some(show::binding(*id, self.model.plugins.binding(*id)?, &counts, &self.model));
+        Ok(filters.iter().filter_map(view).collect())
+    }
+}
+
+/// Returns the error of a node that stays because filters name a queue at or below it.
+fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
+    let first: Vec<String> = filters
+        .iter()
+        .take(NAMED)
+        .map(|one| format!("{} {:?} ({})", one.id, one.filter, one.action))
+        .collect();
+    let more = match filters.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (count, name) = (count(filters.len(), "filter"), by_number(filters.len(), "names", "name"));
+    ControlError::Conflict(format!(
+        "{count} {name} as queue what would be gone with {node:?}, and no other port has it: {}{more}; give their packets to \
+         another leaf (`scheduler remove {port} {node} --to LEAF`), or remove them with it (`--with-filters`)",
+        first.join(", ")
+    ))
+}
+
+impl Router {
+    /// Removes a node of a port's scheduler with all nodes below it; queued packets move to another leaf, or
+    /// are dropped. Filters whose queue is at no port any more then name that leaf, or are removed if the
+    /// request says so; else the node stays. A port without nodes is as if it never had a scheduler. The
+    /// removal happens completely or not at all, and continues if the caller disconnects.
+    ///
+    /// # Errors
+    /// No such node, no leaf that could take its packets, filters for which the request names neither leaf
+    /// nor removal.
+    pub async fn remove_scheduler_node(
+        &self,
+        port: &str,
+        node: &str,
+        removal: &NodeRemoval,
+    ) -> Result<RemovedNodeView, ControlError> {
+        let removal = removal.clone();
+        let [port, node] = [port, node].map(str::to_owned);
+        self.change(move |inner| {
+            let (changes, filters) = inner.plan_removal(&port, &node, &removal)?;
+            let NodeRemoval { to, with_filters } = removal;
+            Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
+        })
+        .await
+    }
+}

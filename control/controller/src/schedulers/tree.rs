@@ -1,0 +1,411 @@
+//! Check of planned scheduler trees: each is built without packets first, and an error names the invalid
+//! part.
+
+use std::collections::HashMap;
+
+use millrace_config::{Bits, Config, Nodes, QueueSize, Scheduler, SchedulerKind, SchedulerNode, Step};
+use millrace_pipeline::ScheduleChange;
+use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, Rate, ScheduleError};
+use millrace_units::{BitRate, Instant, QueueId};
+
+use crate::ControlError;
+use crate::schedulers::changes::{Addition, above, link_rate, most_queues};
+use crate::schedulers::queues::{NO_QUANTUM, same_queue};
+use crate::schedulers::{Schedulers, default_leaf, find};
+
+/// Packet type of a tree without packets.
+pub(crate) struct Nothing;
+
+impl Item for Nothing {
+    fn length(&self) -> u32 {
+        0
+    }
+
+    fn mark_congestion(&mut self) -> bool {
+        false
+    }
+}
+
+/// Invalid part of a scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Whole scheduler.
+    Whole,
+    /// Setting of the port.
+    Setting(&'static str),
+    /// Node by its index in the list, with the setting in error; an empty name where several settings are.
+    Node(usize, &'static str),
+    /// Flow settings by their index in the list.
+    Flow(usize),
+}
+
+/// Error of a tree that can't be built.
+#[derive(Debug)]
+pub(crate) struct Unplanned {
+    /// Invalid part.
+    pub part: Part,
+    /// Reason.
+    pub error: ControlError,
+}
+
+impl From<Unplanned> for ControlError {
+    fn from(unplanned: Unplanned) -> Self {
+        unplanned.error
+    }
+}
+
+impl Unplanned {
+    /// Returns the error with the position in the configuration file, in the scheduler of the port of this
+    /// name.
+    pub fn placed(self, config: &Config, port: &str) -> ControlError {
+        let Some(place) = config.port.iter().position(|own| &*own.name == port) else { return self.error };
+        let mut path = vec![Step::Key("port"), Step::Entry(place), Step::Key("scheduler")];
+        match self.part {
+            Part::Whole => {}
+            Part::Setting(key) => path.push(Step::Key(key)),
+            Part::Flow(index) => path.extend([Step::Key("flow"), Step::Entry(index)]),
+            Part::Node(index, key) => path.extend([Step::Key("node"), Step::Entry(index), Step::Key(key)]),
+        }
+        config.error_at(&path, &self.error.to_string()).map_or(self.error, ControlError::Config)
+    }
+}
+
+/// Returns an error about a node.
+fn at_node(index: usize, key: &'static str) -> impl Fn(ControlError) -> Unplanned {
+    move |error| Unplanned { part: Part::Node(index, key), error }
+}
+
+impl Schedulers {
+    /// Checks that the nodes form a tree whose promises can be kept.
+    pub fn check(&self, scheduler: &Scheduler) -> Result<(), Unplanned> {
+        if scheduler.node.is_empty() {
+            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
+            return Err(Unplanned { part: Part::Whole, error: ControlError::Invalid(needed.into()) });
+        }
+        let nodes = Nodes::of(scheduler);
+        for (index, node) in scheduler.node.iter().enumerate() {
+            check_place(&nodes, index, node)?;
+        }
+        check_reserved(scheduler)?;
+        let mut tree = self.build(scheduler, scheduler.rate)?;
+        self.add_flows(scheduler, &mut tree)?;
+        default_leaf(scheduler).map_err(|error| Unplanned { part: Part::Setting("default"), error })?;
+        Ok(())
+    }
+
+    /// Builds the tree without packets, for a link of this rate. The promises are summed once for the whole
+    /// tree. Only on failure does a search find the first node that breaks them.
+    pub fn build(
+        &self,
+        scheduler: &Scheduler,
+        rate: Option<Bits>,
+    ) -> Result<LinkScheduler<Nothing>, Unplanned> {
+        let nodes = Nodes::of(scheduler);
+        let count = scheduler.node.len();
+        let all = match self.grow(scheduler, &nodes, rate, count) {
+            Ok(tree) => return Ok(tree),
+            Err(all) => all,
+        };
+        let (mut right, mut wrong) = (0, count);
+        while wrong - right > 1 {
+            let middle = right.midpoint(wrong);
+            match self.grow(scheduler, &nodes, rate, middle) {
+                Ok(_) => right = middle,
+                Err(_) => wrong = middle,
+            }
+        }
+        let mut tree = self.grow(scheduler, &nodes, rate, right)?;
+        self.plant(scheduler, &nodes, right, &mut tree)?;
+        Err(all)
+    }
+
+    /// Returns the tree of the first `count` nodes of a scheduler.
+    fn grow(
+        &self,
+        scheduler: &Scheduler,
+        nodes: &Nodes<'_>,
+        rate: Option<Bits>,
+        count: usize,
+    ) -> Result<LinkScheduler<Nothing>, Unplanned> {
+        let of_port = |key| move |error| Unplanned { part: Part::Setting(key), error: self.refusal(error) };
+        let (no_link, no_overhead) = Default::default();
+        let mut tree = LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default())
+            .map_err(of_port("rate"))?;
+        tree.set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
+        tree.set_link(link_rate(rate), Instant::ZERO).map_err(of_port("rate"))?;
+        tree.defer_promises(true);
+        for index in 0..count {
+            self.plant(scheduler, nodes, index, &mut tree)?;
+        }
+        tree.defer_promises(false);
+        // All nodes are present, so their promises can be checked against the link.
+        let beyond = |error: ScheduleError| {
+            let named = error.node().and_then(|node| nodes.place(self.name(QueueId(node.0 as u16))));
+            let part = named.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
+            Unplanned { part, error: self.refusal(error) }
+        };
+        tree.set_link(link_rate(rate), Instant::ZERO).map_err(beyond)?;
+        Ok(tree)
+    }
+
+    /// Adds a node to a tree that has all nodes before it.
+    fn plant(
+        &self,
+        scheduler: &Scheduler,
+        nodes: &Nodes<'_>,
+        index: usize,
+        tree: &mut LinkScheduler<Nothing>,
+    ) -> Result<(), Unplanned> {
+        let addition = Addition::of(self, nodes, &scheduler.node[index], scheduler.rate);
+        if let ScheduleChange::Add { node, parent, share, kind } = addition.map_err(at_node(index, ""))?.add()
+        {
+            let id = |node: QueueId| NodeId(node.0.into());
+            tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
+                .map_err(|error| at_node(index, "")(self.refusal(error)))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the settings of flows to a tree without packets.
+    fn add_flows(&self, scheduler: &Scheduler, tree: &mut LinkScheduler<Nothing>) -> Result<(), Unplanned> {
+        let mut before = HashMap::new();
+        for (index, said) in scheduler.flow.iter().enumerate() {
+            let at_flow = |problem: String| {
+                let error = ControlError::Invalid(format!("flow {:?}: {problem}", said.flow));
+                Unplanned { part: Part::Flow(index), error }
+            };
+            find(scheduler, &said.queue).map_err(|error| at_flow(error.to_string()))?;
+            let (quantum, threshold) =
+                (said.quantum.map(QueueSize::bytes_u32), said.threshold.map(QueueSize::bytes_u32));
+            if quantum == Some(0) {
+                return Err(at_flow(NO_QUANTUM.to_owned()));
+            }
+            if let Some(other) = before.insert(said.of_queue(), &said.flow) {
+                return Err(at_flow(same_queue(other)));
+            }
+            let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
+            // Any number that no other flow has is valid.
+            let flow = FlowNumber(index as u32);
+            if said.rate.is_some() && said.quantum.is_some() {
+                return Err(at_flow(
+                    "a rate and a quantum take each other's place: say one of them".to_owned(),
+                ));
+            }
+            let reserved = said.rate.map_or(Ok(()), |Bits(rate)| tree.reserve_flow(leaf, flow, Rate(rate)));
+            let done = reserved.and_then(|()| tree.set_flow(leaf, flow, quantum, Some(threshold)));
+            done.map_err(|error| at_flow(self.refusal(error).to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that each leaf with reserved flows has a rate.
+fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
+    let mut reserved = HashMap::new();
+    for said in &scheduler.flow {
+        let (flows, sum) = reserved.entry(&*said.queue).or_insert((0_u32, 0_u64));
+        if let Some(Bits(rate)) = said.rate {
+            (*flows, *sum) = (*flows + 1, sum.saturating_add(rate));
+        }
+    }
+    for (index, node) in scheduler.node.iter().enumerate().filter(|(_, node)| node.rate.is_none()) {
+        let of_flows = reserved.get(&*node.name).filter(|_| node.kind == SchedulerKind::FlowQueues);
+        let Some((flows, sum)) = of_flows.filter(|(flows, _)| *flows > 0) else { continue };
+        let of_its =
+            if *flows == 1 { "one of its flows".to_owned() } else { format!("{flows} of its flows") };
+        return Err(at_node(index, "")(ControlError::Invalid(format!(
+            "node {:?}: it has no rate, of which {} could be reserved for {of_its}: end reservations first, or give it a rate \
+             above that",
+            node.name,
+            BitRate(*sum as f64)
+        ))));
+    }
+    Ok(())
+}
+
+/// Checks that a node has a unique name and a valid parent.
+fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
+    if nodes.place(&node.name) != Some(index) {
+        let error = ControlError::Conflict(format!("node {:?}: name already in use", node.name));
+        return Err(at_node(index, "name")(error));
+    }
+    let Some(under) = &node.under else {
+        let Some(root) = nodes.iter().take(index).find(|other| other.under.is_none()) else { return Ok(()) };
+        return Err(at_node(index, "")(ControlError::Invalid(format!(
+            "node {:?} is under no other, but {:?} is the root already: say which node it is under; to put it above {:?}, \
+             apply a configuration that has both",
+            node.name, root.name, root.name
+        ))));
+    };
+    // All nodes before this one are valid, so none of them has this node as an ancestor.
+    if nodes.place(under).is_some_and(|place| place < index) {
+        return Ok(());
+    }
+    if let Some(circle) = circle(nodes, node) {
+        let problem = format!("node {:?}: it would be its own ancestor: {circle}", node.name);
+        return Err(at_node(index, "under")(ControlError::Invalid(problem)));
+    }
+    let named = |error| {
+        ControlError::NotFound(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
+    };
+    above(nodes, node).map_err(named).map_err(at_node(index, "under"))?;
+    let problem = format!(
+        "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",
+        node.name
+    );
+    Err(at_node(index, "under")(ControlError::Invalid(problem)))
+}
+
+/// Returns the path from a node upwards back to itself, if there is one.
+fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
+    let mut way = format!("{:?}", node.name);
+    let mut above = node;
+    for _ in nodes.iter() {
+        let under = above.under.as_ref()?;
+        way = format!("{way} under {under:?}");
+        above = nodes.get(under)?;
+        if above.name == node.name {
+            return Some(way);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the error of a scheduler of 10 Mb/s, whose nodes start in line 8.
+    fn refused(nodes: &str) -> String {
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nrate = \"10mbit\"\nnode = [\n{nodes}\n]\n"
+        );
+        let config = match Config::parse(&text, "f") {
+            Ok(config) => config,
+            Err(error) => return error.to_string(),
+        };
+        let error = crate::check(&config).unwrap_err();
+        assert!(matches!(error, ControlError::Config(_)), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_file_is_refused_with_line_column_and_arithmetic() {
+        let hfsc = "{ name = \"top\", kind = \"hfsc\" },";
+        let fair = "{ name = \"top\", kind = \"deficit-round-robin\" },";
+        let leaf = |name: &str, rest: &str| format!("  {{ name = \"{name}\", kind = \"fifo\", {rest} }},");
+        let under = |rest: &str| leaf("x", &format!("under = \"top\", {rest}"));
+        for (nodes, texts) in [
+            // Curves that exceed the link, alone and together.
+            (
+                format!("{hfsc}\n{}", under("real-time = \"20mbit\"")),
+                &["f:9:3: ", "20.00 Mb/s", "10.00 Mb/s"][..],
+            ),
+            (
+                format!("{hfsc}\n{}", under("link-sharing = \"1mbit 10ms 11mbit\"")),
+                &["f:9:3: ", "link-sharing", "11.00 Mb/s", "10.00 Mb/s"],
+            ),
+            (
+                format!(
+                    "{hfsc}\n{}\n{}",
+                    under("real-time = \"6mbit\""),
+                    leaf("y", "under = \"top\", real-time = \"5mbit\"")
+                ),
+                &["f:10:3: ", "11.00 Mb/s in the long run", "the link gives", "10.00 Mb/s"],
+            ),
+            (
+                format!(
+                    "{hfsc}\n{}\n{}",
+                    under("real-time = \"9mbit 10ms 1mbit\""),
+                    leaf("y", "under = \"top\", real-time = \"2mbit\"")
+                ),
+                &["promise 13750 bytes in the first 10 ms", "12500 bytes"],
+            ),
+            // Cycles and unknown parents.
+            (format!("{hfsc}\n{}", leaf("x", "under = \"x\"")), &["f:9:40: ", "\"x\" under \"x\""]),
+            (
+                format!("{hfsc}\n{}\n{}", leaf("x", "under = \"y\""), leaf("y", "under = \"x\"")),
+                &["f:9:40: ", "its own ancestor: \"x\" under \"y\" under \"x\""],
+            ),
+            (
+                format!("{hfsc}\n{}", leaf("x", "under = \"tpo\"")),
+                &["f:9:40: ", "\"tpo\"", "did you mean \"top\""],
+            ),
+            (format!("{}\n{hfsc}", under("real-time = \"1mbit\"")), &["f:8:40: ", "\"top\" comes later"]),
+            (format!("{hfsc}\n{hfsc}"), &["f:9:10: ", "node \"top\": name already in use"]),
+            (format!("{hfsc}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
+            // Quanta, levels and bursts out of range.
+            (
+                format!("{fair}\n{}", under("quantum = \"0B\"")),
+                &["f:9:3: ", "quantum 0 is out of range: 1 to 1073741824"],
+            ),
+            (format!("{fair}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
+            (format!("{fair}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
+            (
+                "{ name = \"a\", kind = \"flow-queues\", quantum = \"0B\" }".into(),
+                &["f:8:1: ", "quantum 0 is out of range"],
+            ),
+            (
+                "{ name = \"a\", kind = \"token-bucket\", rate = \"1mbit\", burst = \"0B\" }".into(),
+                &["f:8:1: ", "burst 0 is out of range"],
+            ),
+            ("{ name = \"a\", kind = \"flow-queues\", queues = 9000 }".into(), &["f:8:1: ", "9000", "8192"]),
+            (
+                leaf("x", "manage = \"red\", minimum = \"9B\", maximum = \"9B\""),
+                &["f:8:3: ", "minimum 9 >= maximum 9"],
+            ),
+            (leaf("x", "threshold = \"9B\", burst = \"9B\""), &["f:8:3: ", "burst means nothing to a fifo"]),
+        ] {
+            let error = refused(&nodes);
+            for text in texts {
+                assert!(error.contains(text), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn flows_of_a_file_are_whole_and_told_apart_where_they_stand() {
+        let refused = |flows: &[&str]| {
+            let flow = |flow: &&str| format!("{{ queue = \"a\", flow = \"{flow}\", rate = \"1mbit\" }}");
+            let flows: Vec<String> = flows.iter().map(flow).collect();
+            let leaf = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"flow-queues\", rate = \"9mbit\" }]\n";
+            let text = format!("{leaf}flow = [\n{}\n]\n", flows.join(",\n"));
+            let error = Config::parse(&text, "f")
+                .map_err(ControlError::from)
+                .and_then(|config| crate::check(&config));
+            error.unwrap_err().to_string()
+        };
+        let bare = refused(&["src 10.0.0.1 dst 10.0.0.2 in wan"]);
+        for text in ["f:7:23: ", "`proto udp` or another protocol is missing", "one flow is written"] {
+            assert!(bare.contains(text), "{bare}");
+        }
+        let one = "src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060";
+        let twice = refused(&[&format!("{one} in wan"), &format!("in wan {}", one.replace("udp", "17"))]);
+        for text in
+            ["f:8:", "its queue is that of \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\""]
+        {
+            assert!(twice.contains(text), "{twice}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_port_are_told_where_they_stand() {
+        let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"fifo\" }]\n";
+        for (setting, text) in [
+            ("default = \"b\"", "f:6:11: scheduler of port \"wan\": no node is named \"b\""),
+            (
+                "queues = 65537",
+                "f:6:10: scheduler of port \"wan\": port: queues 65537 is out of range: 1 to 65536",
+            ),
+            ("queues = 0", "f:6:10: "),
+            ("rate = \"0\"", "f:6:8: "),
+        ] {
+            let config = Config::parse(&format!("{port}{setting}\n"), "f");
+            let error = match &config {
+                Ok(config) => crate::check(config).unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert!(error.starts_with(text), "{error}");
+        }
+    }
+}

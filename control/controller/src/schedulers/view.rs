@@ -1,0 +1,315 @@
+//! Views of the schedulers of ports: the promised and the delivered rate of each node, and the speed of the
+//! link.
+
+use std::collections::HashMap;
+
+use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
+use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot, thread};
+use millrace_schedule::{NodeView, in_tree};
+use millrace_units::{BitRate, Instant, PortId, QueueId, count};
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::router::{Inner, Router};
+use crate::schedulers::Schedulers;
+use crate::view::{SchedulerNodeView, SchedulerView};
+
+/// Promised rates of a scheduler's nodes, by node number.
+type Promises = HashMap<QueueId, u64>;
+
+impl Schedulers {
+    /// Returns the promised rates of nodes over a link of this rate, or without a rate. An error names what
+    /// such a link can't carry.
+    fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
+        let nodes = self.build(scheduler, link)?.tree();
+        let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
+        Ok(nodes.into_iter().filter_map(promised).collect())
+    }
+}
+
+/// Returns a warning about promises that a link of this speed can't keep.
+fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
+    let speed = BitRate(link.0 as f64);
+    if let Err(error) = schedulers.promises(scheduler, Some(link)) {
+        return Some(format!("the link carries {speed}: {error}"));
+    }
+    let Bits(rate) = scheduler.rate.filter(|rate| rate.0 > link.0)?;
+    Some(format!(
+        "the rate of {} is above the {speed} that the link carries: packets wait in the device, where nothing schedules them",
+        BitRate(rate as f64)
+    ))
+}
+
+/// Returns a warning about leaf limits above the capacity of a port whose queues hold `room` packets in all.
+/// A single leaf gets at most half of the room, so that it never takes all from the others.
+fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
+    let beyond = scheduler.node.iter().find_map(|node| {
+        let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
+            let limit = count(limit, "packet");
+            format!("node {:?} is to hold up to {limit}, and can hold {}", node.name, room / 2)
+        });
+        let queues = || {
+            let queues = node.queues.filter(|queues| *queues > room)?;
+            Some(format!(
+                "node {:?} has {}, of which no more than {room} can hold a packet",
+                node.name,
+                count(queues, "queue")
+            ))
+        };
+        limit.or_else(queues)
+    })?;
+    Some(format!(
+        "packet memory has room for {} in the port's queues: {beyond}; what comes beyond is dropped as buffer_full; \
+         `frames` of [router] gives more",
+        count(room, "packet")
+    ))
+}
+
+/// Joins two optional warnings.
+fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Inner {
+    /// Returns the link speed of a port if the kernel knows it. Virtual devices are left out, because their
+    /// speed is only nominal.
+    fn link_speed(&self, port: PortId) -> Option<Bits> {
+        let ifindex = self.kernel.get(&port)?.ifindex;
+        let state = self.mirror.as_ref()?.state();
+        let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;
+        millrace_offload::link_speed(&link.name).map(Bits)
+    }
+
+    /// Logs the promises of a port's scheduler that its link can't carry. This is no error: a link that is
+    /// slow today, because of its cable or its far end, must not keep a router from starting.
+    pub fn say_beyond_link(&self, port: PortId) {
+        let (Some(scheduler), Some(link)) = (self.model.schedulers.of(port), self.link_speed(port)) else {
+            return;
+        };
+        if let Some(beyond) = beyond_link(&self.model.schedulers, scheduler, link) {
+            tracing::warn!(port = self.model.port_name(port), "{beyond}");
+        }
+    }
+
+    /// Logs the limits of a port's leaves that exceed the packet memory.
+    pub fn say_beyond_room(&mut self, port: PortId) {
+        let says_it = |scheduler: &Scheduler| {
+            scheduler.node.iter().any(|node| node.limit.is_some() || node.queues.is_some())
+        };
+        if !self.model.schedulers.of(port).is_some_and(says_it) {
+            return;
+        }
+        let Ok(snapshot) = self.snapshot() else { return };
+        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port);
+        let room = report.map(|(_, report)| report.room.packets);
+        let beyond = self.model.schedulers.of(port).zip(room).and_then(|(own, room)| beyond_room(own, room));
+        if let Some(beyond) = beyond {
+            tracing::warn!(port = self.model.port_name(port), "{beyond}");
+        }
+    }
+
+    /// Starts the rates of new nodes and forgets the rates of removed nodes, because a name may pass to
+    /// another node.
+    pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
+        let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
+        for gone in before.node.iter().filter(is_other) {
+            self.node_rates.forget(&rate_key(port, &gone.name));
+        }
+        let now = thread::now();
+        for new in after.node.iter().filter(is_other) {
+            self.node_rates.begin(&rate_key(port, &new.name), now);
+        }
+    }
+
+    /// Returns the nodes of a port's scheduler in tree order, each with the time of its reading; long lists
+    /// are read in pieces.
+    fn nodes_of(&mut self, port: PortId) -> Result<Vec<(NodeView, Instant)>, ControlError> {
+        let (mut nodes, mut moments, mut first) = (Vec::new(), HashMap::new(), Some(0));
+        while let Some(from) = first {
+            let page = self.owner_of(port)?.ask(|reply| SchedulerCommand::ShowNodes(port, from, reply))?;
+            moments.extend(page.nodes.iter().map(|view| (view.node, page.at)));
+            nodes.extend(page.nodes);
+            first = page.next;
+        }
+        let with_moment = |view: NodeView| Some((moments.get(&view.node).copied()?, view));
+        let all = in_tree(nodes).into_iter().filter_map(with_moment);
+        Ok(all.map(|(at, view)| (view, at)).collect())
+    }
+
+    pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
+        let snapshot = self.snapshot()?;
+        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
+        let Some(report) = report else {
+            return Err(ControlError::System("the scheduler is not there".into()));
+        };
+        self.view_of(port, report, &snapshot)
+    }
+
+    fn view_of(
+        &mut self,
+        port: PortId,
+        report: &ScheduleReport,
+        snapshot: &Snapshot,
+    ) -> Result<SchedulerView, ControlError> {
+        let nodes = self.nodes_of(port)?;
+        let host = self.host_view(port, snapshot);
+        let schedulers = &self.model.schedulers;
+        let name = self.model.port_name(port).to_owned();
+        let settings = schedulers.of(port);
+        let specs = settings.map(Nodes::of);
+        let link = self.link_speed(port);
+        // Where the link is slower than the configured rate, the nodes share the link's speed.
+        let slower =
+            link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
+        let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
+        let by_rate = |own: &Scheduler| schedulers.promises(own, own.rate).ok();
+        let promised = settings.and_then(|own| by_link(own).or_else(|| by_rate(own))).unwrap_or_default();
+        let rates = &mut self.node_rates;
+        let node = |(view, at): &(NodeView, Instant)| {
+            let number = QueueId(view.node.0 as u16);
+            let node_name = schedulers.name(number).to_owned();
+            let spec = specs.as_ref().and_then(|specs| specs.get(&node_name));
+            let key = rate_key(&name, &node_name);
+            SchedulerNodeView {
+                id: number.0,
+                kind: spec.map_or("", |spec| spec.kind.name()),
+                under: spec.and_then(|spec| spec.under.clone()),
+                settings: spec.map(settings_of).unwrap_or_default(),
+                promised: promised.get(&number).copied(),
+                delivered: (rates.read(&key, view.sent_wire_bytes, *at) * 8.0).round() as u64,
+                sent_packets: view.sent_packets,
+                sent_bytes: view.sent_bytes,
+                sent_wire_bytes: view.sent_wire_bytes,
+                held_packets: view.held_packets,
+                held_bytes: view.held_bytes,
+                peak_bytes: view.peak_bytes,
+                peak_packets: view.peak_packets,
+                queues: view.queues,
+                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+                dropped_bytes: view.drops.bytes(),
+                marked_packets: view.drops.marked(),
+                name: node_name,
+            }
+        };
+        Ok(SchedulerView {
+            rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
+            link: link.map(|Bits(bits)| bits),
+            warning: warning(
+                settings.zip(link).and_then(|(own, link)| beyond_link(schedulers, own, link)),
+                settings.and_then(|own| beyond_room(own, report.room.packets)),
+            ),
+            overhead: settings.map(|settings| settings.overhead).unwrap_or_default(),
+            default: Some(schedulers.name(report.default).to_owned()).filter(|_| report.default.0 > 0),
+            host,
+            held: report.held,
+            held_bytes: report.held_bytes,
+            room_packets: report.room.packets,
+            room_bytes: report.room.bytes,
+            queues: report.queues.0,
+            most_queues: report.queues.1,
+            nodes: nodes.iter().map(node).collect(),
+            port: name,
+        })
+    }
+}
+
+/// Returns the key of a node's rate.
+fn rate_key(port: &str, node: &str) -> String {
+    format!("{port} {node}")
+}
+
+/// Returns the settings of a node without its name, kind and parent.
+fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
+    let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
+    ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
+    settings
+}
+
+impl Router {
+    /// Returns the schedulers of all ports that have one.
+    ///
+    /// # Errors
+    /// When the data plane does not answer.
+    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
+        let mut inner = self.lock();
+        let snapshot = inner.snapshot()?;
+        let planned = |port: &PortId| inner.model.schedulers.of(*port).is_some();
+        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
+        there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    fn planned(scheduler: &str) -> (Schedulers, Scheduler) {
+        let port = format!("[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\n{scheduler}");
+        let config = Config::parse(&port, "test.toml").unwrap();
+        let scheduler = config.port[0].scheduler.clone().unwrap();
+        let mut schedulers = Schedulers::default();
+        schedulers.plan(PortId(0), "wan", &scheduler).unwrap();
+        (schedulers, scheduler)
+    }
+
+    const SHARED: &str = r#"
+        node = [
+            { name = "top", kind = "deficit-round-robin" },
+            { name = "a", kind = "fifo", under = "top", quantum = "3000B" },
+            { name = "b", kind = "fifo", under = "top", quantum = "1000B" },
+        ]"#;
+
+    #[test]
+    fn what_memory_can_not_hold_is_said_with_the_figures() {
+        let (_, scheduler) = planned(
+            r#"node = [
+                { name = "top", kind = "priority" },
+                { name = "a", kind = "fq-codel", under = "top", level = 0, limit = 2000 },
+                { name = "b", kind = "flow-queues", under = "top", level = 1, queues = 3000 },
+            ]"#,
+        );
+        assert_eq!(beyond_room(&scheduler, 4000), None);
+        let said = beyond_room(&scheduler, 3998).unwrap();
+        assert!(
+            said.contains("room for 3998 packets") && said.contains("\"a\"") && said.contains("1999"),
+            "{said}"
+        );
+        let mut scheduler = scheduler;
+        scheduler.node[1].limit = None;
+        let said = beyond_room(&scheduler, 2999).unwrap();
+        assert!(said.contains("\"b\" has 3000 queues"), "{said}");
+        let both = warning(Some("a".into()), Some("b".into()));
+        assert_eq!((both.as_deref(), warning(None, None)), (Some("a; b"), None));
+    }
+
+    #[test]
+    fn a_port_without_a_rate_shares_what_its_link_carries() {
+        let (schedulers, scheduler) = planned(SHARED);
+        let promised = schedulers.promises(&scheduler, Some(Bits(100_000_000))).unwrap();
+        let of = |name: &str| promised[&schedulers.known(name).unwrap()];
+        assert_eq!((of("top"), of("a"), of("b")), (100_000_000, 75_000_000, 25_000_000));
+        assert_eq!(beyond_link(&schedulers, &scheduler, Bits(100_000_000)), None);
+    }
+
+    #[test]
+    fn what_a_link_can_not_carry_is_said_with_the_figures() {
+        let (schedulers, scheduler) = planned(&format!("rate = \"1gbit\"\n{SHARED}"));
+        let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
+        assert!(said.contains("1.00 Gb/s is above the 100.00 Mb/s"), "{said}");
+        let (schedulers, scheduler) = planned(
+            r#"node = [
+                { name = "top", kind = "hfsc" },
+                { name = "a", kind = "fifo", under = "top", real-time = "70mbit" },
+                { name = "b", kind = "fifo", under = "top", real-time = "40mbit" },
+            ]"#,
+        );
+        assert_eq!(beyond_link(&schedulers, &scheduler, Bits(110_000_000)), None);
+        let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
+        assert!(said.contains("110.00 Mb/s") && said.contains("100.00 Mb/s"), "{said}");
+    }
+}

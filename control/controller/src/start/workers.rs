@@ -1,0 +1,128 @@
+//! Start of the worker threads.
+
+use crate::ControlError;
+use crate::routes::table::RouteTable;
+use crate::workers::Workers;
+use crate::workers::handle::WorkerHandle;
+use crate::workers::watchdog::WorkerThread;
+use crate::workers::worker_panic::{WorkerPanic, run_worker};
+use millrace_config::{Config, PollMode};
+use millrace_confine::Privileges;
+use millrace_forward::FibReader;
+use millrace_packet::Pool;
+use millrace_pipeline::thread::{IoMode, Wake};
+use millrace_pipeline::{Command, Handover, NoHost, Worker, WorkerLink};
+use nix::unistd::{Pid, gettid};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+/// Threads of the workers.
+pub(super) type Threads = Vec<JoinHandle<()>>;
+
+/// Starts the threads of the workers.
+pub(super) fn start_workers(
+    config: &Config,
+    route_table: &RouteTable,
+    control_wake: &Wake,
+) -> Result<(Workers, Threads, Receiver<WorkerPanic>), ControlError> {
+    let failed = |error| ControlError::system("make an event descriptor", error);
+    let count = config.router.workers.max(1);
+    let wakes: Vec<Wake> = (0..count).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(failed)?;
+    let ways: Vec<Option<Handover>> = match count {
+        1 => vec![None],
+        _ => {
+            let sleepers: Vec<_> = wakes.iter().cloned().map(Some).collect();
+            Handover::mesh(&sleepers).into_iter().map(Some).collect()
+        }
+    };
+    // All workers have the same seed, so that they agree on the owner and the next hop of a flow.
+    let seed = std::hash::RandomState::new().build_hasher().finish();
+    let (mut workers, mut threads) = (Vec::new(), Vec::new());
+    let (panic_sender, panics) = channel();
+    for (number, (wake, handover)) in wakes.into_iter().zip(ways).enumerate() {
+        let prefixes = route_table.reader();
+        let making = Making { frames: config.router.frames, prefixes, seed, handover };
+        let wakes = (wake, control_wake.clone());
+        let started = start_worker(number, making, io_mode(config.router.mode), wakes, panic_sender.clone());
+        let (worker, thread) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                stop(&mut Workers::new(workers, seed), threads);
+                return Err(error);
+            }
+        };
+        workers.push(worker);
+        threads.push(thread);
+    }
+    Ok((Workers::new(workers, seed), threads, panics))
+}
+
+/// Stops workers that have no work yet.
+pub(super) fn stop(workers: &mut Workers, threads: Vec<JoinHandle<()>>) {
+    // The earlier error is reported, so an error here is dropped.
+    let _ = workers.tell(|| Command::Stop);
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+}
+
+/// Parts from which a worker is created on its own thread.
+pub(super) struct Making {
+    frames: u32,
+    prefixes: FibReader,
+    seed: u64,
+    handover: Option<Handover>,
+}
+
+/// Starts the thread of a worker, which maps its own packet memory.
+pub(super) fn start_worker(
+    number: usize,
+    making: Making,
+    mode: IoMode,
+    (wake, control): (Wake, Wake),
+    panics: Sender<WorkerPanic>,
+) -> Result<(WorkerHandle, JoinHandle<()>), ControlError> {
+    let (sender, receiver) = sync_channel::<Result<(WorkerLink, Pid), ControlError>>(1);
+    let worker_wake = wake.clone();
+    let make = move || {
+        let confined = Privileges::Memory.leave_to_thread();
+        confined.map_err(ControlError::refused)?;
+        make_worker(making)
+    };
+    let body = move || match make() {
+        Ok((mut worker, link)) => {
+            if sender.send(Ok((link, gettid()))).is_ok() {
+                run_worker(number, &mut worker, mode, (&worker_wake, &control), &panics);
+            }
+        }
+        Err(error) => {
+            // The starter of the worker gets the error; if the starter is gone, nobody needs the error.
+            let _ = sender.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(body)
+        .map_err(|error| ControlError::system("start a worker's thread", error))?;
+    let (link, thread_number) =
+        receiver.recv().map_err(|error| ControlError::system("start a worker", error))??;
+    let seen = WorkerThread { pulse: link.pulse.clone(), thread: thread_number };
+    Ok((WorkerHandle::new(link, wake, seen), thread))
+}
+
+pub(super) fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
+    let pool = Pool::new(making.frames).map_err(ControlError::refused)?;
+    let (mut worker, link) = Worker::new(pool, making.prefixes, Box::new(NoHost), making.seed)
+        .map_err(|error| ControlError::system("make the flow table", error))?;
+    if let Some(handover) = making.handover {
+        worker.join(handover);
+    }
+    Ok((worker, link))
+}
+
+pub(super) fn io_mode(mode: PollMode) -> IoMode {
+    match mode {
+        PollMode::Poll => IoMode::Poll,
+        PollMode::Interrupt => IoMode::Interrupt,
+        PollMode::Adaptive => IoMode::Adaptive,
+    }
+}

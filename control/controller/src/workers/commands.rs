@@ -1,0 +1,71 @@
+//! Commands to workers: the initial commands, and the commands of changed plugins, gates and tables.
+
+use millrace_classify::CompiledExpression;
+use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
+use millrace_plugin::PluginChange;
+use millrace_units::GateId;
+
+use crate::ControlError;
+use crate::model::{Model, Plugins};
+
+/// Returns the commands that set up the workers as planned, except devices, ports, their schedulers and
+/// routes. Each inner list holds one command for each worker.
+pub(crate) fn start_commands(
+    model: &Model,
+    tables: &mut GateTables,
+    workers: usize,
+) -> Result<Vec<Vec<Command>>, ControlError> {
+    for (gate, kind) in &model.gate_tables {
+        tables.set_kind(*gate, *kind);
+    }
+    let options = all(workers, || model.options.clone());
+    let plugins = plugin_commands(&model.plugins, tables, model.plugins.populate()?, workers)?;
+    let neighbours: Vec<_> =
+        model.neighbours.iter().map(|one| model.known_for_good(one)).collect::<Result<_, _>>()?;
+    let neighbours = all(workers, || NeighbourCommand::Set(neighbours.clone()));
+    let reserved = model.reserved_flows();
+    let reserved = all(workers, || FlowCommand::Reserve(reserved.clone()));
+    Ok(vec![options, plugins, neighbours, reserved])
+}
+
+/// Returns the same command for each of this number of workers.
+fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command> {
+    (0..workers).map(|_| command().into()).collect()
+}
+
+/// Returns changes of instances, gates and bindings as a command for each worker, which has instances of its
+/// own.
+pub(crate) fn plugin_commands(
+    plugins: &Plugins,
+    tables: &mut GateTables,
+    changes: Vec<PluginChange<CompiledExpression>>,
+    workers: usize,
+) -> Result<Vec<Command>, ControlError> {
+    let further: Vec<_> = (0..workers - 1)
+        .map(|worker| plugins.further_instances(&changes, worker))
+        .collect::<Result<_, _>>()?;
+    let changes = tables.publish(changes);
+    let mut commands = Vec::new();
+    for instances in further {
+        let mut instances = instances.into_iter();
+        let again = changes.iter().filter_map(|change| change.again(&mut instances));
+        commands.push(PluginCommand::Change(again.collect()).into());
+    }
+    commands.push(PluginCommand::Change(changes).into());
+    Ok(commands)
+}
+
+/// Links the tables of neighbouring gates where filters have changed. Returns the commands for each worker.
+pub(crate) fn links(
+    plugins: &Plugins,
+    tables: &mut GateTables,
+) -> impl Iterator<Item = impl Fn() -> FilterCommand> {
+    let order: Vec<GateId> = plugins.gates_in_order().iter().map(|gate| gate.id).collect();
+    let linked = tables.link(&order).into_iter();
+    linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
+}
+
+/// Returns the router's own routes as changes of an empty table.
+pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
+    model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
+}

@@ -1,0 +1,362 @@
+//! Crash capture: the frames of a worker's last batch, and a report with the other inputs of a replay.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ipnet::IpNet;
+use millrace_forward::{NextHop, NextHops, Route};
+use millrace_pipeline::{PortSettings, Stack};
+use millrace_repository::{CrashCaptures, Held, MOST_FRAME_BYTES, MOST_REPORT_BYTES};
+use millrace_telemetry::{CaptureFile, EventKind, utc};
+use millrace_units::{InstanceId, PortId};
+use millrace_wire::MacAddr;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::model::Model;
+use crate::router::Inner;
+use crate::workers::worker_panic::WorkerPanic;
+
+/// Maximum size of a stored backtrace, in bytes.
+const MOST_BACKTRACE: usize = 64 << 10;
+/// Maximum number of stored routes.
+const MOST_ROUTES: usize = 512;
+
+/// Crash with a stored capture.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CrashView {
+    /// Time of the crash, UTC.
+    pub time: String,
+    /// Version of the router.
+    pub version: String,
+    /// Message of the panic.
+    pub message: String,
+    /// File, line and column of the panic.
+    pub location: String,
+    /// Instance whose call panicked; absent if no call of an instance was running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Path of the frames of the last batch; the report is next to it, as `.json`.
+    pub capture: PathBuf,
+}
+
+/// Inputs of a replay other than the frames.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CrashReport {
+    /// Time of the crash, UTC.
+    pub time: String,
+    /// Version of the router.
+    pub version: String,
+    /// Number of the worker.
+    pub worker: usize,
+    /// Message of the panic.
+    pub message: String,
+    /// File, line and column of the panic.
+    pub location: String,
+    /// Instance whose call panicked.
+    pub instance: Option<String>,
+    /// Port of the device that received the frames.
+    pub port: Option<String>,
+    /// Number of frames of the batch omitted because the capture was full.
+    pub left_out: usize,
+    /// State of the ports at the panic.
+    pub ports: Vec<PortState>,
+    /// Routes of the source and destination addresses of the frames.
+    pub routes: Vec<RouteState>,
+    /// Resolved neighbours.
+    pub neighbours: Vec<NeighbourState>,
+    /// Running configuration.
+    pub configuration: String,
+    /// Backtrace of the panic.
+    pub backtrace: String,
+}
+
+/// State of a port when a worker panicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PortState {
+    pub name: String,
+    pub mac: String,
+    pub mtu: u16,
+    pub up: bool,
+    /// Kernel index of the device; `None` for a port with an own stack.
+    pub ifindex: Option<u32>,
+    pub forwards: [bool; 2],
+    pub addresses: Vec<IpNet>,
+}
+
+/// Route when a worker panicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RouteState {
+    pub to: IpNet,
+    pub kind: String,
+    /// Port, gateway and weight of each next hop.
+    pub via: Vec<(String, Option<IpAddr>, u16)>,
+}
+
+/// Neighbour when a worker panicked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NeighbourState {
+    pub port: String,
+    pub address: IpAddr,
+    pub mac: String,
+}
+
+/// Returns the crashes whose captures are stored in a state directory, the oldest first.
+pub fn crashes(state: &Path) -> Vec<CrashView> {
+    let captures = CrashCaptures::of(state);
+    captures.names().iter().filter_map(|name| view(&captures, name)).collect()
+}
+
+fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
+    let report: CrashReport = serde_json::from_slice(&captures.report(name).ok()?).ok()?;
+    let CrashReport { time, version, message, location, instance, .. } = report;
+    Some(CrashView { time, version, message, location, instance, capture: captures.frames(name) })
+}
+
+impl Inner {
+    /// Returns the panics of workers since the last call.
+    pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
+        self.panics.try_iter().collect()
+    }
+
+    /// Writes the capture of a crash, and quarantines the instance whose call panicked.
+    pub fn capture_crash(&mut self, panic: WorkerPanic) {
+        let WorkerPanic { worker, ref note, .. } = panic;
+        tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
+        let instance = panic.post_mortem.instance;
+        let Some(state) = self.state.clone() else {
+            tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
+            return;
+        };
+        match self.write_capture(&CrashCaptures::of(&state), panic) {
+            Ok(path) => {
+                tracing::error!(
+                    "crash capture: {0}; `millrace replay --crash {0}` replays it",
+                    path.display()
+                );
+            }
+            Err(problem) => tracing::error!("the crash capture can't be written: {problem}"),
+        }
+        if let Some(instance) = instance {
+            self.quarantine_for_panic(instance);
+        }
+    }
+
+    fn quarantine_for_panic(&mut self, instance: InstanceId) {
+        let instance = self.model.plugins.instance_name(instance).to_owned();
+        let Ok(plugin) = self.model.plugins.plugin_of(&instance) else { return };
+        let why = "a call of it panicked, and the router ended".to_owned();
+        let held = Held { plugin: plugin.name().to_owned(), since: since_1970().as_secs(), why, instance };
+        tracing::error!("instance {0} is in quarantine until `millrace instance release {0}`", held.instance);
+        if let Err(error) = self.model.repository.quarantine_mut().put(held) {
+            tracing::error!("the quarantine is not remembered: {error}");
+        }
+    }
+
+    fn write_capture(&self, captures: &CrashCaptures, panic: WorkerPanic) -> Result<PathBuf, String> {
+        let now = since_1970();
+        let port = panic.post_mortem.device.and_then(|device| {
+            let own =
+                |plan: &&crate::model::PortPlan| plan.settings.device == device && plan.config.vlan.is_none();
+            self.model.ports.iter().find(own).map(|plan| plan.settings.name.clone())
+        });
+        let frames = &panic.post_mortem.frames;
+        let (file, written) = frames_file(port.as_deref().unwrap_or("unknown"), now, frames)?;
+        let mut report = CrashReport {
+            time: utc(now.as_secs()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            worker: panic.worker,
+            message: cut(panic.note.message.clone(), MOST_BACKTRACE),
+            location: panic.note.location.clone(),
+            instance: panic.post_mortem.instance.map(|id| self.model.plugins.instance_name(id).to_owned()),
+            port,
+            left_out: frames.len() - written,
+            ports: self.model.ports.iter().map(|plan| PortState::of(&plan.settings)).collect(),
+            routes: self.routes_of(frames),
+            neighbours: self.neighbours_of(&panic),
+            configuration: self
+                .model
+                .as_written(&self.tables)
+                .to_text()
+                .map_err(|error| error.to_string())?,
+            backtrace: cut(panic.note.backtrace.to_string(), MOST_BACKTRACE),
+        };
+        let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
+        if text.len() > MOST_REPORT_BYTES {
+            // The report omits a configuration of this size; it is stored as a revision anyway.
+            report.configuration.clear();
+            text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
+        }
+        let stamp: String = utc(now.as_secs()).chars().filter(char::is_ascii_alphanumeric).collect();
+        let name = format!("{stamp}-{}-{}", std::process::id(), panic.worker);
+        captures.add(&name, &file, &text).map_err(|error| error.to_string())
+    }
+
+    /// Returns the routes of the frames' sources and destinations.
+    fn routes_of(&self, frames: &[Vec<u8>]) -> Vec<RouteState> {
+        let mut routes = std::collections::BTreeMap::new();
+        for address in frames.iter().flat_map(|frame| addresses(frame)) {
+            if routes.len() < MOST_ROUTES
+                && let Some((prefix, route)) = self.route_table.prefix_of(address)
+            {
+                routes.entry(prefix).or_insert(route);
+            }
+        }
+        routes.into_iter().map(|(prefix, route)| RouteState::of(prefix, route, &self.model)).collect()
+    }
+
+    fn neighbours_of(&self, panic: &WorkerPanic) -> Vec<NeighbourState> {
+        let neighbour = |(port, address, mac): &(PortId, IpAddr, MacAddr)| NeighbourState {
+            port: self.model.port_name(*port).to_owned(),
+            address: *address,
+            mac: mac.to_string(),
+        };
+        panic.post_mortem.neighbours.iter().map(neighbour).collect()
+    }
+
+    /// Reports crashes that no earlier start has reported.
+    pub fn note_crashes(&mut self) {
+        let Some(state) = self.state.clone() else { return };
+        let captures = CrashCaptures::of(&state);
+        for name in captures.take_unreported() {
+            let Some(crash) = view(&captures, &name) else { continue };
+            let text = format!("a worker panicked at {}: {}", crash.location, crash.message);
+            tracing::error!("{text}; capture: {}", crash.capture.display());
+            self.events.note(EventKind::WorkerPanicked, &name, text, json!(crash));
+        }
+    }
+}
+
+impl PortState {
+    fn of(settings: &PortSettings) -> Self {
+        let ifindex = match settings.stack {
+            Stack::Kernel { ifindex } => Some(ifindex),
+            Stack::Own => None,
+        };
+        Self {
+            name: settings.name.clone(),
+            mac: settings.mac.to_string(),
+            mtu: settings.mtu,
+            up: settings.up,
+            ifindex,
+            forwards: [settings.forwards4, settings.forwards6],
+            addresses: settings.addresses.clone(),
+        }
+    }
+
+    /// Copies the state into the settings of a port of the same name.
+    pub fn put_into(&self, settings: &mut PortSettings) {
+        if let Ok(mac) = self.mac.parse() {
+            settings.mac = mac;
+        }
+        if let Some(ifindex) = self.ifindex {
+            settings.stack = Stack::Kernel { ifindex };
+        }
+        (settings.mtu, settings.up) = (self.mtu, self.up);
+        [settings.forwards4, settings.forwards6] = self.forwards;
+        settings.addresses.clone_from(&self.addresses);
+    }
+}
+
+impl RouteState {
+    fn of(to: IpNet, route: &Route, model: &Model) -> Self {
+        let hop = |hop: &NextHop| (model.port_name(hop.port).to_owned(), hop.gateway, hop.weight);
+        let via = match route {
+            Route::Forward(hops) => hops.iter().map(hop).collect(),
+            _ => Vec::new(),
+        };
+        Self { to, kind: route.kind().to_owned(), via }
+    }
+
+    /// Returns the route with its ports looked up; `None` if the router lacks one of the ports.
+    pub fn route(&self, port: impl Fn(&str) -> Option<PortId>) -> Option<Route> {
+        let others = [
+            Route::Local,
+            Route::Kernel,
+            Route::Broadcast,
+            Route::Blackhole,
+            Route::Unreachable,
+            Route::Prohibit,
+        ];
+        if let Some(other) = others.into_iter().find(|other| other.kind() == self.kind) {
+            return Some(other);
+        }
+        let hop = |(name, gateway, weight): &(String, Option<IpAddr>, u16)| {
+            Some(NextHop { weight: *weight, ..NextHop::new(port(name)?, *gateway) })
+        };
+        let hops: Vec<NextHop> = self.via.iter().map(hop).collect::<Option<_>>()?;
+        NextHops::new(&hops).ok().map(Route::Forward)
+    }
+}
+
+/// Returns the pcapng file of the frames, and the number of frames that fit.
+fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
+    let failed = |error: millrace_telemetry::CaptureFileError| error.to_string();
+    let mut capture = CaptureFile::new(&[port], u32::from(u16::MAX)).map_err(failed)?;
+    let mut file = capture.take();
+    for (number, frame) in frames.iter().enumerate() {
+        let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        capture.frame(0, at, false, length, frame).map_err(failed)?;
+        let piece = capture.take();
+        if file.len() + piece.len() > MOST_FRAME_BYTES {
+            return Ok((file, number));
+        }
+        file.extend(piece);
+    }
+    Ok((file, frames.len()))
+}
+
+/// Returns source and destination of a frame's packet, behind up to two VLAN tags.
+fn addresses(frame: &[u8]) -> Vec<IpAddr> {
+    let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let tags = [12, 16].into_iter().take_while(|at| matches!(word(*at), Some(0x8100 | 0x88a8))).count();
+    let network = frame.get(14 + 4 * tags..).unwrap_or_default();
+    let v4 = |at: usize| network.get(at..)?.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes));
+    let v6 = |at: usize| network.get(at..)?.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes));
+    let found = match network.first().map(|first| first >> 4) {
+        Some(4) => [v4(12), v4(16)],
+        Some(6) => [v6(8), v6(24)],
+        _ => [None, None],
+    };
+    found.into_iter().flatten().collect()
+}
+
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the beginning of a text.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_behind_tags() {
+        let mut packet = vec![0x45; 20];
+        packet[12..16].copy_from_slice(&[10, 1, 0, 2]);
+        packet[16..20].copy_from_slice(&[10, 2, 0, 2]);
+        let expected: Vec<IpAddr> = ["10.1.0.2", "10.2.0.2"].map(|text| text.parse().unwrap()).to_vec();
+        let plain = [&[0; 12][..], &[8, 0], &packet].concat();
+        let tagged = [&[0; 12][..], &[0x81, 0, 0, 7, 8, 0], &packet].concat();
+        assert_eq!(addresses(&plain), expected);
+        assert_eq!(addresses(&tagged), expected);
+        assert!(addresses(&plain[..20]).is_empty() && addresses(&[]).is_empty());
+    }
+
+    #[test]
+    fn frames_beyond_the_limit_are_left_out() {
+        let frames = vec![vec![0; 60_000]; 256];
+        let (file, written) = frames_file("lan", Duration::from_secs(1), &frames).unwrap();
+        assert!(file.len() <= MOST_FRAME_BYTES && (60..256).contains(&written), "{written}");
+    }
+}

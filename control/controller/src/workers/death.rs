@@ -1,0 +1,83 @@
+//! Handling of packets after the router has died, and whether it is configured explicitly.
+
+use std::collections::HashMap;
+
+use millrace_config::{Config, OnDeath};
+use millrace_units::PortId;
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::view::OnDeathView;
+
+/// Additions that have no effect after the router has died.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// Bindings of instances.
+    Bindings,
+    /// Filters.
+    Filters,
+}
+
+/// Handling of packets after the router's death, for each kernel port.
+#[derive(Clone, Debug)]
+pub(crate) struct Death {
+    ports: HashMap<PortId, OnDeath>,
+    /// Kernel port without a configured `on-death`; `None` if all are configured or confirmed.
+    silent: Option<String>,
+}
+
+impl Death {
+    /// Reads the setting of each kernel port from the start configuration, options of `run` included.
+    pub fn of(config: &Config, model: &Model) -> Self {
+        let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
+        let silent = kernel_ports().find(|plan| plan.config.on_death.is_none());
+        Self {
+            ports: kernel_ports().map(|plan| (plan.id, config.on_death(&plan.config))).collect(),
+            silent: silent
+                .filter(|_| config.router.on_death.is_none())
+                .map(|plan| plan.settings.name.to_string()),
+        }
+    }
+
+    /// Returns the setting of a port.
+    pub fn of_port(&self, port: PortId) -> Option<OnDeath> {
+        self.ports.get(&port).copied()
+    }
+
+    /// Confirms that the current settings are intended.
+    pub fn confirm(&mut self) {
+        self.silent = None;
+    }
+
+    /// Refuses bindings or filters, as `need` says, while a kernel port has no configured `on-death`. A
+    /// configuration file with bindings or filters must declare it as well.
+    ///
+    /// # Errors
+    /// Returns an error with the port that lacks the setting, and how to set it.
+    pub fn refuse_silent(&self, need: Need) -> Result<(), ControlError> {
+        let need = match need {
+            Need::Bindings => "bindings need",
+            Need::Filters => "filters need",
+        };
+        match &self.silent {
+            Some(port) => Err(ControlError::Conflict(format!(
+                "{need} a word on what happens to port {port:?} when the router dies, for the kernel knows none of them: \
+                 `millrace router set on-death=kernel` lets the kernel forward then what they refuse; \
+                 `millrace run --on-death drop` (or on-death = \"drop\" in [router]) lets nothing through until a router runs again"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the view of the settings; `None` if no port is a kernel port.
+    pub fn view(&self) -> Option<OnDeathView> {
+        let is_any = |on_death| self.ports.values().any(|one| *one == on_death);
+        let packets = match (is_any(OnDeath::Kernel), is_any(OnDeath::Drop)) {
+            (false, false) => return None,
+            (true, false) => "the kernel forwards; filters and instances do not hold",
+            (false, true) => "dropped until a router runs again",
+            (true, true) => "by port, see `show ports`",
+        };
+        Some(OnDeathView { packets, is_said: self.silent.is_none() })
+    }
+}

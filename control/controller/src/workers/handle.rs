@@ -1,0 +1,105 @@
+//! Control's handle on a worker: commands with their answers.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use millrace_pipeline::thread::Wake;
+use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
+
+use crate::ControlError;
+use crate::workers::watchdog::WorkerThread;
+
+/// Longest time for an answer. A worker answers between two batches, so within microseconds unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Worker on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct WorkerHandle {
+    link: WorkerLink,
+    wake: Wake,
+    seen: WorkerThread,
+}
+
+impl WorkerHandle {
+    pub fn new(link: WorkerLink, wake: Wake, seen: WorkerThread) -> Self {
+        Self { link, wake, seen }
+    }
+
+    /// Returns the worker's thread for the watchdog.
+    pub fn watched(&self) -> WorkerThread {
+        self.seen.clone()
+    }
+
+    /// Whether the worker's thread has ended, so that no further command is carried out.
+    pub fn has_ended(&self) -> bool {
+        self.link.ended.load(Ordering::SeqCst)
+    }
+
+    /// Sends a command to the worker. Waits while the command ring is full.
+    pub fn tell(&mut self, command: impl Into<Command>) -> Result<(), ControlError> {
+        let mut command = command.into();
+        if self.has_ended() {
+            return Err(ended());
+        }
+        for _ in 0..PATIENCE.as_millis() {
+            match self.link.commands.push(command) {
+                Ok(()) => {
+                    self.wake.signal();
+                    // A worker that ends empties its command ring once; this command may have come after
+                    // that.
+                    fence(Ordering::SeqCst);
+                    return if self.has_ended() { Err(ended()) } else { Ok(()) };
+                }
+                Err(rtrb::PushError::Full(back)) => command = back,
+            }
+            if self.has_ended() {
+                return Err(ended());
+            }
+            self.wake.signal();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(silent())
+    }
+
+    /// Asks the worker, and waits for its answer.
+    pub fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<T, ControlError> {
+        let answer = self.begin(question)?;
+        Self::finish(answer).map_err(|error| if self.has_ended() { ended() } else { error })
+    }
+
+    /// Asks the worker without waiting; [`finish`](Self::finish) waits for the answer.
+    pub fn begin<T, C: Into<Command>>(
+        &mut self,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<Receiver<T>, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        self.tell(question(reply))?;
+        Ok(answer)
+    }
+
+    /// Waits for the answer to an earlier question.
+    pub fn finish<T>(answer: Receiver<T>) -> Result<T, ControlError> {
+        answer.recv_timeout(PATIENCE).map_err(|_| silent())
+    }
+
+    /// Returns the next event that the worker reported.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.link.events.pop().ok()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod silence;
+
+fn silent() -> ControlError {
+    ControlError::Silent(format!("the data plane did not answer within {} s", PATIENCE.as_secs()))
+}
+
+/// Returns the error of a worker whose thread has ended.
+pub(crate) fn ended() -> ControlError {
+    ControlError::System("a worker of the data plane has ended".to_owned())
+}

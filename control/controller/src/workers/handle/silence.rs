@@ -1,0 +1,148 @@
+//! Test double of a silent worker: the worker carries out its commands, but selected answers are lost.
+//! Commands pass through a thread that decides which answers are lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_pipeline::{
+    Barrier, Command, CounterCommand, FilterCommand, NeighbourCommand, PluginCommand, ReplyTo, RouteCommand,
+    SchedulerCommand, WorkerLink,
+};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::WorkerHandle;
+
+/// Counts of the questions that are answered and lost.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Number of questions that are answered first.
+    answered: AtomicU64,
+    /// Number of further questions whose answers are lost.
+    lost: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Relay between control and a worker, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    plan: Arc<Plan>,
+    /// Lock that is held while a command passes.
+    turn: Arc<Mutex<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Silence {
+    /// Inserts a relay between control and a worker. At first all questions are answered.
+    pub fn before(worker: &mut WorkerHandle) -> Self {
+        let (plan, turn) = (Arc::new(Plan::default()), Arc::new(Mutex::new(())));
+        let (commands, taken) = RingBuffer::new(4096);
+        let (_, no_events) = RingBuffer::new(1);
+        let (pulse, ended) = (worker.seen.pulse.clone(), worker.link.ended.clone());
+        let link = WorkerLink { commands, events: no_events, pulse, ended };
+        let WorkerLink { commands, events, .. } = std::mem::replace(&mut worker.link, link);
+        worker.link.events = events;
+        let (wake, loses, locks) = (worker.wake.clone(), plan.clone(), turn.clone());
+        let pass = move || loses.pass(taken, commands, &locks, || wake.signal());
+        Self { plan, turn, thread: Some(std::thread::spawn(pass)) }
+    }
+
+    /// Answers the next `answered` questions, then loses the answers to the next `lost` ones.
+    pub fn after(&self, answered: u64, lost: u64) {
+        let _turn = self.turn.lock().unwrap();
+        self.plan.answered.store(answered, Ordering::Relaxed);
+        self.plan.lost.store(lost, Ordering::Relaxed);
+    }
+
+    /// Whether further answers are to be lost.
+    pub fn is_to_come(&self) -> bool {
+        self.plan.lost.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.plan.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Plan {
+    fn pass(
+        &self,
+        mut from: Consumer<Command>,
+        mut to: Producer<Command>,
+        turn: &Mutex<()>,
+        wake: impl Fn(),
+    ) {
+        while !self.over.load(Ordering::Relaxed) {
+            let Ok(command) = from.pop() else {
+                std::thread::sleep(Duration::from_micros(20));
+                continue;
+            };
+            let _turn = turn.lock().unwrap();
+            let command = match is_question(&command) && self.loses() {
+                true => unheard(command),
+                false => command,
+            };
+            let _ = to.push(command);
+            wake();
+        }
+    }
+
+    fn loses(&self) -> bool {
+        let count_down = |count: &AtomicU64| {
+            let left = count.load(Ordering::Relaxed);
+            count.store(left.saturating_sub(1), Ordering::Relaxed);
+            left > 0
+        };
+        !count_down(&self.answered) && count_down(&self.lost)
+    }
+}
+
+/// Whether control waits for an answer to the command.
+fn is_question(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Barrier(_)
+            | Command::Routes(RouteCommand::Set(..) | RouteCommand::Forget(..) | RouteCommand::Waiting(..))
+            | Command::Neighbours(NeighbourCommand::TakeUsed(_))
+            | Command::Filters(FilterCommand::Count(..))
+            | Command::Plugins(PluginCommand::Replace(..))
+            | Command::Schedulers(SchedulerCommand::Change(..))
+            | Command::Counters(CounterCommand::Snapshot(_) | CounterCommand::Summary(_))
+    )
+}
+
+/// Returns the same question with a closed reply channel, so that the caller learns at once that no answer
+/// comes, instead of after seconds.
+fn unheard(question: Command) -> Command {
+    match question {
+        Command::Barrier(_) => Barrier::new(nobody()).into(),
+        Command::Routes(command) => match command {
+            RouteCommand::Set(routes, _) => RouteCommand::Set(routes, nobody()),
+            RouteCommand::Forget(routes, _) => RouteCommand::Forget(routes, nobody()),
+            RouteCommand::Waiting(from, _) => RouteCommand::Waiting(from, nobody()),
+            other => other,
+        }
+        .into(),
+        Command::Neighbours(NeighbourCommand::TakeUsed(_)) => NeighbourCommand::TakeUsed(nobody()).into(),
+        Command::Filters(FilterCommand::Count(from, _)) => FilterCommand::Count(from, nobody()).into(),
+        Command::Plugins(PluginCommand::Replace(id, successor, _)) => {
+            PluginCommand::Replace(id, successor, nobody()).into()
+        }
+        Command::Schedulers(SchedulerCommand::Change(port, changes, piece, _)) => {
+            SchedulerCommand::Change(port, changes, piece, nobody()).into()
+        }
+        Command::Counters(CounterCommand::Snapshot(_)) => CounterCommand::Snapshot(nobody()).into(),
+        Command::Counters(CounterCommand::Summary(_)) => CounterCommand::Summary(nobody()).into(),
+        other => other,
+    }
+}
+
+fn nobody<T>() -> ReplyTo<T> {
+    std::sync::mpsc::sync_channel(1).0
+}

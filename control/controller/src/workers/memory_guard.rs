@@ -1,0 +1,56 @@
+//! Checks of free memory before requests, and events when memory is short.
+
+use serde_json::json;
+
+use crate::ControlError;
+use crate::router::{Inner, Router};
+
+/// Functions that measure the free memory of this process, supplied by the code that starts the router.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryGuard {
+    /// Returns whether this number of bytes is free, beside the reserve for requests already running.
+    pub has_room: fn(usize) -> bool,
+    /// Refills the reserve after an allocation has used it. Returns whether memory is free again.
+    pub recover: fn() -> bool,
+}
+
+/// Most bytes of memory that a request takes for each byte of its body: the text, the parsed value and the
+/// data built from it.
+const PER_BYTE: usize = 32;
+
+impl Router {
+    /// Starts checking free memory, once a second and at each change.
+    pub fn guard_memory(&self, guard: MemoryGuard) {
+        self.lock().memory = Some(guard);
+    }
+
+    /// Checks that memory is free for a request with a body of this many bytes.
+    ///
+    /// # Errors
+    /// [`ControlError::NoRoom`] when memory is short.
+    pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
+        let guard = self.lock().memory;
+        if guard.is_none_or(|guard| (guard.has_room)(body.saturating_mul(PER_BYTE))) {
+            return Ok(());
+        }
+        Err(ControlError::NoRoom(
+            "memory is short: nothing was changed, and packets are forwarded; ask for less, or give the router more".to_owned(),
+        ))
+    }
+}
+
+impl Inner {
+    /// Checks whether memory is short, and reports when a shortage begins and ends.
+    pub fn observe_memory(&mut self) {
+        let Some(guard) = self.memory else { return };
+        let is_short = !(guard.recover)();
+        let text = "memory is short: what takes more of it is refused, and packets are forwarded";
+        if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))
+        {
+            match began {
+                true => tracing::error!("{text}"),
+                false => tracing::info!("there is memory again"),
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Control's handle on all workers: commands to all of them or to the owner of a device, and their merged
+//! answers.
+
+pub(crate) mod commands;
+pub(crate) mod crash;
+pub(crate) mod crash_capture;
+pub(crate) mod death;
+pub(crate) mod handle;
+pub(crate) mod memory_guard;
+pub(crate) mod watchdog;
+pub(crate) mod worker_panic;
+
+use millrace_packet::FlowKey;
+use millrace_pipeline::{
+    Barrier, Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
+    NeighbourCommand, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand, Snapshot, WaitingRoutes,
+    flow_hash,
+};
+
+use millrace_plugin::BindingId;
+use millrace_units::{NextHopIndex, QueueAccount};
+
+use crate::ControlError;
+use crate::routes::table::TellRoutes;
+use crate::show::Counts;
+use crate::workers::handle::{WorkerHandle, ended};
+use crate::workers::watchdog::WorkerThread;
+
+/// Workers of a router, one or more.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    workers: Vec<WorkerHandle>,
+    /// Seed of the flow hashes of all workers.
+    seed: u64,
+}
+
+impl Workers {
+    /// Creates the handle on workers.
+    ///
+    /// # Panics
+    /// In later calls, if there is no worker.
+    pub fn new(workers: Vec<WorkerHandle>, seed: u64) -> Self {
+        Self { workers, seed }
+    }
+
+    /// Returns the hash by which workers know a flow.
+    pub fn hash_of(&self, key: &FlowKey) -> u32 {
+        flow_hash(key, self.seed)
+    }
+
+    /// Returns the number of workers.
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Returns the threads of all workers for the watchdog.
+    pub fn watched(&self) -> Vec<WorkerThread> {
+        self.workers.iter().map(WorkerHandle::watched).collect()
+    }
+
+    /// Whether the thread of any worker has ended.
+    pub fn has_one_ended(&self) -> bool {
+        self.workers.iter().any(WorkerHandle::has_ended)
+    }
+
+    /// Returns the processor time of each worker's thread in seconds.
+    pub fn cpu_times(&self) -> Vec<f64> {
+        let seconds = |thread: WorkerThread| thread.cpu_time().unwrap_or_default().as_secs_f64();
+        self.watched().into_iter().map(seconds).collect()
+    }
+
+    /// Returns the worker of this number.
+    pub fn get(&mut self, worker: usize) -> &mut WorkerHandle {
+        &mut self.workers[worker]
+    }
+
+    /// Returns the worker that owns a device.
+    pub fn owner(&mut self, device: DeviceId) -> &mut WorkerHandle {
+        let workers = self.len();
+        self.get(Handover::owner(device, workers))
+    }
+
+    /// Returns the worker that owns a flow.
+    pub fn owner_of_flow(&mut self, key: &FlowKey) -> &mut WorkerHandle {
+        let workers = self.len();
+        self.get(Handover::owner_of_hash(flow_hash(key, self.seed), workers))
+    }
+
+    /// Sends a command to all workers.
+    pub fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) -> Result<(), ControlError> {
+        self.workers.iter_mut().try_for_each(|worker| worker.tell(command()))
+    }
+
+    /// Sends the command to stop to all workers that have not ended.
+    ///
+    /// # Errors
+    /// A worker that can't be reached; all others get the command.
+    pub fn stop(&mut self) -> Result<(), ControlError> {
+        let there = self.workers.iter_mut().filter(|worker| !worker.has_ended());
+        let stop = |worker: &mut WorkerHandle| match worker.tell(Command::Stop) {
+            // The worker may have ended before `tell` checks.
+            Err(_) if worker.has_ended() => Ok(()),
+            told => told,
+        };
+        there.map(stop).fold(Ok(()), Result::and)
+    }
+
+    /// Sends one command of the list to each worker.
+    pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) -> Result<(), ControlError> {
+        self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
+    }
+
+    /// Sends a change of a neighbour to all workers but one.
+    pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
+        let mut others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
+        others.try_for_each(|(_, worker)| worker.tell(NeighbourCommand::Set(vec![change])))
+    }
+
+    /// Asks all workers at the same time, and waits for their answers.
+    pub fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl Fn(ReplyTo<T>) -> C,
+    ) -> Result<Vec<T>, ControlError> {
+        self.ask_each(|_, reply| question(reply))
+    }
+
+    /// Asks each worker a question of its own, by the worker's number, all at the same time, and waits for
+    /// the answers.
+    pub fn ask_each<T, C: Into<Command>>(
+        &mut self,
+        question: impl Fn(usize, ReplyTo<T>) -> C,
+    ) -> Result<Vec<T>, ControlError> {
+        let each = self.workers.iter_mut().enumerate();
+        let asked: Vec<_> = each
+            .map(|(number, worker)| worker.begin(|reply| question(number, reply)))
+            .collect::<Result<_, _>>()?;
+        let answered: Result<Vec<T>, ControlError> = asked.into_iter().map(WorkerHandle::finish).collect();
+        answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
+    }
+
+    /// Waits until all workers have reached a barrier, so that all earlier commands are in force.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn barrier(&mut self) -> Result<(), ControlError> {
+        self.ask(Barrier::new).map(drop)
+    }
+
+    /// Returns all counters, summed over the workers.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
+        self.ask(CounterCommand::Snapshot).map(sum)
+    }
+
+    /// Returns the summed counters without the long lists: schedulers, EtherTypes and neighbours.
+    pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
+        self.ask(CounterCommand::Summary).map(sum)
+    }
+
+    /// Sets all counters to zero. The counters of routes and bindings, which may be many, are cleared in
+    /// pieces.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn clear_counters(&mut self) -> Result<(), ControlError> {
+        for worker in &mut self.workers {
+            // Workers read the offload's counts four times a second. Reading them here keeps earlier packets
+            // out of the new counts.
+            let mut entry = Some(0);
+            while let Some(from) = entry {
+                entry = worker.ask(|reply| OffloadCommand::Account(from, reply))?;
+            }
+            let mut route = Some(NextHopIndex(0));
+            while let Some(from) = route {
+                route = worker.ask(|reply| RouteCommand::Clear(from, reply))?;
+            }
+            let mut binding = Some(BindingId(0));
+            while let Some(from) = binding {
+                binding = worker.ask(|reply| FilterCommand::Clear(from, reply))?;
+            }
+        }
+        self.tell(|| CounterCommand::Clear)
+    }
+
+    /// Returns the counts of all bindings, summed over the workers.
+    pub fn filter_counts(&mut self) -> Result<Counts, ControlError> {
+        let mut sums = Counts::default();
+        for worker in &mut self.workers {
+            let mut from = Some(BindingId(0));
+            while let Some(start) = from {
+                let page = worker.ask(|reply| FilterCommand::Count(start, reply))?;
+                from = page.next;
+                sums.add(page);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Returns the counts of these bindings, summed over the workers.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn counts_of(&mut self, ids: &[BindingId]) -> Result<Counts, ControlError> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable_by_key(|id| id.0);
+        let mut sums = Counts::default();
+        for worker in &mut self.workers {
+            // Counts of smaller ids were read already.
+            let mut asked = Some(BindingId(0));
+            for id in &ids {
+                if asked.is_some_and(|next| id.0 >= next.0) {
+                    let page = worker.ask(|reply| FilterCommand::Count(*id, reply))?;
+                    asked = page.next;
+                    sums.add(page);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Returns the next event that a worker reported, with the worker's number.
+    pub fn next_event(&mut self) -> Option<(usize, Event)> {
+        let workers = self.workers.iter_mut().enumerate();
+        workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
+    }
+}
+
+impl TellRoutes for Workers {
+    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError> {
+        Self::tell(self, command)
+    }
+
+    fn exchange(
+        &mut self,
+        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
+    ) -> Result<(), ControlError> {
+        self.ask(command).map(drop)
+    }
+
+    fn barrier(&mut self) -> Result<(), ControlError> {
+        Self::barrier(self)
+    }
+
+    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
+        self.ask(|reply| RouteCommand::Waiting(from, reply))
+    }
+
+    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
+        Ok(sum_accounts(self.ask(|reply| RouteCommand::Count(routes.to_vec(), reply))?))
+    }
+}
+
+/// Sums the accounts of several workers, account by account.
+pub(crate) fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount> {
+    let add = |mut sums: Vec<QueueAccount>, more: Vec<QueueAccount>| {
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        sums
+    };
+    answers.into_iter().reduce(add).unwrap_or_default()
+}
+
+fn sum(snapshots: Vec<Snapshot>) -> Snapshot {
+    let add = |mut sum: Snapshot, snapshot| {
+        sum.merge(snapshot);
+        sum
+    };
+    snapshots.into_iter().reduce(add).unwrap_or_default()
+}

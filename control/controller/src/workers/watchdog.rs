@@ -1,0 +1,262 @@
+//! Watchdog of calls of instances. A worker that hangs in a call can neither be stopped nor bypassed. The
+//! watchdog therefore ends the router, so that the kernel forwards, and puts the instance into quarantine for
+//! the next start.
+//!
+//! Wall-clock time does not count, because on a busy or stopped machine every call takes long. The watchdog
+//! counts the time that the worker's thread has run inside one call, by that thread's clock, and the time
+//! that it slept in the call.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millrace_confine::Privileges;
+use millrace_plugin::{Calling, Pulse};
+use millrace_repository::{Held, Quarantine};
+use millrace_units::InstanceId;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::ControlError;
+
+/// Number of checks per call limit.
+const LOOKS: u32 = 8;
+/// Longest time to write the quarantine record before the process ends.
+const DISK: Duration = Duration::from_secs(1);
+
+/// Names of instances and of their plugins, for threads that can't wait for control.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(Arc<Mutex<HashMap<InstanceId, (String, &'static str)>>>);
+
+impl Names {
+    /// Replaces the names.
+    pub fn set<'a>(&self, names: impl Iterator<Item = (InstanceId, &'a str, &'static str)>) {
+        let names = names.map(|(id, name, plugin)| (id, (name.to_owned(), plugin))).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    fn get(&self, id: InstanceId) -> Option<(String, &'static str)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+}
+
+/// Thread of a worker, as seen from another thread.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerThread {
+    pub pulse: Arc<Pulse>,
+    pub thread: Pid,
+}
+
+impl WorkerThread {
+    /// Returns the processor time of the thread so far; `None` when the thread has ended.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        // clock_getcpuclockid(3): all but the lowest three bits hold the inverted thread id. In the lowest
+        // bits, 4 selects a thread's clock, and 2 the scheduler's own count.
+        let clock = ClockId::from_raw(!self.thread.as_raw() << 3 | 6);
+        Some(clock_gettime(clock).ok()?.into())
+    }
+
+    /// Whether the thread sleeps in a wait. A thread that runs, waits for a processor, is stopped, or waits
+    /// for memory or a disk doesn't sleep.
+    fn is_asleep(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.thread));
+        // The name of the thread stands in brackets, and may contain any character.
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
+    }
+}
+
+/// Suspicion against a worker.
+#[derive(Debug, Default)]
+struct Suspicion {
+    call: Option<Calling>,
+    /// Processor time of the thread at the last look.
+    ran: Duration,
+    /// Time that the call has certainly run or slept.
+    spent: Duration,
+}
+
+impl Suspicion {
+    /// Takes a look at a worker: its current call, its thread's processor time so far, and its sleep since
+    /// the last look. Returns the time that the call has taken.
+    fn look(&mut self, call: Option<Calling>, ran: Duration, slept: Duration) -> Duration {
+        if call.is_none() || call != self.call {
+            (self.call, self.spent) = (call, Duration::ZERO);
+        } else {
+            self.spent += ran.saturating_sub(self.ran).max(slept);
+        }
+        self.ran = ran;
+        self.spent
+    }
+}
+
+/// Watched threads, and settings of the watchdog.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub workers: Vec<WorkerThread>,
+    /// Longest time of a call.
+    pub limit: Duration,
+    pub names: Names,
+    /// Folder of the quarantine records; `None` keeps no records.
+    pub state: Option<PathBuf>,
+    /// Function that ends the process at once.
+    pub end: fn(),
+}
+
+/// Watchdog thread, which runs until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    _stop: Sender<()>,
+}
+
+impl Watchdog {
+    /// Starts the watchdog.
+    ///
+    /// # Errors
+    /// A failure to start its thread.
+    pub fn start(watch: Watch) -> Result<Self, ControlError> {
+        let (stop, stopped) = channel();
+        let body = move || watch.go_on(&stopped);
+        let begin = || std::thread::Builder::new().name("watchdog".to_owned()).spawn(body);
+        let failed = |error: String| ControlError::system("start the watchdog's thread", error);
+        let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
+        begun.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { _stop: stop })
+    }
+}
+
+impl Watch {
+    fn go_on(&self, stopped: &Receiver<()>) {
+        let mut suspicions: Vec<Suspicion> = self.workers.iter().map(|_| Suspicion::default()).collect();
+        let interval = self.limit / LOOKS;
+        let mut last = Instant::now();
+        while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+            // After a long stop or wait for a processor, the watchdog has not seen the worker's activity
+            // meanwhile.
+            let passed = last.elapsed().min(interval * 2);
+            last = Instant::now();
+            for (worker, suspicion) in self.workers.iter().zip(&mut suspicions) {
+                if let Some(call) = self.look(worker, suspicion, passed) {
+                    self.end_for(call);
+                }
+            }
+        }
+    }
+
+    /// Looks at a worker, and returns the call that does not return, if there is one.
+    fn look(&self, worker: &WorkerThread, suspicion: &mut Suspicion, passed: Duration) -> Option<Calling> {
+        let call = worker.pulse.calling();
+        let ran = worker.cpu_time()?;
+        let is_known = call.is_some() && call == suspicion.call;
+        let slept = if is_known && worker.is_asleep() { passed } else { Duration::ZERO };
+        call.filter(|_| suspicion.look(call, ran, slept) >= self.limit)
+    }
+
+    fn end_for(&self, call: Calling) {
+        let (instance, plugin) = self.names.get(call.instance).unwrap_or_default();
+        let limit = self.limit.as_millis();
+        let why = format!("a call of it did not return within {limit} ms, and the router was ended");
+        let after = match self.state {
+            Some(_) => format!("it is in quarantine until `millrace instance release {instance}`"),
+            None => "nothing remembers that, for [plugins] state is \"none\"".to_owned(),
+        };
+        tracing::error!(
+            instance,
+            plugin,
+            "a call did not return within {limit} ms: the router ends; {after}"
+        );
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let held = Held { instance, plugin: plugin.to_owned(), since, why };
+        self.remember(held);
+        (self.end)();
+    }
+
+    /// Writes the quarantine record of the instance to the disk, within a time limit.
+    fn remember(&self, held: Held) {
+        let Some(state) = self.state.clone() else { return };
+        let (done, remembered) = channel();
+        let write = move || {
+            // The receiver may have given up by then.
+            let _ = done.send(Quarantine::open(Some(&state)).put(held));
+        };
+        let problem = match std::thread::Builder::new().name("quarantine".to_owned()).spawn(write) {
+            Err(error) => error.to_string(),
+            Ok(_) => match remembered.recv_timeout(DISK) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("the disk took more than {} s", DISK.as_secs()),
+            },
+        };
+        tracing::error!("the quarantine is not remembered: {problem}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(100);
+
+    fn calling(number: u64) -> Option<Calling> {
+        Some(Calling { number, instance: InstanceId(1) })
+    }
+
+    #[test]
+    fn only_time_within_one_call_counts() {
+        let mut suspicion = Suspicion::default();
+        let mut ran = Duration::ZERO;
+        for number in 0..20 {
+            ran += TICK;
+            assert_eq!(suspicion.look(calling(2 * number + 1), ran, Duration::ZERO), Duration::ZERO);
+        }
+        for round in 1..5 {
+            ran += TICK;
+            assert_eq!(suspicion.look(calling(39), ran, Duration::ZERO), TICK * round);
+        }
+        assert_eq!(suspicion.look(None, ran + TICK, Duration::ZERO), Duration::ZERO);
+        assert_eq!(suspicion.look(calling(41), ran + 2 * TICK, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_gets_no_processor_is_not_suspected_and_one_that_sleeps_is() {
+        let mut suspicion = Suspicion::default();
+        let ran = Duration::from_secs(7);
+        for _ in 0..100 {
+            assert_eq!(suspicion.look(calling(1), ran, Duration::ZERO), Duration::ZERO);
+        }
+        for round in 1..5 {
+            assert_eq!(suspicion.look(calling(1), ran, TICK), TICK * round);
+        }
+    }
+
+    #[test]
+    fn a_thread_is_seen_running_and_sleeping() {
+        let (sender, receiver) = channel();
+        let (wait, awaited) = channel::<()>();
+        let stop = Arc::new(AtomicBool::new(false));
+        let runs = stop.clone();
+        let thread = std::thread::spawn(move || {
+            sender.send(nix::unistd::gettid()).unwrap();
+            while !runs.load(Ordering::Relaxed) {}
+            let _ = awaited.recv();
+        });
+        let worker = WorkerThread { pulse: Arc::default(), thread: receiver.recv().unwrap() };
+        let before = worker.cpu_time().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while worker.cpu_time().unwrap() < before + Duration::from_millis(20) {
+            assert!(Instant::now() < deadline, "a thread that runs has a clock that goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!worker.is_asleep());
+        stop.store(true, Ordering::Relaxed);
+        while !worker.is_asleep() {
+            assert!(Instant::now() < deadline, "a thread that waits is asleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(wait);
+        thread.join().unwrap();
+    }
+}

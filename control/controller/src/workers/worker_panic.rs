@@ -1,0 +1,135 @@
+//! Panics of workers: the record of a panic, and the end of the worker's thread.
+//!
+//! The panic hook records message, location and backtrace. Looking up the names of functions in the backtrace
+//! takes long, so it happens later: the kernel is to forward at once. The worker first closes its devices,
+//! then passes the rest to control, which writes the capture.
+
+use std::backtrace::Backtrace;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::Once;
+use std::sync::mpsc::Sender;
+
+use millrace_pipeline::thread::{self, IoMode, Wake};
+use millrace_pipeline::{PostMortem, Worker};
+
+/// Record of a panic, made by the panic hook.
+#[derive(Debug)]
+pub(crate) struct PanicNote {
+    /// Message of the panic.
+    pub message: String,
+    /// File, line and column; empty when unknown.
+    pub location: String,
+    /// Backtrace of the panic.
+    pub backtrace: Backtrace,
+}
+
+/// Worker that has panicked.
+#[derive(Debug)]
+pub(crate) struct WorkerPanic {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Record of the panic.
+    pub note: PanicNote,
+    /// State that the worker left behind.
+    pub post_mortem: PostMortem,
+}
+
+thread_local! {
+    /// Panic of this thread, if its panics are recorded.
+    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { watched: false, note: None }) };
+}
+
+struct Noted {
+    watched: bool,
+    note: Option<PanicNote>,
+}
+
+/// Installs, once, a panic hook that records worker panics.
+fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let usual = std::panic::take_hook();
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| value != "0");
+        let prints_backtraces = is_set("RUST_BACKTRACE");
+        std::panic::set_hook(Box::new(move |panic| {
+            // Printing a backtrace takes hundreds of milliseconds, and the worker would hold its devices
+            // meanwhile.
+            if !(note(panic) && prints_backtraces) {
+                usual(panic);
+            }
+        }));
+    });
+}
+
+/// Records a panic, unless this thread is not watched or has a recorded panic already. Returns whether it was
+/// recorded.
+fn note(panic: &PanicHookInfo<'_>) -> bool {
+    // A panic during the recording of another one, or at the end of a thread, is not recorded.
+    let noted = NOTED.try_with(|noted| {
+        let Ok(mut noted) = noted.try_borrow_mut() else { return false };
+        let is_first = noted.watched && noted.note.is_none();
+        if is_first {
+            noted.note = Some(PanicNote {
+                message: panic.payload_as_str().unwrap_or("a value that is no text").to_owned(),
+                location: panic.location().map(ToString::to_string).unwrap_or_default(),
+                backtrace: Backtrace::force_capture(),
+            });
+        }
+        is_first
+    });
+    noted.unwrap_or(false)
+}
+
+/// Runs a closure and catches its panic.
+///
+/// # Errors
+/// The panic of the closure.
+pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
+    install_hook();
+    NOTED.with_borrow_mut(|noted| *noted = Noted { watched: true, note: None });
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    let note = NOTED.with_borrow_mut(|noted| {
+        noted.watched = false;
+        noted.note.take()
+    });
+    let unnoted = || PanicNote {
+        message: "a panic that was not noted".to_owned(),
+        location: String::new(),
+        backtrace: Backtrace::disabled(),
+    };
+    ran.map_err(|_| note.unwrap_or_else(unnoted))
+}
+
+/// Runs a worker on this thread until it gets the command to stop, or panics. `control` is signalled then.
+pub(crate) fn run_worker(
+    number: usize,
+    worker: &mut Worker,
+    mode: IoMode,
+    (wake, control): (&Wake, &Wake),
+    panics: &Sender<WorkerPanic>,
+) {
+    if let Err(note) = catch(|| thread::run(worker, mode, wake, control)) {
+        // From here on the kernel forwards the packets of ports that are configured so.
+        let _ = catch(|| worker.close_devices());
+        let post_mortem = catch(|| worker.post_mortem()).unwrap_or_default();
+        // Sending fails when control ends too; then nobody needs the record.
+        let _ = panics.send(WorkerPanic { worker: number, note, post_mortem });
+    }
+    worker.end();
+    control.signal();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_noted_with_message_and_place() {
+        assert_eq!(catch(|| 7).unwrap(), 7);
+        let note = catch(|| panic!("of {}", 3)).unwrap_err();
+        assert_eq!(note.message, "of 3");
+        assert!(note.location.contains("worker_panic.rs:"), "{}", note.location);
+        assert_eq!(catch(|| 8).unwrap(), 8);
+    }
+}
