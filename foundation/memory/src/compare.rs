@@ -1,7 +1,8 @@
-//! Comparing all words of a cache line at once, by the widest vectors that the processor has.
+//! Comparison of all words of a cache line at once, by the widest vectors of the processor.
 //!
-//! Code that compares many lines is written once, as an [`Operation`], for any kind of [`Vectors`], and built for each
-//! of them. [`with_widest`] looks once what the processor has, and runs the one that was built for it.
+//! Code that compares many lines is written once, as an [`Operation`] for any kind of [`Vectors`]. The
+//! compiler builds it for each kind. [`with_widest`] detects the processor's vectors once, and runs the
+//! matching build.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -13,33 +14,35 @@ mod tests;
 
 pub use portable::{Portable, equal_shorts};
 
-/// The words of a cache line.
+/// Words of a cache line.
 pub type Words = [u32; 16];
 
-/// A way to compare the words of a cache line. To have one is to know that the processor can do it.
+/// Kind of vectors to compare the words of a cache line. A value of such a type proves that the processor has
+/// them.
 pub trait Vectors: Copy {
-    /// A bit for each of `words` that is `wanted`, not counting the bits of `low`. `wanted` has none of these.
+    /// Returns a bit for each of `words` that equals `wanted`, ignoring the bits of `low`. `wanted` must have
+    /// none of these bits.
     fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32;
 
-    /// Of the first word that is `wanted`, not counting the bits of `low`, those bits; 0 when there is none. `wanted`
-    /// has none of these bits, and `low` is one less than a power of two.
+    /// Returns the `low` bits of the first word that equals `wanted` in all other bits; 0 when there is none.
+    /// `wanted` must have none of the `low` bits, and `low` is a power of two, minus one.
     fn first_low(self, words: &Words, wanted: u32, low: u32) -> u32;
 
-    /// A bit for each of `words` that is below `limit`.
+    /// Returns a bit for each of `words` that is below `limit`.
     fn below(self, words: &Words, limit: u32) -> u32;
 }
 
-/// What can be done by any kind of vectors. Its `run`, and what that calls on its way, must be `inline(always)`: only
-/// what is built into the caller is built for the caller's kind.
+/// Operation that is built for each kind of vectors. `run`, and all functions that it calls, must be
+/// `inline(always)`: the compiler applies the kind's instructions only to inlined code.
 pub trait Operation {
-    /// What comes of it.
+    /// Result of the operation.
     type Output;
 
-    /// Does it.
+    /// Runs the operation.
     fn run<V: Vectors>(self, vectors: V) -> Self::Output;
 }
 
-/// Runs `operation` by the widest vectors that this processor has.
+/// Runs `operation` with the widest vectors of this processor.
 #[inline(always)]
 pub fn with_widest<O: Operation>(operation: O) -> O::Output {
     #[cfg(target_arch = "x86_64")]
@@ -54,8 +57,8 @@ pub fn with_widest<O: Operation>(operation: O) -> O::Output {
     operation.run(Portable)
 }
 
-/// Runs an operation by each kind of vectors that this processor has, `make` making it anew each time: for tests that
-/// hold them against each other. The portable one is the first.
+/// Runs an operation with each kind of vectors of this processor, so that tests can compare them. `make`
+/// makes the operation for each run. The first result is the portable one.
 pub fn with_each<O: Operation>(mut make: impl FnMut() -> O) -> Vec<O::Output> {
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
     let mut outputs = vec![make().run(Portable)];

@@ -9,41 +9,41 @@ use crate::Zeroable;
 
 /// Bytes of a huge page, and the alignment of a [`HugeSlice`] that fills at least one.
 pub const HUGE_PAGE: usize = 2 << 20;
-/// Alignment of what is mapped as it comes.
+/// Size of a page, the alignment of smaller mappings.
 const PAGE: usize = 4096;
 
-/// There is no memory for a table.
+/// Error: the kernel has no memory for a table.
 #[derive(Debug, thiserror::Error)]
 #[error("no memory for {what}: {length} elements of {element} bytes: {source}")]
 pub struct MemoryError {
-    /// The table, as its maker names it.
+    /// Name of the table, as its owner gave it.
     pub what: &'static str,
-    /// Elements asked for.
+    /// Number of elements requested.
     pub length: usize,
     /// Bytes of an element.
     pub element: usize,
-    /// What the kernel said.
+    /// Error of the kernel.
     pub source: std::io::Error,
 }
 
-/// A slice of zeros of a fixed length, mapped from the kernel.
+/// Slice of fixed length, mapped from the kernel and zeroed.
 ///
-/// From [`HUGE_PAGE`] on it is aligned to huge pages, and the kernel is asked for them. Memory is taken when it is
-/// first written to, a page (or huge page) at a time, so a large slice costs nothing where it isn't used. Dropping it
-/// returns the memory at once.
+/// From [`HUGE_PAGE`] on, the slice is aligned to huge pages and requests them from the kernel. The kernel
+/// allocates memory at the first write, a page (or huge page) at a time, so unused parts of a large slice
+/// cost nothing. A drop returns the memory at once.
 pub struct HugeSlice<T> {
     elements: NonNull<T>,
     length: usize,
-    /// Bytes of the mapping, which begins at `elements`; 0 when there is none.
+    /// Bytes of the mapping, which begins at `elements`; 0 for no mapping.
     mapped: usize,
     _owned: PhantomData<T>,
 }
 
 impl<T: Zeroable> HugeSlice<T> {
-    /// `length` elements of zeros; `what` names the table in errors.
+    /// Maps `length` elements of zeros; `what` names the table in errors.
     ///
     /// # Errors
-    /// [`MemoryError`] when the kernel doesn't map so much.
+    /// [`MemoryError`] when the kernel refuses the mapping.
     pub fn new(what: &'static str, length: usize) -> Result<Self, MemoryError> {
         const { assert!(align_of::<T>() <= PAGE, "an element's alignment exceeds a page's") };
         let error = |source| MemoryError { what, length, element: size_of::<T>(), source };
@@ -60,11 +60,11 @@ impl<T: Zeroable> HugeSlice<T> {
 }
 
 impl<T> HugeSlice<T> {
-    /// Takes the memory of all elements now, so that nobody who uses one waits for the kernel to clear a page: a huge
-    /// page takes a few tenths of a millisecond. Contents don't change.
+    /// Populates the memory of all elements, so that no later access waits for the kernel to clear a page. A
+    /// huge page takes a few tenths of a millisecond. Contents stay the same.
     ///
     /// # Errors
-    /// [`MemoryError`], as far as the kernel tells, when there isn't so much.
+    /// [`MemoryError`] when the kernel reports too little memory.
     pub fn populate(&mut self, what: &'static str) -> Result<(), MemoryError> {
         if self.mapped == 0 {
             return Ok(());
@@ -75,13 +75,13 @@ impl<T> HugeSlice<T> {
         let source = std::io::Error::last_os_error();
         match result {
             0 => Ok(()),
-            // Linux before 5.14 doesn't know this advice. Then memory is taken as it is used.
+            // Linux before 5.14 lacks this advice. The kernel then allocates memory at the first write.
             _ if source.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             _ => Err(MemoryError { what, length: self.length, element: size_of::<T>(), source }),
         }
     }
 
-    /// No elements, and no memory.
+    /// Returns a slice of no elements and no memory.
     pub const fn empty() -> Self {
         Self { elements: NonNull::dangling(), length: 0, mapped: 0, _owned: PhantomData }
     }
@@ -92,8 +92,8 @@ impl<T> Deref for HugeSlice<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds `length` elements, zeroed at first, for which zeros are values; it is owned by
-        // `self`, so what is borrowed from `self` is the only way to it.
+        // SAFETY: the mapping has `length` elements, initially zeros, which are valid values. `self` owns the
+        // mapping, so a borrow of `self` is the only access to it.
         unsafe { std::slice::from_raw_parts(self.elements.as_ptr(), self.length) }
     }
 }
@@ -109,11 +109,11 @@ impl<T> DerefMut for HugeSlice<T> {
 impl<T> Drop for HugeSlice<T> {
     fn drop(&mut self) {
         if std::mem::needs_drop::<T>() {
-            // SAFETY: all elements are values, and none is used afterwards.
+            // SAFETY: all elements are valid values, and no code uses them afterwards.
             unsafe { ptr::drop_in_place(ptr::from_mut::<[T]>(self)) };
         }
         if self.mapped > 0 {
-            // SAFETY: `new` mapped exactly this range, and nothing refers to it any more.
+            // SAFETY: `new` mapped exactly this range, and no reference to it is left.
             unsafe { libc::munmap(self.elements.as_ptr().cast(), self.mapped) };
         }
     }
@@ -149,14 +149,14 @@ fn map(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
     NonNull::new(start.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Maps `bytes` of zeros, a multiple of [`HUGE_PAGE`] and aligned to it, and asks for huge pages.
+/// Maps `bytes` of zeros, a multiple of [`HUGE_PAGE`] and aligned to it, and requests huge pages.
 fn map_huge(bytes: usize) -> Result<NonNull<u8>, std::io::Error> {
     let whole =
         bytes.checked_add(HUGE_PAGE).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))?;
     let start = map(whole)?;
     let before = start.as_ptr().align_offset(HUGE_PAGE);
-    // SAFETY: fewer than `HUGE_PAGE` bytes lie before the aligned address, so it and the `bytes` behind it lie inside
-    // of what was mapped. The ends that are unmapped are multiples of the page size, and nothing refers to them. The
+    // SAFETY: fewer than `HUGE_PAGE` bytes are before the aligned address, so the `bytes` from it on are
+    // inside the mapping. The unmapped ends are multiples of the page size, and no code refers to them. The
     // advice doesn't change the contents.
     unsafe {
         let aligned = start.add(before);

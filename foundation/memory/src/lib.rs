@@ -1,6 +1,7 @@
-//! Memory of large tables: zeroed slices in huge pages, prefetching, and comparing the words of a cache line.
+//! Memory of large tables: zeroed slices in huge pages, prefetching, and comparison of the words of a cache
+//! line.
 //!
-//! Tables that are looked up once per packet live here, so that the crates that search them can forbid unsafe code.
+//! Packet-path tables use this crate, so that the crates that search them can forbid unsafe code.
 
 mod compare;
 mod huge_slice;

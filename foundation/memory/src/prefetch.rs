@@ -1,20 +1,20 @@
-//! Asking the processor to fetch what will be read soon.
+//! Prefetching of memory into the processor's cache.
 
-/// Fetches the cache line in which `value` begins. Nothing waits for it.
+/// Prefetches the cache line at the start of `value`. The processor does not wait for it.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     fetch(std::ptr::from_ref(value));
 }
 
-/// Fetches the cache line in which element `index` of `slice` begins. An index out of range does no harm, and isn't
-/// checked.
+/// Prefetches the cache line at the start of element `index` of `slice`. The index is not checked; an index
+/// out of range does no harm.
 #[inline(always)]
 pub fn prefetch_slice_element<T>(slice: &[T], index: usize) {
     fetch(slice.as_ptr().wrapping_add(index));
 }
 
-/// Fetches the cache line of a slice where the part of that number begins, if it consists of parts of `size` bytes. A place out of
-/// range does no harm, and isn't checked.
+/// Prefetches the cache line of part `number` of a slice, counted in parts of `size` bytes. The number is not
+/// checked; a part out of range does no harm.
 #[inline(always)]
 pub fn prefetch_at<T>(slice: &[T], number: usize, size: usize) {
     fetch(slice.as_ptr().wrapping_byte_add(number.wrapping_mul(size)));
@@ -25,7 +25,7 @@ fn fetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of every x86-64 processor, and a prefetch never faults, wherever it points.
+        // SAFETY: SSE is part of every x86-64 processor, and a prefetch never faults, whatever its address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! Types that zeroed memory already holds a value of.
+//! Types for which zeroed memory is a valid value.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
@@ -6,9 +6,10 @@ use std::sync::atomic::{
 
 use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PathId, PortId, QueueId, WorkerId};
 
-/// A type for which memory of nothing but zeros is a value.
+/// Type for which memory of all zeros is a valid value.
 ///
-/// Structs of such fields get it by [`zeroable!`](crate::zeroable), which needs no unsafe code where it is used.
+/// Structs of such fields implement it by [`zeroable!`](crate::zeroable), without unsafe code at the place of
+/// use.
 ///
 /// # Safety
 /// A value whose bytes are all zero must be valid.
@@ -17,7 +18,7 @@ pub unsafe trait Zeroable {}
 macro_rules! zero_is_a_value {
     ($($name:ty),* $(,)?) => {
         $(
-            // SAFETY: an integer, or a cell or newtype of one, for which 0 is a value.
+            // SAFETY: an integer, or a cell or newtype of an integer, for which 0 is a value.
             unsafe impl Zeroable for $name {}
         )*
     };
@@ -55,12 +56,12 @@ zero_is_a_value!(
     AtomicI64,
 );
 
-// SAFETY: elements of zeros are values, and an array holds nothing else.
+// SAFETY: elements of zeros are valid values, and an array has no other content.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 
 /// Declares a struct of [`Zeroable`] fields that is [`Zeroable`] itself.
 ///
-/// Takes one plain struct without type parameters, with named fields, or with unnamed ones.
+/// Accepts one plain struct without type parameters, with named or unnamed fields.
 ///
 /// ```
 /// millrace_memory::zeroable! {
@@ -68,7 +69,7 @@ unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 ///     #[derive(Clone, Copy, Debug, PartialEq)]
 ///     #[repr(C, align(16))]
 ///     pub struct Slot {
-///         /// Which.
+///         /// Key of the slot.
 ///         pub key: u64,
 ///         values: [u16; 4],
 ///     }
@@ -78,7 +79,7 @@ unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 /// # Ok::<(), millrace_memory::MemoryError>(())
 /// ```
 ///
-/// A field that isn't zeroable is refused:
+/// The compiler refuses a field that isn't zeroable:
 ///
 /// ```compile_fail
 /// millrace_memory::zeroable! {
@@ -97,7 +98,7 @@ macro_rules! zeroable {
         $(#[$meta])* $visibility struct $name {
             $($(#[$field_meta])* $field_visibility $field: $type),*
         }
-        // SAFETY: each field is zeroable, as the bounds demand, and a struct holds nothing else.
+        // SAFETY: each field is zeroable, as the bounds demand, and a struct has no other content.
         unsafe impl $crate::Zeroable for $name where $($type: $crate::Zeroable),* {}
     };
     (
@@ -106,7 +107,7 @@ macro_rules! zeroable {
         );
     ) => {
         $(#[$meta])* $visibility struct $name($($(#[$field_meta])* $field_visibility $type),*);
-        // SAFETY: each field is zeroable, as the bounds demand, and a struct holds nothing else.
+        // SAFETY: each field is zeroable, as the bounds demand, and a struct has no other content.
         unsafe impl $crate::Zeroable for $name where $($type: $crate::Zeroable),* {}
     };
 }

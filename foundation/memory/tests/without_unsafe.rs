@@ -1,4 +1,4 @@
-//! A crate that forbids unsafe code declares elements of its own.
+//! Test: a crate that forbids unsafe code declares zeroable elements.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::AtomicU32;

@@ -1,38 +1,38 @@
-//! What the stages of the journey note on a packet, beside its bytes.
+//! Annotations of a packet: data that the stages store beside its bytes.
 
 use std::fmt;
 
 use millrace_units::{NextHopIndex, PathId, PortId, QueueId};
 
-/// Notes on a packet; they travel in its frame's cache line of metadata.
+/// Data that stages store with a packet, in the metadata cache line of its first frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Annotations {
-    /// Port of arrival; [`PortId::NONE`] for packets that the router made.
+    /// Ingress port; [`PortId::NONE`] for packets that the router made.
     pub port: PortId,
-    /// Port to leave by, once forwarding has chosen it.
+    /// Egress port, once forwarding has chosen it.
     pub out_port: PortId,
-    /// Queue at the port to leave by.
+    /// Queue at the egress port.
     pub queue: QueueId,
     /// Tag that plugins set and filters match, 5 bits.
     pub tag: u8,
-    /// What is exceptional about the packet.
+    /// Exception bits of the packet.
     pub exceptions: Exceptions,
-    /// How often it was sent back to classification.
+    /// Number of times that the packet went back to classification.
     pub passes: u8,
-    /// Whether it leaves by its `out_port` as the frame that it is, link header and all: the kernel made it.
+    /// Whether the kernel made this frame. It then leaves by `out_port` unchanged, link header included.
     pub is_framed: bool,
-    /// The number under which its journey is written down; 0 for most packets, whose journey is not.
+    /// Number of the packet's trace; 0 for no trace, as most packets.
     pub trace: u16,
     /// Flow hash; equal for all packets of a flow.
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
     pub next_hop: NextHopIndex,
-    /// The path whose filters count it in the queues behind their gates; path 0 for none.
+    /// Path whose filters count the packet in the queues behind their gates; path 0 for none.
     pub counts_for: PathId,
 }
 
 impl Annotations {
-    /// Nothing noted yet.
+    /// Annotations of a new packet.
     pub const EMPTY: Self = Self {
         port: PortId::NONE,
         out_port: PortId::NONE,
@@ -48,45 +48,45 @@ impl Annotations {
     };
 }
 
-/// The four exception bits that filters match (the NPR's, section 3.2).
+/// Four exception bits that filters match (the NPR's, section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exceptions(u8);
 
 impl Exceptions {
-    /// Nothing exceptional.
+    /// No exceptions.
     pub const NONE: Self = Self(0);
-    /// TTL or hop limit of 0 or 1: it can't be forwarded.
+    /// TTL or hop limit of 0 or 1: the router can't forward the packet.
     pub const TTL: Self = Self(1);
     /// IPv4 options or an IPv6 hop-by-hop header.
     pub const OPTIONS: Self = Self(2);
-    /// A fragment other than the first: its ports are unknown.
+    /// Later fragment, whose ports are unknown.
     pub const FRAGMENT: Self = Self(4);
-    /// The transport header is cut, or lies behind more extension headers than are read.
+    /// Transport header that is cut, or behind more extension headers than the router reads.
     pub const CUT: Self = Self(8);
 
-    /// Every bit with the name it has in a filter.
+    /// Every bit with its name in filters.
     pub const NAMES: [(&'static str, Self); 4] =
         [("ttl", Self::TTL), ("options", Self::OPTIONS), ("fragment", Self::FRAGMENT), ("cut", Self::CUT)];
 
-    /// The bits as a number from 0 to 15.
+    /// Returns the bits as a number from 0 to 15.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The exceptions of the lowest four bits of `bits`.
+    /// Returns the exceptions of the lowest four bits of `bits`.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 15)
     }
 
-    /// Whether all of `other` are set here.
+    /// Whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These and `other`.
+    /// Returns the union with `other`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self) -> Self {

@@ -1,31 +1,32 @@
-//! Frames of the batch that a worker took up last, to be read after a panic.
+//! Record of the batch that a worker processed last, for a report after a panic.
 //!
-//! Noting a batch copies one pointer a packet. The bytes stay where they are: frames that return to the pool keep their contents
-//! until the pool gives them away again. So what is read is what the packets looked like last.
+//! The record copies one pointer per packet; the bytes stay in their frames. Frames that return to the pool
+//! keep their contents until the pool allocates them again. So the report shows the last contents of the
+//! packets.
 #![allow(unsafe_code)]
 
 use crate::frame::Frame;
 use crate::{BATCH_SIZE, Packet, Pool};
 
-/// Longest chain that is read: a packet of 65,535 bytes has 33 frames.
+/// Maximum number of frames read of a chain: a packet of 65,535 bytes has 33 frames.
 const LONGEST_CHAIN: usize = 40;
 
-/// The first frames of the last batch.
+/// First frames of the packets of the last batch.
 #[derive(Debug)]
 pub struct Arrivals {
     heads: Box<[*const Frame; BATCH_SIZE]>,
     count: usize,
-    /// Keeps the frames in memory.
+    /// Handle that keeps the frames in memory.
     _pool: Pool,
 }
 
 impl Arrivals {
-    /// Creates a note of no packets, for packets of `pool`.
+    /// Returns an empty record for packets of `pool`.
     pub fn new(pool: Pool) -> Self {
         Self { heads: Box::new([std::ptr::null(); BATCH_SIZE]), count: 0, _pool: pool }
     }
 
-    /// Notes the packets of a batch. They must be of this pool.
+    /// Records the packets of a batch. They must be of this pool.
     #[inline]
     pub fn note(&mut self, packets: &[Packet]) {
         self.count = packets.len().min(BATCH_SIZE);
@@ -34,8 +35,8 @@ impl Arrivals {
         }
     }
 
-    /// Returns the bytes of each noted packet, as they stand in memory now. For the time after a panic, when nothing
-    /// else uses the packets.
+    /// Returns the present bytes of each recorded packet. Call it only after a panic, when no other code uses
+    /// the packets.
     pub fn frames(&self) -> impl Iterator<Item = Vec<u8>> {
         self.heads.iter().take(self.count).map(|head| bytes_of(*head))
     }
@@ -45,8 +46,9 @@ impl Arrivals {
 fn bytes_of(head: *const Frame) -> Vec<u8> {
     let (mut bytes, mut frame) = (Vec::new(), head);
     for _ in 0..LONGEST_CHAIN {
-        // SAFETY: the pool's metadata of frames lives as long as the pool, which the caller holds, and frames are chained only to
-        // frames of their pool; both belong to this thread, and nobody writes them while this runs.
+        // SAFETY: the pool's metadata of frames lives as long as the pool, which the caller holds. Frames are
+        // chained only to frames of their pool. Both belong to this thread, and no other code writes them
+        // while this runs.
         let Some(current) = (unsafe { frame.as_ref() }) else { break };
         bytes.extend_from_slice(current.bytes());
         frame = current.next;

@@ -1,14 +1,15 @@
-//! Up to 256 packets that go through a stage together.
+//! Batch: up to 256 packets that go through a stage together.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 use crate::Packet;
 
-/// Most packets in a batch.
+/// Maximum number of packets in a batch.
 pub const BATCH_SIZE: usize = 256;
 
-/// An ordered group of packets that it owns. It never grows beyond [`BATCH_SIZE`] and never allocates after creation.
+/// Ordered group of owned packets. A batch never exceeds [`BATCH_SIZE`] and never allocates after its
+/// creation.
 #[derive(Debug)]
 pub struct Batch {
     packets: Vec<Packet>,
@@ -22,23 +23,24 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self { packets: Vec::with_capacity(BATCH_SIZE), limit: BATCH_SIZE }
     }
 
-    /// Takes so many packets at most from now on, [`BATCH_SIZE`] at the most; those in it stay.
+    /// Limits the batch to `limit` packets, at most [`BATCH_SIZE`]. Packets above the limit stay in the
+    /// batch.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(BATCH_SIZE);
     }
 
-    /// How many more packets it takes.
+    /// Returns the number of packets for which the batch has room.
     #[inline]
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.packets.len())
     }
 
-    /// Adds a packet at the end; gives it back when the batch is full.
+    /// Appends a packet; returns it as the error when the batch is full.
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         if self.packets.len() >= self.limit {
@@ -48,7 +50,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds the first packets of a queue, `most` at most, as many as there are and there is room for; returns how many.
+    /// Moves the first packets of a queue into the batch, at most `most`, as far as there is room; returns
+    /// their number.
     #[inline]
     pub fn take_from(&mut self, queue: &mut VecDeque<Packet>, most: usize) -> usize {
         let count = self.room().min(queue.len()).min(most);
@@ -56,8 +59,9 @@ impl Batch {
         count
     }
 
-    /// Takes all packets of a queue at once, and does something with them; what is left of them then is dropped, and the queue is
-    /// empty. They come with the queue's memory, which it gets back: none is moved. The batch must be empty, and is so afterwards.
+    /// Moves all packets of a queue into the batch at once and calls `work`. Afterwards drops the remaining
+    /// packets; batch and queue are then empty. The batch borrows the queue's memory, so no packet is copied.
+    /// The batch must be empty.
     #[inline]
     pub fn with_all_of(&mut self, queue: &mut VecDeque<Packet>, work: impl FnOnce(&mut Self)) {
         debug_assert!(self.packets.is_empty() && queue.len() <= self.limit);
@@ -67,36 +71,39 @@ impl Batch {
         *queue = VecDeque::from(std::mem::replace(&mut self.packets, own));
     }
 
-    /// Takes all packets out, first to last.
+    /// Removes all packets, first to last.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, Packet> {
         self.packets.drain(..)
     }
 
-    /// Takes the first `count` packets out (all, if there are fewer).
+    /// Removes the first `count` packets, or all if there are fewer.
     #[inline]
     pub fn drain_front(&mut self, count: usize) -> std::vec::Drain<'_, Packet> {
         let count = count.min(self.packets.len());
         self.packets.drain(..count)
     }
 
-    /// Takes the packets from place `from` on out of another batch, as many as there is room for; the rest of them is dropped.
+    /// Moves the packets of another batch from position `from` on into this one, as far as there is room;
+    /// drops the rest.
     #[inline]
     pub fn take_tail(&mut self, other: &mut Self, from: usize) {
         let room = self.room();
         self.packets.extend(other.packets.drain(from..).take(room));
     }
 
-    /// Takes the packet at a place out. Until it is [put back](Self::put_back), the last one stands there.
+    /// Removes the packet at a position. Until [`put_back`](Self::put_back), the last packet is at this
+    /// position.
     ///
     /// # Panics
-    /// When there is no packet at this place.
+    /// When there is no packet at this position.
     #[inline]
     pub fn take_out(&mut self, place: usize) -> Packet {
         self.packets.swap_remove(place)
     }
 
-    /// Puts the packet back that was [taken out](Self::take_out) of this place. In between nothing else has come or gone.
+    /// Puts back the packet that [`take_out`](Self::take_out) removed from this position. No packet may be
+    /// added or removed in between.
     #[inline]
     pub fn put_back(&mut self, place: usize, packet: Packet) {
         self.packets.push(packet);
@@ -104,10 +111,11 @@ impl Batch {
         self.packets.swap(place.min(last), last);
     }
 
-    /// The packet at a place. Places come from loops over the batch and from lists of its packets, never from a packet.
+    /// Returns the packet at a position. Positions come from loops over the batch and from lists of its
+    /// packets, never from packet contents.
     ///
     /// # Panics
-    /// When there is no packet at this place.
+    /// When there is no packet at this position.
     #[inline(always)]
     #[expect(
         clippy::indexing_slicing,
@@ -117,17 +125,17 @@ impl Batch {
         &self.packets[place]
     }
 
-    /// The packet at a place to write, as [`at`](Self::at) says.
+    /// Returns the packet at a position for writes, as [`at`](Self::at) does.
     ///
     /// # Panics
-    /// When there is no packet at this place.
+    /// When there is no packet at this position.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "as of `at`")]
     pub fn at_mut(&mut self, place: usize) -> &mut Packet {
         &mut self.packets[place]
     }
 
-    /// Takes the last packet out.
+    /// Removes the last packet.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
         self.packets.pop()
@@ -188,7 +196,7 @@ mod tests {
         let pool = Pool::new(8).unwrap();
         let mut queue = VecDeque::with_capacity(8);
         let mut batch = Batch::new();
-        // From round to round the queue begins elsewhere in its memory.
+        // In each iteration the queue begins elsewhere in its memory.
         for round in 0..20_usize {
             let count = round % 8;
             queue.extend((0..count).map(|number| pool.packet_from(&[number as u8]).unwrap()));

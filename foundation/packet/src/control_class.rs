@@ -1,24 +1,25 @@
-//! Classes of packets for the router itself: each has a rate of its own, so that a flood loses packets in its class alone.
+//! Classes of packets to the router itself. Each class has a rate limit, so a flood loses packets in its own class
+//! only.
 
 use std::fmt;
 
 macro_rules! control_classes {
     ($(#[doc = $doc:literal] $variant:ident = $name:literal,)+) => {
-        /// A class of packets for the router itself.
+        /// Class of packets to the router itself.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum ControlClass { $(#[doc = $doc] $variant,)+ }
 
         impl ControlClass {
-            /// Every class, in the order of their numbers, which programs in the driver know.
+            /// All classes, in the order of their numbers, which the XDP programs share.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The class's name in settings, counters and JSON.
+            /// Returns the name of the class in settings, counters and JSON.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What belongs to the class, in a sentence.
+            /// Returns a sentence that describes the packets of the class.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $doc.trim_ascii(),)+ }
             }
@@ -27,29 +28,29 @@ macro_rules! control_classes {
 }
 
 control_classes! {
-    /// TCP of connections that the kernel has: sessions that are up, whatever comes to their ports.
+    /// TCP of connections that the kernel already has, whatever their ports.
     Established = "established",
-    /// TCP from and to port 179 of no such connection: sessions of BGP that begin.
+    /// TCP from or to port 179 without such a connection: new BGP sessions.
     Bgp = "bgp",
     /// OSPF: protocol 89.
     Ospf = "ospf",
-    /// Other routing protocols: BFD, RIP, LDP's hellos, EIGRP, PIM, VRRP, and what comes over LLC, as IS-IS does.
+    /// Other routing protocols: BFD, RIP, LDP hellos, EIGRP, PIM, VRRP, and packets over LLC such as IS-IS.
     Routing = "routing",
-    /// ICMP and ICMPv6, but for neighbour discovery.
+    /// ICMP and ICMPv6, except neighbour discovery.
     Icmp = "icmp",
-    /// IPv4 with options, Router Alert among them, IPv6 with options of each hop, IGMP and MLD.
+    /// IPv4 with options such as Router Alert, IPv6 with hop-by-hop options, IGMP and MLD.
     Options = "options",
-    /// ARP, and neighbour discovery that comes from the link.
+    /// ARP, and neighbour discovery from the link.
     Neighbours = "neighbours",
-    /// Everything else that is for the router itself, tunnels that end at it included.
+    /// All other packets to the router itself, including tunnels that end at it.
     Other = "other",
 }
 
-/// How many classes there are.
+/// Number of classes.
 pub const CONTROL_CLASSES: usize = ControlClass::ALL.len();
 
 impl ControlClass {
-    /// The class's number: its place in [`ControlClass::ALL`].
+    /// Returns the number of the class: its index in [`ControlClass::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
@@ -62,23 +63,23 @@ impl fmt::Display for ControlClass {
     }
 }
 
-/// What became of packets for the router itself, by the numbers of their classes.
+/// Counts of packets to the router itself, by the numbers of their classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClassCounts {
-    /// Those that got through.
+    /// Packets that passed the rate limit.
     pub passed: [u64; CONTROL_CLASSES],
-    /// Those that were dropped because more came than the class bears.
+    /// Packets that exceeded the rate of their class and were dropped.
     pub dropped: [u64; CONTROL_CLASSES],
 }
 
 impl ClassCounts {
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn add(&mut self, more: &Self) {
         self.passed.iter_mut().zip(more.passed).for_each(|(sum, more)| *sum += more);
         self.dropped.iter_mut().zip(more.dropped).for_each(|(sum, more)| *sum += more);
     }
 
-    /// What was counted since `before`.
+    /// Returns the difference to an earlier state of the counts.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64; CONTROL_CLASSES], before: &[u64; CONTROL_CLASSES]| {
@@ -89,7 +90,7 @@ impl ClassCounts {
         Self { passed: less(&self.passed, &before.passed), dropped: less(&self.dropped, &before.dropped) }
     }
 
-    /// All that were dropped.
+    /// Returns the number of dropped packets of all classes.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }

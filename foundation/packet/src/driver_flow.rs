@@ -1,4 +1,4 @@
-//! A flow in the driver: what a worker offloads, and what the flow cache of the XDP programs holds.
+//! Offloaded flow: the data that a worker offloads for a flow, and that the flow cache holds.
 
 use millrace_units::{Amount, PortId};
 use millrace_wire::MacAddr;
@@ -8,9 +8,9 @@ use millrace_wire::MacAddr;
 pub struct DriverFlow {
     /// Action on the packets.
     pub action: DriverAction,
-    /// Place of the token bucket that polices the packets.
+    /// Index of the token bucket that polices the packets.
     pub policer: Option<u16>,
-    /// Place of the eBPF variant of the plugin that filters the packets.
+    /// Index of the eBPF variant of the plugin that filters the packets.
     pub form: Option<u16>,
 }
 
@@ -35,11 +35,11 @@ pub struct DriverWay {
     pub mtu: u16,
     /// Destination address.
     pub destination: MacAddr,
-    /// Source address: that of the egress port.
+    /// Source address: the address of the egress port.
     pub source: MacAddr,
 }
 
-/// Totals of a flow's offloaded packets. Bytes are those of frames without padding.
+/// Totals of a flow's offloaded packets. Bytes count frames without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
     /// Forwarded packets; their number is modulo 2^32.

@@ -1,24 +1,24 @@
-//! Why a packet was dropped: one name per reason, the same in counters, traces, the API and the documentation.
+//! Reasons for packet drops. A reason has one name in counters, traces, the API and the documentation.
 
 use std::fmt;
 
 macro_rules! drop_reasons {
     ($(#[doc = $doc:literal] $variant:ident = $name:literal,)+) => {
-        /// Why a packet was dropped.
+        /// Reason for a packet drop.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum DropReason { $(#[doc = $doc] $variant,)+ }
 
         impl DropReason {
-            /// Every reason, in the order of their numbers.
+            /// All reasons, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The reason's name in counters, JSON and messages.
+            /// Returns the name of the reason in counters, JSON and messages.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What the reason means, in a sentence.
+            /// Returns a sentence that explains the reason.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $doc.trim_ascii(),)+ }
             }
@@ -33,11 +33,11 @@ drop_reasons! {
     LinkOversize = "link_oversize",
     /// The source MAC address is zero, broadcast or multicast.
     LinkSource = "link_source",
-    /// The destination MAC address is not the port's.
+    /// The destination MAC address is not the address of the port.
     LinkNotOurs = "link_not_ours",
     /// Unicast IP in a broadcast or multicast frame (RFC 1812, 5.3.4).
     LinkBroadcast = "link_broadcast",
-    /// The EtherType is not one that the router forwards.
+    /// The router does not forward this EtherType.
     EtherType = "ether_type",
     /// No sub-interface has the frame's VLAN tags.
     VlanUnknown = "vlan_unknown",
@@ -57,7 +57,7 @@ drop_reasons! {
     Ip4Option = "ip4_option",
     /// A source-routed IPv4 packet (RFC 7126, 4.3).
     Ip4SourceRoute = "ip4_source_route",
-    /// A fragment that would reassemble to more than 65,535 bytes, or overlap its transport header, or cuts it while a filter judges packets.
+    /// A fragment that ends beyond 65,535 bytes, overlaps its transport header, or cuts it where a filter applies.
     Ip4Fragment = "ip4_fragment",
     /// Fewer bytes than an IPv6 header.
     Ip6Short = "ip6_short",
@@ -67,7 +67,7 @@ drop_reasons! {
     Ip6Truncated = "ip6_truncated",
     /// A jumbo payload option (RFC 2675), which is not supported.
     Ip6Jumbo = "ip6_jumbo",
-    /// The transport header lies behind more IPv6 extension headers than are read, or a fragment cuts it, while a filter judges packets (RFC 7112).
+    /// A transport header that is cut, or behind too many IPv6 extension headers, where a filter applies (RFC 7112).
     Ip6HeaderChain = "ip6_header_chain",
     /// An IPv6 packet with more than one fragment header (RFC 8200, 4.1).
     Ip6RepeatedFragment = "ip6_repeated_fragment",
@@ -79,11 +79,11 @@ drop_reasons! {
     Multicast = "multicast",
     /// A directed or limited broadcast destination.
     Broadcast = "broadcast",
-    /// The TTL or hop limit ran out.
+    /// The TTL or hop limit has expired.
     TtlExpired = "ttl_expired",
     /// No route to the destination.
     NoRoute = "no_route",
-    /// Forwarding is off at the port that it came in by.
+    /// Forwarding is off at the ingress port.
     ForwardingOff = "forwarding_off",
     /// A route of type blackhole.
     Blackhole = "blackhole",
@@ -93,56 +93,56 @@ drop_reasons! {
     Prohibited = "prohibited",
     /// The next hop did not answer ARP or neighbour discovery.
     NeighbourFailed = "neighbour_failed",
-    /// Too many packets wait for this next hop, or for all of them, to be resolved.
+    /// Too many packets wait for the resolution of this next hop, or of all next hops.
     NeighbourQueueFull = "neighbour_queue_full",
-    /// The packet exceeds the MTU of its way out and must not be fragmented.
+    /// The packet exceeds the MTU of its egress port and must not be fragmented.
     TooBig = "too_big",
-    /// A plugin instance dropped it.
+    /// A plugin instance dropped the packet.
     Plugin = "plugin",
-    /// A plugin instance is busy, and too many packets wait for it already.
+    /// A plugin instance is busy, and too many packets already wait for it.
     PluginBusy = "plugin_busy",
     /// A plugin instance failed, is pausing after that, or is in quarantine.
     PluginFailed = "plugin_failed",
-    /// Plugin instances sent it to one another, or back to classification, too often.
+    /// Plugin instances sent the packet to each other, or back to classification, too often.
     PluginLoop = "plugin_loop",
-    /// A filter says so.
+    /// A filter with the action drop matches the packet.
     Filter = "filter",
-    /// More came than the token bucket of a filter lets through.
+    /// The token bucket of a filter is empty.
     Policer = "policer",
-    /// It is for the router itself, and more came of its class than that bears: control-plane policing.
+    /// Control-plane policing: packets of this class to the router itself exceed its rate.
     ControlPlane = "control_plane",
-    /// No route leads back to its source, or not by the port that it came in by (RFC 3704).
+    /// No route leads back to the packet's source, or none by the ingress port (RFC 3704).
     ReversePath = "reverse_path",
-    /// Its flow is new, and while more comes than the router bears only so many new flows are classified.
+    /// The flow is new, and the router is overloaded and limits the number of new flows.
     NewFlows = "new_flows",
-    /// The port to leave by is down or was removed.
+    /// The egress port is down or was removed.
     PortDown = "port_down",
-    /// The queue of the port to leave by is full.
+    /// The queue of the egress port is full.
     QueueFull = "queue_full",
-    /// The queue of the port to leave by was long for too long: RED or CoDel let it go.
+    /// RED or CoDel dropped the packet, as the queue of the egress port was long for too long.
     QueueManaged = "queue_managed",
-    /// The queue of the port to leave by was removed with it.
+    /// The queue of the egress port was removed with the port.
     QueueRemoved = "queue_removed",
-    /// The worker that its flow or its way out belongs to has too much to do: no room was left to hand it over.
+    /// The next worker of the packet is overloaded: no parcel was free for the hand-over.
     HandoverFull = "handover_full",
-    /// The port to leave by refused the packet.
+    /// The egress port refused the packet.
     TransmitFailed = "transmit_failed",
     /// The device's receive ring was full: the router was slower than the wire.
     ReceiveRingFull = "receive_ring_full",
     /// No packet memory was left.
     NoMemory = "no_memory",
-    /// Addressed to the router itself, by a protocol it does not speak on such a port.
+    /// The packet is addressed to the router itself, by a protocol that it does not speak on this port.
     LocalUnknown = "local_unknown",
-    /// An ARP or neighbour discovery message that is malformed or that rules forbid to believe.
+    /// The ARP or neighbour discovery message is malformed, or its rules forbid to accept it.
     NeighbourMessage = "neighbour_message",
-    /// The kernel refused a packet that was handed to it.
+    /// The kernel refused a packet that the router gave to it.
     HostRefused = "host_refused",
-    /// An impairment that was asked for lost the packet.
+    /// A configured impairment lost the packet.
     Impaired = "impaired",
 }
 
 impl DropReason {
-    /// The reason's number: its place in [`DropReason::ALL`].
+    /// Returns the number of the reason: its index in [`DropReason::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
@@ -162,7 +162,7 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// How many packets were dropped for each reason.
+/// Numbers of dropped packets by reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DropCounts([u64; DropReason::ALL.len()]);
 
@@ -173,13 +173,13 @@ impl Default for DropCounts {
 }
 
 impl DropCounts {
-    /// Counts `packets` more for `reason`.
+    /// Adds `packets` to the count of `reason`.
     #[inline]
     pub fn add(&mut self, reason: DropReason, packets: u64) {
         *self.count(reason) += packets;
     }
 
-    /// Takes away `packets` that were counted for `reason`.
+    /// Subtracts `packets` from the count of `reason`.
     #[inline]
     pub fn subtract(&mut self, reason: DropReason, packets: u64) {
         let count = self.count(reason);
@@ -192,18 +192,18 @@ impl DropCounts {
         &mut self.0[reason.index()]
     }
 
-    /// Packets dropped for `reason`.
+    /// Returns the number of packets dropped for `reason`.
     #[inline]
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0.get(reason.index()).copied().unwrap_or(0)
     }
 
-    /// Packets dropped for any reason.
+    /// Returns the number of packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The reasons that occurred, with their counts.
+    /// Iterates over the reasons with a count above zero, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().map(|reason| (*reason, self.get(*reason))).filter(|(_, count)| *count > 0)
     }

@@ -1,11 +1,11 @@
-//! The six-tuple that names a flow.
+//! The six-tuple that identifies a flow.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_units::PortId;
 
-/// The address family of a packet.
+/// Address family of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Family {
@@ -17,26 +17,26 @@ pub enum Family {
 
 /// Source, destination, protocol, transport ports and incoming port of a packet.
 ///
-/// IPv4 addresses stand in the first four bytes, zeros behind them. Ports are zero where the protocol has none or they
-/// can't be read; for ICMP they are zero as well.
+/// IPv4 addresses are in the first four bytes, followed by zeros. Ports are zero for ICMP and all other
+/// protocols without ports, and if they can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {
     source: [u8; 16],
     destination: [u8; 16],
-    /// Source port of TCP, UDP and their like.
+    /// Source port of TCP, UDP or another protocol with ports.
     pub source_port: u16,
-    /// Destination port of TCP, UDP and their like.
+    /// Destination port of TCP, UDP or another protocol with ports.
     pub destination_port: u16,
-    /// IP protocol number; for IPv6 that of the upper layer.
+    /// IP protocol number; for IPv6 the protocol of the upper layer.
     pub protocol: u8,
     family: Family,
-    /// The port that the packet came in by.
+    /// Incoming port of the packet.
     pub port: PortId,
 }
 
 impl FlowKey {
-    /// The key of an IPv4 packet.
+    /// Makes the key of an IPv4 packet.
     #[inline]
     pub fn v4(
         source: Ipv4Addr,
@@ -59,8 +59,8 @@ impl FlowKey {
         key
     }
 
-    /// The key of an IPv4 packet, of its addresses as they come, the first byte lowest, the source in the lower half, and of its
-    /// [`last_word`](Self::last_word), which says that it is one.
+    /// Makes the key of an IPv4 packet. `addresses` has the first byte lowest and the source in the lower
+    /// half. `last` is the key's [`last_word`](Self::last_word), which includes the family.
     #[inline(always)]
     pub fn v4_of_words(addresses: u64, last: u64) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl FlowKey {
         }
     }
 
-    /// The key of an IPv6 packet.
+    /// Makes the key of an IPv6 packet.
     #[inline]
     pub fn v6(
         source: Ipv6Addr,
@@ -94,37 +94,38 @@ impl FlowKey {
         }
     }
 
-    /// The address family.
+    /// Returns the address family.
     #[inline]
     pub fn family(&self) -> Family {
         self.family
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> IpAddr {
         address(self.family, &self.source)
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> IpAddr {
         address(self.family, &self.destination)
     }
 
-    /// The source address as 16 bytes, IPv4 in the first four.
+    /// Returns the source address as 16 bytes, IPv4 in the first four.
     #[inline]
     pub fn source_bytes(&self) -> &[u8; 16] {
         &self.source
     }
 
-    /// The destination address as 16 bytes, IPv4 in the first four.
+    /// Returns the destination address as 16 bytes, IPv4 in the first four.
     #[inline]
     pub fn destination_bytes(&self) -> &[u8; 16] {
         &self.destination
     }
 
-    /// All that isn't addresses in one word, the source port lowest: as the key's last eight bytes hold it.
+    /// Returns all fields except the addresses in one word, the source port lowest, as the key's last eight
+    /// bytes hold them.
     #[inline(always)]
     pub fn last_word(&self) -> u64 {
         u64::from(self.source_port)

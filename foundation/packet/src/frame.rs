@@ -6,10 +6,10 @@ use std::ptr::{self, NonNull};
 use crate::Annotations;
 use crate::places::Places;
 
-/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; at 2,048 an Ethernet frame fits in one.
+/// Bytes of a frame, headroom included. AF_XDP takes 2,048 or 4,096; an Ethernet frame fits into 2,048.
 pub const FRAME_SIZE: usize = 2048;
 
-/// The metadata of a frame: one cache line. On the first frame of a packet it is the packet's.
+/// Metadata of a frame: one cache line. In the first frame of a packet, it is the metadata of the packet.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -23,7 +23,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The frame of an index, in no packet.
+    /// Makes the frame of an index; the frame belongs to no packet.
     pub(crate) fn unused(pool: NonNull<PoolInner>, region: NonNull<u8>, index: u32) -> Self {
         // SAFETY: the region holds `FRAME_SIZE` bytes for every index.
         let buffer = unsafe { region.add(index as usize * FRAME_SIZE) };
@@ -50,7 +50,7 @@ impl Frame {
     }
 }
 
-/// The frames of a pool.
+/// Frames of a pool.
 #[derive(Debug)]
 pub(crate) struct PoolInner {
     pub(crate) region: NonNull<u8>,

@@ -1,11 +1,12 @@
-//! Packet memory, flows, and the words for a packet's fate.
+//! Packet memory, flows, drop reasons and packet annotations.
 //!
-//! A [`Pool`] is one mapped region of frames of equal size. A [`Packet`] owns a chain of one or more of them; when it
-//! is dropped they return to the pool. Pool, packets and batches belong to one thread: none of them is `Send`.
+//! A [`Pool`] is one mapped region of frames of equal size. A [`Packet`] owns a chain of one or more frames.
+//! When the packet is dropped, its frames return to the pool. Pool, packets and batches belong to one thread:
+//! none of them is `Send`.
 //!
-//! Validity: a packet's first frame is never shared, so its bytes may always be written; frames behind it may be
-//! shared between copies and are read-only. No method of a packet panics: lengths and offsets may come from outside, and
-//! a method that can't do what it is asked says so and leaves the packet as it was.
+//! Validity: a packet's first frame is never shared, so its bytes may always be written. Later frames may be
+//! shared between copies, and are then read-only. No method of a packet panics, as lengths and offsets may
+//! come from outside. A method that can't do its work reports it and leaves the packet unchanged.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,6 +1,7 @@
-//! Places of a packet's bytes and headers.
+//! Offsets of a packet's bytes and headers.
 
-/// Where in a frame's buffer a packet's bytes are, and its headers: two bytes each of one word.
+/// Offset and length of a packet's bytes in a frame's buffer, and offsets of its headers: four 16-bit fields
+/// of one word.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
@@ -13,14 +14,14 @@ pub(crate) struct Places {
 impl Places {
     pub const NONE: Self = Self { offset: 0, length: 0, network: 0, transport: 0 };
 
-    /// Those in a word, the offset lowest.
+    /// Unpacks a word, the offset lowest.
     #[inline(always)]
     pub fn of_word(word: u64) -> Self {
-        // SAFETY: any two bytes are a number, and there is nothing between them.
+        // SAFETY: any two bytes are a valid number, and there is no padding between the fields.
         unsafe { std::mem::transmute::<[u8; 8], Self>(word.to_ne_bytes()) }.in_order()
     }
 
-    /// In the order of the fields, whichever end of a word comes first.
+    /// Returns the fields in their order, independent of the byte order of words.
     #[inline(always)]
     const fn in_order(self) -> Self {
         let Self { offset, length, network, transport } = self;

@@ -7,32 +7,32 @@ use std::rc::Rc;
 
 use crate::frame::{FRAME_SIZE, Frame, PoolInner};
 
-/// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP leaves as much.
+/// Bytes before a new packet's first byte: room for link headers and encapsulation. AF_XDP reserves the same.
 pub const HEADROOM: usize = 256;
 
-/// Why a pool can't be made.
+/// Errors of [`Pool::new`].
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// No frames were asked for, or more than can be counted.
+    /// The number of frames is 0, or too large.
     #[error("a packet pool of {0} frames: it takes 1 to 4194304")]
     Size(u32),
-    /// The kernel gave no memory.
+    /// The kernel maps no memory.
     #[error(
         "no memory for a packet pool of {frames} frames ({mebibytes} MiB): {source}; ask for fewer frames"
     )]
     Memory {
-        /// Frames asked for.
+        /// Number of frames requested.
         frames: u32,
-        /// Their size.
+        /// Size of these frames in MiB.
         mebibytes: usize,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
 }
 
-/// A handle on the packet memory of one thread. Clones name the same memory.
+/// Handle of the packet memory of one thread. Clones refer to the same memory.
 ///
-/// Memory of packets that outlive every handle stays mapped until the process ends.
+/// If packets outlive every handle, their memory stays mapped until the process ends.
 #[derive(Clone, Debug)]
 pub struct Pool(Rc<Handle>);
 
@@ -43,10 +43,10 @@ struct Handle {
 }
 
 impl Pool {
-    /// Maps memory for `frames` frames, in transparent huge pages where the kernel gives them.
+    /// Maps memory for `frames` frames, in transparent huge pages if the kernel has some.
     ///
     /// # Errors
-    /// [`PoolError`] when the number is out of range or the kernel gives no memory.
+    /// [`PoolError`] when the number is out of range or the kernel maps no memory.
     pub fn new(frames: u32) -> Result<Self, PoolError> {
         if frames == 0 || frames > 1 << 22 {
             return Err(PoolError::Size(frames));
@@ -57,18 +57,18 @@ impl Pool {
         let inner = NonNull::from(Box::leak(inner));
         let metadata =
             (0..frames).map(|index| UnsafeCell::new(Frame::unused(inner, region, index))).collect();
-        // SAFETY: `inner` was just leaked from a box and nothing else refers to it yet.
+        // SAFETY: `inner` was just leaked from a box, and no other code refers to it yet.
         unsafe { (*inner.as_ptr()).frames = metadata };
         Ok(Self(Rc::new(Handle { inner, _one_thread: PhantomData })))
     }
 
     #[inline]
     fn inner(&self) -> &PoolInner {
-        // SAFETY: the handle keeps `inner` alive, and it is only used on this thread.
+        // SAFETY: the handle keeps `inner` alive, and only this thread uses it.
         unsafe { self.0.inner.as_ref() }
     }
 
-    /// A frame that was free; `None` when all are in use (counted).
+    /// Takes a free frame; returns `None`, and counts it, when all are in use.
     #[inline]
     pub(crate) fn take(&self) -> Option<NonNull<Frame>> {
         let Some(index) = self.inner().pop() else {
@@ -78,37 +78,37 @@ impl Pool {
         self.frame(index)
     }
 
-    /// A frame by its index.
+    /// Returns a frame by its index.
     #[inline]
     pub(crate) fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
         self.inner().frame(index)
     }
 
-    /// Start and length in bytes of the mapped region, to register it with the kernel. Frame `n` starts at `n *
-    /// FRAME_SIZE`.
+    /// Returns start and length in bytes of the mapped region, for its registration with the kernel. Frame
+    /// `n` starts at `n * FRAME_SIZE`.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.inner().region.as_ptr(), self.inner().frames.len() * FRAME_SIZE)
     }
 
-    /// Frames in the pool.
+    /// Returns the number of frames in the pool.
     pub fn capacity(&self) -> u32 {
         self.inner().frames.len() as u32
     }
 
-    /// Frames that are free.
+    /// Returns the number of free frames.
     #[inline]
     pub fn available(&self) -> u32 {
         // SAFETY: only this thread uses the pool, and the reference ends here.
         unsafe { &*self.inner().free.get() }.len() as u32
     }
 
-    /// Frames that packets or the kernel hold.
+    /// Returns the number of frames that packets or the kernel hold.
     #[inline]
     pub fn in_use(&self) -> u32 {
         self.capacity() - self.available()
     }
 
-    /// How often no frame was left when one was asked for.
+    /// Returns the number of requests that found no free frame.
     pub fn exhausted(&self) -> u64 {
         self.inner().exhausted.get()
     }
@@ -123,7 +123,7 @@ impl Drop for Handle {
         if free != inner.frames.len() {
             return;
         }
-        // SAFETY: no frame is in use, so nothing refers to the region or the metadata any more.
+        // SAFETY: no frame is in use, so no reference to the region or the metadata is left.
         unsafe {
             libc::munmap(inner.region.as_ptr().cast(), inner.frames.len() * FRAME_SIZE);
             drop(Box::from_raw(self.inner.as_ptr()));

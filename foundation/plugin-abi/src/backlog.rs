@@ -1,48 +1,48 @@
-//! What waits before a packet: in the queue that it goes to, and for the instance that treats it.
+//! Backlog of a packet: packets that wait in its queue, and packets that wait for the instance.
 
 use millrace_packet::Packet;
 use millrace_units::{PortId, QueueId};
 
-/// What waits in the queue that a packet goes to, as of now. A filter or an instance that comes later in the journey may
-/// still send the packet elsewhere.
+/// Current backlog of the queue that a packet goes to. A later filter or instance may still send the packet
+/// to another queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
-    /// The port that the packet leaves by.
+    /// Output port of the packet.
     pub port: PortId,
-    /// The leaf of the port's scheduler that it goes to; 0 where the port has no scheduler.
+    /// Scheduler leaf of the packet at the port; 0 if the port has no scheduler.
     pub queue: QueueId,
-    /// Whether these are the packets of the packet's flow alone, or of those that share its queue by their hash (FQ-CoDel);
-    /// if not, those of all flows in the leaf.
+    /// Whether the numbers count the queue of the packet's flow, which other flows with the same hash may
+    /// share (FQ-CoDel). If not, they count all flows in the leaf.
     pub of_flow: bool,
-    /// Packets that wait.
+    /// Number of waiting packets.
     pub packets: u32,
-    /// Their bytes, link headers included.
+    /// Bytes of the waiting packets, link headers included.
     pub bytes: u64,
 }
 
-/// What waits before a packet.
+/// Backlog of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
-    /// In its queue; `None` where its way is not known yet, or leads to no queue of this worker's.
+    /// Backlog of the packet's queue; `None` if the queue is not known yet or belongs to another worker.
     pub queue: Option<QueueBacklog>,
-    /// Packets of all flows that wait for the instance to end the call that goes on.
+    /// Number of packets of all flows that wait until the instance ends its current call.
     pub instance_packets: u32,
-    /// Their bytes, link headers included.
+    /// Bytes of these packets, link headers included.
     pub instance_bytes: u64,
 }
 
-/// Who knows what waits in queues.
+/// Source of queue backlogs.
 pub trait Backlogs {
-    /// What waits in the queue that a packet would go to as things stand; `None` where that is not known.
+    /// Returns the backlog of the queue that the packet would go to now; `None` if it is not known.
     fn of(&self, packet: &Packet) -> Option<QueueBacklog>;
 }
 
-/// What an instance may learn during a call.
+/// Backlog information for a call of an instance.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// Of queues.
+    /// Source of queue backlogs.
     pub queues: &'a dyn Backlogs,
-    /// Packets that wait for the instance, beside those of the call, and their bytes.
+    /// Packets that wait for the instance beside the packets of the call, and their bytes.
     pub waiting: (u32, u64),
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Known<'_> {
     }
 }
 
-/// Where nobody knows of any queue.
+/// Source of queue backlogs that knows no queue.
 #[derive(Clone, Copy, Debug)]
 pub struct NoQueues;
 

@@ -1,178 +1,182 @@
-//! The binary interface between the router and plugins that are files: WebAssembly modules and shared objects.
+//! Binary interface between the router and plugin files: WebAssembly modules and shared objects.
 //!
-//! `docs/plugin-abi.md` tells it in words. Everything here is little-endian and of a fixed layout. Structures only grow at
-//! their end; each begins with its size, so that either side can tell what the other knows. An address is 64 bits wide in
-//! both homes; in WebAssembly its upper half is 0.
+//! `docs/plugin-abi.md` describes the interface. All structures are little-endian and have a fixed layout. A
+//! structure only grows at its end and begins with its size, so that each side can detect the fields that the
+//! other side knows. An address has 64 bits in both runtimes; in WebAssembly its upper half is 0.
 
-/// The version of the interface. A plugin of another one is refused.
+/// Version of the interface. The router refuses a plugin of another version.
 pub const ABI_VERSION: u32 = 1;
 
-/// The name of the custom section of a WebAssembly module, and of the function of a shared object, that has the manifest.
+/// Name of the section that holds the manifest: a custom section of a WebAssembly module, a section of a
+/// shared object.
 pub const MANIFEST: &str = "millrace.manifest";
 
-/// The module that a WebAssembly plugin imports the router's functions from.
+/// Import module of the router's functions in a WebAssembly plugin.
 pub const IMPORTS: &str = "millrace";
 
-/// Packets in a call, at most.
+/// Maximum number of packets in a call.
 pub const MOST_PACKETS: usize = 64;
 
-/// Bytes of a packet that a plugin sees without asking, unless its manifest says otherwise.
+/// Default bytes of a packet's window, which the plugin sees without a host function.
 pub const DEFAULT_WINDOW: u16 = 128;
 
-/// Bytes of a window at most: what a frame of packet memory holds.
+/// Maximum bytes of a window: the capacity of a frame of packet memory.
 pub const MOST_WINDOW: u16 = 1536;
 
-/// What a call is about: where its packets are, and when it is.
+/// Call with packets: its time and the address of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawCall {
     /// Bytes of this structure.
     pub size: u16,
-    /// Bytes from one packet's description to the next.
+    /// Bytes from one packet description to the next.
     pub packet_size: u16,
-    /// How many packets there are, 1 to [`MOST_PACKETS`].
+    /// Number of packets, 1 to [`MOST_PACKETS`].
     pub count: u32,
-    /// The time, in nanoseconds of a clock that never goes back.
+    /// Time in nanoseconds of a monotonic clock.
     pub now: u64,
-    /// Where the first packet's description stands.
+    /// Address of the first packet description.
     pub packets: u64,
 }
 
-/// A packet, as a plugin sees it. The verdict is written in place.
+/// Packet description. The plugin writes its verdict into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawPacket {
     /// Bytes of this structure.
     pub size: u16,
-    /// What [`packet_flags`] name.
+    /// Bits of [`packet_flags`].
     pub flags: u16,
     /// Bytes of the whole packet, link header included.
     pub length: u32,
-    /// Where its first bytes stand. What is written there is written to the packet, if the plugin has the capability
-    /// `packet-write`.
+    /// Address of the window, the packet's first bytes. Writes to the window change the packet if the plugin
+    /// has the capability `packet-write`.
     pub window: u64,
-    /// How many bytes stand there.
+    /// Bytes of the window.
     pub window_length: u16,
-    /// Where in the packet the network header begins.
+    /// Offset of the network header in the packet.
     pub network: u16,
-    /// Where the transport header begins; [`NO_OFFSET`] when it can't be read.
+    /// Offset of the transport header; [`NO_OFFSET`] if it can't be read.
     pub transport: u16,
-    /// The EtherType behind all VLAN tags.
+    /// EtherType behind all VLAN tags.
     pub ether_type: u16,
-    /// 4 or 6.
+    /// Address family: 4 or 6.
     pub family: u8,
-    /// The protocol of the transport header.
+    /// Protocol of the transport header.
     pub protocol: u8,
-    /// The plugin tag, 0 to 31. It can be written.
+    /// Plugin tag, 0 to 31. The plugin may write it.
     pub tag: u8,
-    /// The exception bits.
+    /// Exception bits.
     pub exceptions: u8,
-    /// The port that it came in by.
+    /// Incoming port of the packet.
     pub port: u16,
-    /// The number under which functions of the router know the packet during the call.
+    /// Number of the packet in host functions during the call.
     pub number: u16,
-    /// Where the flow's state stands, as many bytes as the manifest declares; 0 where there is none. It can be written.
+    /// Address of the flow's state, with the bytes that the manifest declares; 0 without state. The plugin
+    /// may write the state.
     pub state: u64,
-    /// A name of the flow that stays the same as long as the router knows it; 0 where it doesn't.
+    /// Flow number, constant while the router knows the flow; 0 if the router doesn't know it.
     pub flow: u32,
-    /// The source port of TCP, UDP and their like, else 0.
+    /// Source port of TCP, UDP and similar protocols, else 0.
     pub source_port: u16,
-    /// The destination port.
+    /// Destination port of TCP, UDP and similar protocols, else 0.
     pub destination_port: u16,
-    /// One of [`verdict`]. At first [`verdict::PASS`].
+    /// Verdict, one of [`verdict`]. Initially [`verdict::PASS`].
     pub verdict: u8,
-    /// With [`verdict::DROP`]: the plugin's own reason, 0 to 31.
+    /// Drop reason of the plugin for [`verdict::DROP`], 0 to 31.
     pub reason: u8,
-    /// With [`verdict::PORT`], [`verdict::QUEUE`] and [`verdict::INSTANCE`]: which.
+    /// Port, queue or instance for [`verdict::PORT`], [`verdict::QUEUE`] and [`verdict::INSTANCE`].
     pub target: u16,
-    /// Nothing; 0.
+    /// Reserved; 0.
     pub reserved: u32,
-    /// With [`verdict::HOLD`]: until when, in the time of [`RawCall::now`]. With [`verdict::PORTS`]: a bit for each port.
+    /// End of the hold time for [`verdict::HOLD`], on the clock of [`RawCall::now`]. Bit set of ports for
+    /// [`verdict::PORTS`].
     pub until: u64,
 }
 
-/// [`RawPacket::transport`] when there is no transport header that can be read.
+/// Value of [`RawPacket::transport`] without a readable transport header.
 pub const NO_OFFSET: u16 = u16::MAX;
 
 /// Bits of [`RawPacket::flags`].
 pub mod packet_flags {
     /// The packet is longer than the window.
     pub const MORE: u16 = 1;
-    /// It is a copy: it is sent where [`verdict::PORT`] and [`verdict::PORTS`] say, and used up otherwise.
+    /// The packet is a copy: with [`verdict::PORT`] and [`verdict::PORTS`] the router sends the copy,
+    /// otherwise the copy ends here.
     pub const COPY: u16 = 2;
-    /// It is the first packet of its flow that the instance gets.
+    /// The packet is the first packet of its flow at the instance.
     pub const FIRST: u16 = 4;
 }
 
-/// What can be said of a packet.
+/// Verdicts about a packet.
 pub mod verdict {
-    /// It goes on.
+    /// The packet continues.
     pub const PASS: u8 = 0;
-    /// It is dropped.
+    /// The router drops the packet.
     pub const DROP: u8 = 1;
-    /// It is used up.
+    /// The plugin consumes the packet.
     pub const CONSUME: u8 = 2;
-    /// It leaves by port `target`, whatever its route.
+    /// The packet leaves by port `target`, whatever its route.
     pub const PORT: u8 = 3;
-    /// It leaves by each port whose bit is set in `until`.
+    /// The packet leaves by each port whose bit is set in `until`.
     pub const PORTS: u8 = 4;
-    /// It goes on, to queue `target` of its port.
+    /// The packet continues and goes to queue `target` of its output port.
     pub const QUEUE: u8 = 5;
-    /// Instance `target` gets it next, and then it goes on behind this one.
+    /// Instance `target` processes the packet next; then the packet continues behind this instance.
     pub const INSTANCE: u8 = 6;
-    /// It is classified anew, with the tag that it has now.
+    /// The router classifies the packet anew, with its current tag.
     pub const CLASSIFY: u8 = 7;
-    /// It goes on at the time `until`.
+    /// The packet continues at the time `until`.
     pub const HOLD: u8 = 8;
 }
 
-/// A flow that has ended.
+/// Ended flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawFlowEnd {
     /// Bytes of this structure.
     pub size: u16,
-    /// 4 or 6.
+    /// Address family: 4 or 6.
     pub family: u8,
-    /// The protocol.
+    /// Protocol of the flow.
     pub protocol: u8,
-    /// The source port.
+    /// Source port of the flow.
     pub source_port: u16,
-    /// The destination port.
+    /// Destination port of the flow.
     pub destination_port: u16,
-    /// The port that its packets came in by.
+    /// Incoming port of the flow's packets.
     pub port: u16,
-    /// Nothing; 0.
+    /// Reserved; 0.
     pub reserved: u16,
-    /// As in [`RawPacket::flow`].
+    /// Flow number, as in [`RawPacket::flow`].
     pub flow: u32,
-    /// The source; IPv4 in the first four bytes.
+    /// Source address; an IPv4 address is in the first four bytes.
     pub source: [u8; 16],
-    /// The destination.
+    /// Destination address; an IPv4 address is in the first four bytes.
     pub destination: [u8; 16],
-    /// Its packets.
+    /// Number of the flow's packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the flow's packets.
     pub bytes: u64,
-    /// Where its state stands; 0 where there is none.
+    /// Address of the flow's state; 0 without state.
     pub state: u64,
 }
 
-/// What waits before a packet.
+/// Backlog of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawBacklog {
-    /// Bytes of this structure that were written.
+    /// Bytes of this structure that the router wrote.
     pub size: u16,
-    /// One of [`backlog`]: what `packets` and `bytes` are of.
+    /// Scope of `packets` and `bytes`, one of [`backlog`].
     pub of: u16,
-    /// The port that the packet leaves by.
+    /// Output port of the packet.
     pub port: u16,
-    /// The leaf of that port's scheduler, as [`verdict::QUEUE`] names it; 0 where the port has none.
+    /// Scheduler leaf of the packet, as in [`verdict::QUEUE`]; 0 if the port has no scheduler.
     pub queue: u16,
-    /// Packets that wait there.
+    /// Number of waiting packets in the scope `of`.
     pub packets: u32,
-    /// Packets of all flows that wait for the instance to end the call that goes on.
+    /// Number of packets of all flows that wait until the instance ends its current call.
     pub instance_packets: u32,
     /// Bytes of `packets`, link headers included.
     pub bytes: u64,
@@ -182,72 +186,78 @@ pub struct RawBacklog {
 
 /// Values of [`RawBacklog::of`].
 pub mod backlog {
-    /// The packet's way is not known yet, or leads to no queue that the worker has: nothing is known.
+    /// The queue is not known yet, or belongs to another worker: no backlog is known.
     pub const UNKNOWN: u16 = 0;
-    /// What is counted are the packets of all flows in the leaf.
+    /// The numbers count the packets of all flows in the leaf.
     pub const LEAF: u16 = 1;
-    /// What is counted are the packets of the packet's flow.
+    /// The numbers count the packets of the packet's flow.
     pub const FLOW: u16 = 2;
 }
 
-/// Names of what plugins export. Those behind [`REQUIRED`](export::REQUIRED) may be missing.
+/// Names of the exports of plugins. Exports outside [`REQUIRED`](export::REQUIRED) are optional.
 pub mod export {
-    /// The memory of a WebAssembly module.
+    /// Memory of a WebAssembly module.
     pub const MEMORY: &str = "memory";
-    /// `() -> u32`: the version of the interface that it was built for.
+    /// `() -> u32`: returns the interface version that the plugin was built for.
     pub const ABI: &str = "millrace_abi";
-    /// `(bytes: usize) -> address`: memory for the router, aligned to 8 bytes; 0 when there is none.
+    /// `(bytes: usize) -> address`: reserves memory for the router, aligned to 8 bytes; 0 if there is none.
     pub const RESERVE: &str = "millrace_reserve";
-    /// `(address, bytes: usize)`: gives it back.
+    /// `(address, bytes: usize)`: releases reserved memory.
     pub const RELEASE: &str = "millrace_release";
-    /// `(settings: address, bytes: usize) -> i32`: begins with settings, as JSON; 0, or it has said `fail`.
+    /// `(settings: address, bytes: usize) -> i32`: initializes the plugin with settings as JSON. Returns 0,
+    /// or another number after a call of `fail`.
     pub const INIT: &str = "millrace_init";
-    /// `(call: address)`: handles packets.
+    /// `(call: address)`: processes packets.
     pub const PACKETS: &str = "millrace_packets";
-    /// `(name: address, bytes: usize, arguments: address, bytes: usize) -> i32`: a control message, arguments as JSON.
-    /// It says `reply` and returns 0, or says `fail`.
+    /// `(name: address, bytes: usize, arguments: address, bytes: usize) -> i32`: handles a control message
+    /// with arguments as JSON. Returns 0 after a call of `reply`, or another number after a call of `fail`.
     pub const CONTROL: &str = "millrace_control";
-    /// `(now: u64)`: what it does from time to time, as often as its manifest says.
+    /// `(now: u64)`: periodic call, at the interval of the manifest or at a timer's time.
     pub const PERIODIC: &str = "millrace_periodic";
-    /// `(flow: address)`: a flow has ended.
+    /// `(flow: address)`: notifies the plugin of the end of a flow.
     pub const FLOW_ENDED: &str = "millrace_flow_ended";
-    /// `() -> i32`: hands its state over, by `reply`; 0, or it has said `fail`.
+    /// `() -> i32`: saves the state by a call of `reply`. Returns 0, or another number after a call of
+    /// `fail`.
     pub const SAVE: &str = "millrace_save";
-    /// `(state: address, bytes: usize, version: u32) -> i32`: takes over state that was saved under a version of the state.
+    /// `(state: address, bytes: usize, version: u32) -> i32`: restores state that was saved under a state
+    /// version.
     pub const RESTORE: &str = "millrace_restore";
 
-    /// `(bytes: address, length: usize)`: a message of the other half of the plugin.
+    /// `(bytes: address, length: usize)`: delivers a message of the other half of the plugin.
     pub const MESSAGE: &str = "millrace_message";
 
-    /// What every plugin exports.
+    /// Mandatory exports.
     pub const REQUIRED: [&str; 5] = [ABI, RESERVE, RELEASE, INIT, PACKETS];
-    /// What it may export.
+    /// Optional exports.
     pub const OPTIONAL: [&str; 6] = [CONTROL, PERIODIC, FLOW_ENDED, SAVE, RESTORE, MESSAGE];
 }
 
-/// What a plugin may call, each with the capability that its manifest must name; those without one are always there.
+/// Host functions of plugins, each with the capability that the manifest must request. A function without a
+/// capability is always available.
 pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
-    // (text, bytes): why `init`, `control`, `save` or `restore` fails.
+    // (text, bytes): reports the reason that `init`, `control`, `save` or `restore` fails.
     ("fail", None),
-    // (bytes, length): the answer, as JSON; or the state that is saved, in whatever form.
+    // (bytes, length): returns the answer as JSON, or the saved state in any format.
     ("reply", None),
-    // (level: 0 error to 3 debug, text, bytes). At most 10 lines a second of an instance get through; the rest are counted.
+    // (level: 0 error to 3 debug, text, bytes): logs a line. An instance may log 10 lines a second; further
+    // lines are only counted.
     ("log", Some("log")),
-    // (packet, offset, to, bytes) -> bytes read
+    // (packet, offset, to, bytes) -> number of bytes read
     ("packet_read", Some("packet-read")),
-    // (packet, offset, from, bytes) -> bytes written
+    // (packet, offset, from, bytes) -> number of bytes written
     ("packet_write", Some("packet-write")),
-    // (packet, bytes at the front: negative ones are cut) -> 0, or 1 when there is no room
+    // (packet, bytes to add at the front, or to remove if negative) -> 0, or 1 without room
     ("packet_resize", Some("packet-resize")),
-    // (bytes, length, port) -> 0, or 1 when there is no packet memory: a packet of the plugin's own, from the network header on
+    // (bytes, length, port) -> 0, or 1 without packet memory: makes a packet, from the network header on
     ("packet_make", Some("packet-make")),
-    // (packet, to, bytes) -> bytes of a `RawBacklog` that were written, 0 when it has no such packet
+    // (packet, to, bytes) -> number of written bytes of a `RawBacklog`, 0 for an unknown packet
     ("flow_backlog", Some("flow-backlog")),
-    // (nanoseconds): `periodic` is called then, once
+    // (nanoseconds): requests one call of `periodic` after this time
     ("timer", Some("timer")),
-    // (JSON, bytes) -> 0 when it was accepted: a change of filters, routes, queues or instances, made by control later
+    // (JSON, bytes) -> 0 if accepted: requests a change of filters, routes, queues or instances, which
+    // control makes later
     ("request", Some("request")),
-    // () -> where the state that is common to all flows stands, 0 when the manifest declares none
+    // () -> address of the state common to all flows, 0 if the manifest declares none
     ("service_state", None),
     // (map, key, bytes, to, bytes) -> one of `map_answer`
     ("map_get", Some("map-read")),
@@ -255,29 +265,29 @@ pub const HOST_FUNCTIONS: [(&str, Option<&str>); 16] = [
     ("map_set", Some("map-write")),
     // (map, key, bytes) -> one of `map_answer`
     ("map_remove", Some("map-write")),
-    // (bytes, length) -> 0 when it was taken: a message to the other half of the plugin
+    // (bytes, length) -> 0 if accepted: sends a message to the other half of the plugin
     ("send", Some("message")),
-    // (counter, number): adds to a counter, by its place in the manifest's `counters`
+    // (counter, number): adds to a counter, by its index in the manifest's `counters`
     ("count", None),
 ];
 
-/// Capabilities to request changes of one kind each: filters, routes, queues, instances.
+/// Capabilities for requests of one kind each: filters, routes, queues, instances.
 pub const REQUEST_CAPABILITIES: [&str; 4] =
     ["request-filters", "request-routes", "request-queues", "request-instances"];
 
-/// Counters that a plugin may have.
+/// Maximum number of counters of a plugin.
 pub const MOST_COUNTERS: usize = 32;
 
-/// What functions for maps answer.
+/// Results of map functions.
 pub mod map_answer {
-    /// It is done.
+    /// Success.
     pub const DONE: i32 = 0;
-    /// There is no such key.
+    /// The key is absent.
     pub const ABSENT: i32 = 1;
-    /// There is no room for another key.
+    /// The map has no room for another key.
     pub const FULL: i32 = 2;
-    /// There is no map of that number, or its keys or values have another size, or it is another instance's to write; or the
-    /// plugin is still beginning.
+    /// The map doesn't exist, its keys or values have another size, another instance owns it, or the plugin
+    /// is still in `init`.
     pub const REFUSED: i32 = 3;
 }
 
@@ -285,7 +295,7 @@ pub mod map_answer {
 mod tests {
     use super::*;
 
-    /// The layout is a promise: a field may be added behind the last one, and nothing else.
+    /// The layout is stable: a new field may only follow the last one.
     #[test]
     fn layouts_are_as_promised() {
         use std::mem::{offset_of, size_of};

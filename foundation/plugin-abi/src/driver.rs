@@ -1,7 +1,7 @@
-//! A plugin's form for the driver: a program that treats packets of flows in the kernel, before a worker sees them, as an
-//! instance at the worker would (`include/form.h` of the room `bpf`).
+//! eBPF variant of a plugin: a program that processes packets in the kernel, before a worker sees them, like
+//! an instance at the worker would (`include/form.h` of the crate `bpf`).
 //!
-//! What the form counts stands in memory that the instance reads: [`DriverCounts`] makes one number of what both counted.
+//! The variant counts in memory that the instance reads: [`DriverCounts`] adds the counts of both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,38 +17,38 @@ pub struct DriverForm {
     pub counters: usize,
 }
 
-/// The memory that an instance shares with its form.
+/// Memory that an instance shares with its eBPF variant.
 pub trait DriverMemory: fmt::Debug + Send + Sync {
-    /// A number that no other such memory has had, and not 0.
+    /// Returns the unique id of the memory, not 0.
     fn id(&self) -> u64;
 
-    /// Gives the form other settings: packets that come from now on are treated by all of them.
+    /// Changes the settings of the variant. Each later packet sees all new settings.
     fn configure(&self, settings: &[u64]);
 
-    /// What the form has counted in one of its words since it was loaded; counts wrap.
+    /// Returns the variant's count in one of its words since its loading; counts wrap.
     fn counted(&self, word: usize) -> u64;
 }
 
-/// What the form of an instance has counted for it: what is not known of the worker's own packets. Nothing, as long as there is no
-/// form.
+/// Counts of an instance's eBPF variant, which the worker's own counters lack. All counts are 0 without a
+/// variant.
 #[derive(Debug, Default)]
 pub struct DriverCounts {
     memory: Option<Arc<dyn DriverMemory>>,
-    /// What stood in that memory when it began to count.
+    /// Counts in that memory at the start of counting.
     base: Vec<u64>,
-    /// What was counted before, in other memory.
+    /// Counts from earlier memories.
     before: Vec<u64>,
-    /// Whose `base` it is.
+    /// Id of the memory of `base`.
     id: u64,
 }
 
 impl DriverCounts {
-    /// Nothing counted yet, in so many words.
+    /// Creates counts of 0 in `words` words.
     pub fn new(words: usize) -> Self {
         Self { memory: None, base: vec![0; words], before: vec![0; words], id: 0 }
     }
 
-    /// From now on this memory counts, whose form gets these settings. What was counted so far stays.
+    /// Attaches the memory of a variant and sets the variant's settings. Earlier counts stay.
     pub fn attach(&mut self, memory: Arc<dyn DriverMemory>, settings: &[u64]) {
         memory.configure(settings);
         if memory.id() != self.id {
@@ -59,39 +59,39 @@ impl DriverCounts {
         self.memory = Some(memory);
     }
 
-    /// Gives the form other settings, if there is one.
+    /// Changes the settings of the variant, if there is one.
     pub fn configure(&self, settings: &[u64]) {
         if let Some(memory) = &self.memory {
             memory.configure(settings);
         }
     }
 
-    /// What was counted in a word.
+    /// Returns the count of a word.
     pub fn counted(&self, word: usize) -> u64 {
         let (Some(base), Some(before)) = (self.base.get(word), self.before.get(word)) else { return 0 };
         let now = self.memory.as_ref().map_or(*base, |memory| memory.counted(word));
         before.wrapping_add(now.wrapping_sub(*base))
     }
 
-    /// What was counted in all words.
+    /// Returns the counts of all words.
     pub fn all(&self) -> Vec<u64> {
         (0..self.base.len()).map(|word| self.counted(word)).collect()
     }
 
-    /// Counts from zero in a word.
+    /// Resets the count of a word.
     pub fn reset(&mut self, word: usize) {
         let Some(memory) = &self.memory else { return self.before[word] = 0 };
         (self.base[word], self.before[word]) = (memory.counted(word), 0);
     }
 
-    /// Counts from zero in all words.
+    /// Resets the counts of all words.
     pub fn reset_all(&mut self) {
         (0..self.base.len()).for_each(|word| self.reset(word));
     }
 
-    /// What another instance needs to go on with, by the same memory or another one: see [`restore`](Self::restore).
+    /// Saves the counts for a successor with the same memory or another one: see [`restore`](Self::restore).
     pub fn save(&self) -> Vec<u64> {
-        // The form may count meanwhile: both parts are made of one look.
+        // The variant may count meanwhile: read each word once for both parts.
         let now = match &self.memory {
             Some(memory) => (0..self.base.len()).map(|word| memory.counted(word)).collect(),
             None => self.base.clone(),
@@ -101,7 +101,8 @@ impl DriverCounts {
         std::iter::once(self.id).chain(counted).chain(now.iter().copied()).collect()
     }
 
-    /// Goes on where another one was, before any memory is attached; whether `saved` has as many words.
+    /// Restores counts that a predecessor saved, before any memory is attached. Returns whether `saved` has
+    /// the right number of words.
     pub fn restore(&mut self, saved: &[u64]) -> bool {
         let words = self.base.len();
         let Some((id, counted)) = saved.split_first().filter(|(_, rest)| rest.len() == 2 * words) else {

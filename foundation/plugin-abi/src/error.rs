@@ -1,35 +1,36 @@
-//! What a plugin answers when it can't do what it was asked.
+//! Errors of plugins.
 
-/// Why a plugin refused.
+/// Error of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// The plugin does not know the message.
+    /// Unknown message.
     #[error("plugin {plugin} has no message {message:?}; it has: {known}")]
     UnknownMessage {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// The message that was sent.
+        /// Received message.
         message: String,
-        /// The messages it has, separated by commas.
+        /// Known messages, separated by commas.
         known: String,
     },
-    /// A setting or a message's argument is unknown, of the wrong type or out of range.
+    /// Unknown setting or argument, or one of a wrong type or out of range.
     #[error("plugin {plugin}: {setting}: {problem}")]
     Setting {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: &'static str,
-        /// The setting or argument.
+        /// Name of the setting or argument.
         setting: String,
-        /// What is wrong and what would be right.
+        /// Description of the problem and of the expected value.
         problem: String,
     },
-    /// It can't do what it was asked, for a reason that is no setting's and no argument's: what is wrong, in a sentence.
+    /// Refusal for a reason other than a setting or argument, as a sentence.
     #[error("{0}")]
     Refused(String),
 }
 
 impl PluginError {
-    /// The refusal of a message that is none of `messages`, as [`Plugin::messages`](crate::Plugin::messages) lists them.
+    /// Builds the error for a message outside `messages`, as listed by
+    /// [`Plugin::messages`](crate::Plugin::messages).
     pub fn unknown_message(
         plugin: &'static str,
         message: &str,
@@ -39,15 +40,15 @@ impl PluginError {
         Self::UnknownMessage { plugin, message: message.to_owned(), known: known.join(", ") }
     }
 
-    /// The refusal of a setting or argument.
+    /// Builds the error for a setting or argument.
     pub fn setting(plugin: &'static str, setting: &str, problem: impl Into<String>) -> Self {
         Self::Setting { plugin, setting: setting.to_owned(), problem: problem.into() }
     }
 
-    /// Refuses settings or arguments that are none of `known`.
+    /// Rejects settings or arguments outside `known`.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for the first of them.
+    /// [`PluginError::Setting`] for the first unknown one.
     pub fn unless_known(
         plugin: &'static str,
         settings: &serde_json::Map<String, serde_json::Value>,

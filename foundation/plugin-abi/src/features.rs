@@ -1,10 +1,10 @@
-//! Features of the interface: what a plugin needs of it beside what every version has, and what a router offers.
+//! Features of the interface: optional parts that a plugin requires and a router offers.
 //!
-//! Version 1 of the interface grows; a feature says by how much a plugin counts on that. Each has a bit and a name, and
-//! keeps both for ever: new ones take the next free bit. A plugin that needs one that the router does not offer is refused
-//! before anything of it runs, by the name of what is missing.
+//! Version 1 of the interface grows by features. Each feature has a bit and a name, which never change; a new
+//! feature takes the next free bit. The router refuses a plugin that requires a missing feature. The error
+//! names the feature, and no code of the plugin runs.
 
-/// A set of features of the interface: a bit for each.
+/// Set of interface features: one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub struct Features(pub u64);
@@ -14,42 +14,45 @@ impl Features {
     pub const NONE: Self = Self(0);
     /// The router keeps state for each flow: `flow-state`, `RawPacket::state`.
     pub const FLOW_STATE: Self = Self(1 << 0);
-    /// It tells of flows that have ended: `millrace_flow_ended`.
+    /// The router reports the ends of flows: `millrace_flow_ended`.
     pub const FLOW_ENDS: Self = Self(1 << 1);
-    /// It keeps state that is common to all flows: `service-state`, `service_state`.
+    /// The router keeps state common to all flows: `service-state`, `service_state`.
     pub const SERVICE_STATE: Self = Self(1 << 2);
-    /// It hands over what an instance knows: `state-version`, `millrace_save`, `millrace_restore`.
+    /// The router hands state over to a successor: `state-version`, `millrace_save`, `millrace_restore`.
     pub const SAVED_STATE: Self = Self(1 << 3);
-    /// It adds up counters: `counters`, `count`.
+    /// The router keeps counters: `counters`, `count`.
     pub const COUNTERS: Self = Self(1 << 4);
-    /// It has maps that instances share: `maps`, settings of the format `map`, `map_get`, `map_set`, `map_remove`.
+    /// The router offers maps that instances share: `maps`, settings of the format `map`, `map_get`,
+    /// `map_set`, `map_remove`.
     pub const MAPS: Self = Self(1 << 5);
-    /// It calls without packets: `period`, `timer`, `millrace_periodic`.
+    /// The router calls plugins without packets: `period`, `timer`, `millrace_periodic`.
     pub const TIMERS: Self = Self(1 << 6);
-    /// It writes lines to a log: `log`.
+    /// The router writes lines to a log: `log`.
     pub const LOG: Self = Self(1 << 7);
-    /// It reads, writes and resizes packets beyond the window: `packet_read`, `packet_write`, `packet_resize`.
+    /// The router reads, writes and resizes packets beyond the window: `packet_read`, `packet_write`,
+    /// `packet_resize`.
     pub const PACKET_BYTES: Self = Self(1 << 8);
-    /// It takes packets that a plugin makes: `packet_make`.
+    /// The router forwards packets that a plugin makes: `packet_make`.
     pub const PACKET_MAKE: Self = Self(1 << 9);
-    /// It tells what waits before a packet: `flow_backlog`.
+    /// The router reports the backlog of a packet: `flow_backlog`.
     pub const FLOW_BACKLOG: Self = Self(1 << 10);
-    /// It takes requests for changes: `request`.
+    /// The router accepts requests for changes: `request`.
     pub const REQUESTS: Self = Self(1 << 11);
-    /// It carries messages between two halves of a plugin: `host-companion`, `send`, `millrace_message`.
+    /// The router carries messages between the two halves of a plugin: `host-companion`, `send`,
+    /// `millrace_message`.
     pub const HALVES: Self = Self(1 << 12);
-    /// It sends packets by ports that a plugin names: the verdicts `PORT` and `PORTS`.
+    /// The router sends packets by ports that a plugin names: the verdicts `PORT` and `PORTS`.
     pub const TO_PORTS: Self = Self(1 << 13);
-    /// It puts packets into queues that a plugin names: the verdict `QUEUE`.
+    /// The router puts packets into queues that a plugin names: the verdict `QUEUE`.
     pub const TO_QUEUES: Self = Self(1 << 14);
-    /// It hands packets to other instances: the verdict `INSTANCE`.
+    /// The router passes packets to other instances: the verdict `INSTANCE`.
     pub const TO_INSTANCES: Self = Self(1 << 15);
-    /// It classifies packets anew: the verdict `CLASSIFY`.
+    /// The router classifies packets anew: the verdict `CLASSIFY`.
     pub const CLASSIFY: Self = Self(1 << 16);
-    /// It holds packets until a time: the verdict `HOLD`.
+    /// The router holds packets until a time: the verdict `HOLD`.
     pub const HOLD: Self = Self(1 << 17);
 
-    /// Every feature that there is, with its name; by their bits.
+    /// Every feature with its name, in the order of the bits.
     pub const NAMED: [(&str, Self); 18] = [
         ("flow-state", Self::FLOW_STATE),
         ("flow-ends", Self::FLOW_ENDS),
@@ -71,10 +74,10 @@ impl Features {
         ("hold", Self::HOLD),
     ];
 
-    /// What a plugin at the workers is offered: all of them.
+    /// Features for plugins at the workers: all of them.
     pub const AT_WORKERS: Self = Self((1 << Self::NAMED.len()) - 1);
 
-    /// What a host companion is offered on the host level, where there are no packets and no flows.
+    /// Features for host companions at the host level, where there are no packets and no flows.
     pub const ON_HOST_LEVEL: Self = Self::SERVICE_STATE
         .and(Self::SAVED_STATE)
         .and(Self::COUNTERS)
@@ -83,31 +86,31 @@ impl Features {
         .and(Self::REQUESTS)
         .and(Self::HALVES);
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those of this set that are not in the other.
+    /// Returns the features of this set that the other set lacks.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// This set, or none of it.
+    /// Returns this set if `holds`, otherwise the empty set.
     #[must_use]
     pub const fn when(self, holds: bool) -> Self {
         if holds { self } else { Self::NONE }
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The feature of a name; none for a name that no feature has.
+    /// Returns the feature with this name; the empty set for an unknown name.
     #[must_use]
     pub const fn of_name(name: &str) -> Self {
         let mut at = 0;
@@ -120,7 +123,7 @@ impl Features {
         Self::NONE
     }
 
-    /// The feature to which the functions of a capability belong; none for what is no capability.
+    /// Returns the feature of a capability's functions; the empty set for an unknown capability.
     #[must_use]
     pub const fn of_capability(name: &str) -> Self {
         match name.as_bytes() {
@@ -151,15 +154,15 @@ const fn same(a: &str, b: &str) -> bool {
 mod host {
     use super::Features;
 
-    /// A plugin needs features that are not offered to it.
+    /// Required features that the router doesn't offer.
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
     #[error("it needs {} of the interface, which this router does not offer {place}; what it offers there: {}", needed(missing), offered.names().join(", "))]
     pub struct NotOffered {
-        /// The features that are missing, by name or as `bit` and its number.
+        /// Missing features, by name or as `bit` with its number.
         pub missing: Vec<String>,
-        /// Where the plugin was to run: `at its workers`, or `on the host level`.
+        /// Place where the plugin was to run: `at its workers`, or `on the host level`.
         pub place: &'static str,
-        /// What is offered there.
+        /// Features offered at this place.
         pub offered: Features,
     }
 
@@ -169,7 +172,8 @@ mod host {
     }
 
     impl Features {
-        /// The names of all in the set, by their bits; those without a name are called by the number of their bit.
+        /// Returns the names of all features in the set, in the order of the bits. A feature without a name
+        /// is called by its bit number.
         pub fn names(self) -> Vec<String> {
             let bits = (0..u64::BITS).filter(|bit| self.0 >> bit & 1 != 0);
             let name = |bit: u32| match Self::NAMED.get(bit as usize) {
@@ -179,18 +183,18 @@ mod host {
             bits.map(name).collect()
         }
 
-        /// Refuses what needs more than is offered at the workers.
+        /// Checks the required features against those offered at the workers.
         ///
         /// # Errors
-        /// [`NotOffered`], with all that is missing.
+        /// [`NotOffered`] with all missing features.
         pub fn check_at_workers(self) -> Result<(), NotOffered> {
             self.check("at its workers", Self::AT_WORKERS)
         }
 
-        /// Refuses what needs more than is offered on the host level.
+        /// Checks the required features against those offered at the host level.
         ///
         /// # Errors
-        /// [`NotOffered`], with all that is missing.
+        /// [`NotOffered`] with all missing features.
         pub fn check_on_host_level(self) -> Result<(), NotOffered> {
             self.check("on the host level", Self::ON_HOST_LEVEL)
         }
@@ -212,7 +216,7 @@ mod tests {
     use super::*;
     use crate::binary::{HOST_FUNCTIONS, REQUEST_CAPABILITIES};
 
-    /// Bits and names are a promise: a feature may be added behind the last one, and nothing else.
+    /// Bits and names are stable: a new feature may only follow the last one.
     #[test]
     fn each_feature_keeps_its_bit_and_its_name() {
         let names = Features::NAMED.map(|(name, _)| name);

@@ -1,18 +1,18 @@
-//! Gates: the positions in the packet's journey where instances are bound.
+//! Gates: positions in the packet's journey at which instances are bound.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A position in the packet's journey. At each, any number of gates stands in a stated order.
+/// Position in the packet's journey. Each position may have any number of gates in a configured order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Position {
-    /// Before the route is looked up.
+    /// Before the route lookup.
     Early,
-    /// Where the route is chosen.
+    /// At the choice of the route.
     Route,
-    /// After the route is chosen, before the packet is queued.
+    /// After the choice of the route, before queueing.
     Late,
-    /// Where the queue is chosen.
+    /// At the choice of the queue.
     Queue,
     /// On copies of the packet.
     Copy,
@@ -22,7 +22,7 @@ impl Position {
     /// Every position, in the order of the journey.
     pub const ALL: [Self; 5] = [Self::Early, Self::Route, Self::Late, Self::Queue, Self::Copy];
 
-    /// The position's name in commands and files.
+    /// Returns the position's name in commands and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Early => "early",
@@ -51,7 +51,7 @@ impl FromStr for Position {
     }
 }
 
-/// The gates that are there from the start, in the order of the journey.
+/// Predefined gates, in the order of the journey.
 pub const DEFAULT_GATES: [(&str, Position); 9] = [
     ("options", Position::Early),
     ("security-in", Position::Early),

@@ -1,4 +1,4 @@
-//! Types of plugins and their instances.
+//! Plugin types and their instances.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use crate::{
     DriverForm, DriverMemory, Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position,
 };
 
-/// A control message: a name and its arguments.
+/// Control message: a name and arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// What the instance is asked to do.
+    /// Name of the message.
     pub name: String,
-    /// The arguments by name; empty when there are none.
+    /// Arguments by name; may be empty.
     pub arguments: Map<String, Value>,
 }
 
-/// What an instance answers to a control message.
+/// Answer of an instance to a control message.
 pub type Reply = Result<Value, PluginError>;
 
-/// Where the code of a plugin lives, and so what it can reach.
+/// Runtime of a plugin's code, which determines its access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Home {
-    /// It is part of the router.
+    /// Code built into the router.
     #[default]
     BuiltIn,
-    /// A WebAssembly module: it reaches what it was given.
+    /// WebAssembly module: the code accesses only the memory and functions that it was given.
     Contained,
-    /// A shared object: it reaches all that the router reaches, and is stopped by nobody.
+    /// Shared object: the code accesses everything that the router accesses, and can't be interrupted.
     Trusted,
 }
 
 impl Home {
-    /// What to say of it, in words.
+    /// Describes the runtime in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::BuiltIn => "built in",
@@ -44,91 +44,92 @@ impl Home {
     }
 }
 
-/// A type of plugin.
+/// Plugin type.
 pub trait Plugin: Send + Sync {
-    /// Its name, by which instances of it are created.
+    /// Returns the plugin's name, by which users create instances.
     fn name(&self) -> &'static str;
 
-    /// Where its code lives.
+    /// Returns the runtime of the plugin's code.
     fn home(&self) -> Home {
         Home::BuiltIn
     }
 
-    /// Its version, `major.minor.patch`.
+    /// Returns the version, `major.minor.patch`.
     fn version(&self) -> &'static str;
 
-    /// What it does, in one line.
+    /// Returns a one-line summary.
     fn summary(&self) -> &'static str;
 
-    /// The positions whose gates its instances may be bound at.
+    /// Returns the positions whose gates accept the plugin's instances.
     fn positions(&self) -> &[Position];
 
-    /// The control messages that its instances understand, each with a line on what it does and takes.
+    /// Returns the control messages of the plugin's instances, each with a line about effect and arguments.
     fn messages(&self) -> &[(&'static str, &'static str)];
 
-    /// The JSON Schema of the settings, where there is one: they are checked against it before an instance is made, and a
-    /// setting whose `format` is `port` or `instance` names one, and comes as its number.
+    /// Returns the JSON Schema of the settings, if any. The router validates settings against it before it
+    /// creates an instance. A setting with the `format` `port` or `instance` names a port or an instance, and
+    /// arrives as its number.
     fn settings_schema(&self) -> Option<&Map<String, Value>> {
         None
     }
 
-    /// Its manual page, where it has one: see [`manual_of`](crate::manual_of).
+    /// Returns the manual page, if any: see [`manual_of`](crate::manual_of).
     fn manual(&self) -> Option<String> {
         None
     }
 
-    /// What it needs of the interface. It is refused where the router does not offer all of that.
+    /// Returns the required interface features. A router that lacks a feature refuses the plugin.
     fn features(&self) -> Features {
         Features::NONE
     }
 
-    /// The capabilities that it asks for, by the names that manifests give them; none for what is part of the router, which
-    /// needs none.
+    /// Returns the requested capabilities, by their names in manifests. A built-in plugin needs none.
     fn capabilities(&self) -> &[&'static str] {
         &[]
     }
 
-    /// The names of its counters, which the router adds up.
+    /// Returns the names of the plugin's counters, which the router adds up.
     fn counters(&self) -> &[&'static str] {
         &[]
     }
 
-    /// The maps that its instances have and write, by their numbers.
+    /// Returns the maps that the plugin's instances own and write, in the order of their numbers.
     fn maps(&self) -> &[MapShape] {
         &[]
     }
 
-    /// The plugin of its host companion: an instance of it runs on the host level for each instance of this one, and exchanges
-    /// messages with those at the workers.
+    /// Returns the plugin's host companion. Each instance of this plugin has an instance of the host
+    /// companion at the host level, and exchanges messages with it.
     fn host_companion(&self) -> Option<&dyn Plugin> {
         None
     }
 
-    /// Its form for the driver, where it has one.
+    /// Returns the eBPF variant of the plugin, if any.
     fn driver_form(&self) -> Option<DriverForm> {
         None
     }
 
-    /// A new instance with `settings` (empty for the defaults).
+    /// Creates an instance with `settings` (empty for the defaults).
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for a setting that is unknown, of the wrong type or out of range.
+    /// [`PluginError::Setting`] for a setting that is unknown, of a wrong type or out of range.
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError>;
 
-    /// The version of what its instances [`save`](Instance::save), and of the state that they keep for flows.
+    /// Returns the version of the [saved](Instance::save) state and of the flow states.
     fn state_version(&self) -> u32 {
         0
     }
 
-    /// The one answer out of those that the instances on several workers gave to `message`, in the order of the workers.
-    /// Unless said otherwise, numbers are added up and everything else is as the first has it: see [`merged`].
+    /// Merges the replies of the instances on several workers to `message` into one answer. `replies` are in
+    /// the order of the workers. The default adds numbers and takes everything else from the first reply: see
+    /// [`merged`].
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         replies.into_iter().reduce(merged).unwrap_or(Value::Null)
     }
 }
 
-/// Two answers as one: numbers added; objects by key, what only one has included; lists of objects of equal length
-/// element by element; anything else as `first` has it.
+/// Merges two answers. Adds numbers; merges objects key by key, with keys of either; merges lists of objects
+/// with equal length element by element; takes anything else from `first`.
 pub fn merged(first: Value, second: Value) -> Value {
     match (first, second) {
         (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64(), a.as_f64(), b.as_f64()) {
@@ -171,75 +172,78 @@ mod tests {
     }
 }
 
-/// A flow that has ended: idle for too long, displaced by others, or no longer bound to the instance.
+/// Ended flow: idle for too long, displaced by other flows, or no longer bound to the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowEnd {
-    /// Its six-tuple.
+    /// Six-tuple of the flow.
     pub key: FlowKey,
-    /// Packets of it since the router came to know it.
+    /// Number of the flow's packets since the router learned the flow.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Bytes of these packets, link headers included.
     pub bytes: u64,
 }
 
-/// What an instance did wrong.
+/// Fault of an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Its kind, by which faults are counted: `unreachable`, `stack overflow`, `wrong verdict`, …
+    /// Kind of the fault for counters: `unreachable`, `stack overflow`, `wrong verdict`, …
     pub kind: &'static str,
-    /// What happened, in a sentence.
+    /// Description of the fault, as a sentence.
     pub text: String,
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Progress {
-    /// The verdicts are written.
+    /// The call is complete, and the verdicts are written.
     #[default]
     Done,
-    /// Its time is up. The router keeps the packets, and asks again by [`Instance::resume`].
+    /// The call's slice is over. The router keeps the packets, and continues the call by
+    /// [`Instance::resume`].
     Suspended,
 }
 
-/// One configured copy of a plugin. A worker owns it; it is never called from two threads.
+/// Configured instance of a plugin. A worker owns the instance; two threads never call it at once.
 pub trait Instance: Send {
-    /// Handles packets of the flows that the instance is bound to. Neither allocates, locks nor waits.
+    /// Processes packets of the flows that the instance is bound to. Must not allocate, lock or wait.
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress;
 
-    /// Whether it ever looks at packets or at the keys of their flows, or decides anything but that they pass. Where no instance on
-    /// their way does, keys are not made up for it. Asked once, when the instance is added.
+    /// Whether the instance ever reads packets or flow keys, or returns a verdict other than pass. If no
+    /// instance on a path does, the router skips building flow keys for it. Asked once, when the instance is
+    /// added.
     fn looks_at_packets(&self) -> bool {
         true
     }
 
-    /// Whether it ever changes bytes or the length of packets. The router then checks the headers of each packet that goes on behind it.
-    /// Asked once, when the instance is added.
+    /// Whether the instance ever changes bytes or length of packets. The router then checks the headers of
+    /// each packet that continues behind the instance. Asked once, when the instance is added.
     fn writes_packets(&self) -> bool {
         true
     }
 
-    /// Goes on with a call that was suspended: `packets` are the same, in the same order.
+    /// Continues a suspended call. `packets` are the same packets in the same order.
     fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
         Progress::Done
     }
 
-    /// Gives up a call that was suspended. What becomes of its packets is the router's matter.
+    /// Aborts a suspended call. The router decides about its packets.
     fn abort(&mut self) {}
 
-    /// What went wrong in the call that is done; the instance is of no use then until it is restarted.
+    /// Removes and returns the fault of the finished call. After a fault the instance is unusable until a
+    /// restart.
     fn take_fault(&mut self) -> Option<Fault> {
         None
     }
 
-    /// What it counted since it was made, by the names of its plugin's counters.
+    /// Returns the counts since the instance's creation, by the names of its plugin's counters.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// Begins anew after a fault, with the settings that it has, and without what it knew.
+    /// Restarts the instance after a fault, with the same settings and without its earlier state.
     ///
     /// # Errors
-    /// [`PluginError`] when that fails.
+    /// [`PluginError`] if the restart fails.
     fn restart(&mut self) -> Result<(), PluginError> {
         Ok(())
     }
@@ -247,103 +251,107 @@ pub trait Instance: Send {
     /// Handles a control message.
     ///
     /// # Errors
-    /// [`PluginError`] when the message or an argument is not understood; nothing has changed then.
+    /// [`PluginError`] for an unknown message or a wrong argument; the message has changed nothing.
     fn control(&mut self, message: &Message) -> Reply;
 
-    /// Begins with a control message; `None` when its time is up. The router then asks again by
-    /// [`resume`](Self::resume), with no packets, and takes the answer by [`take_reply`](Self::take_reply).
+    /// Starts to handle a control message. Returns `None` if its slice is over. The router then continues by
+    /// [`resume`](Self::resume) without packets, and gets the answer by [`take_reply`](Self::take_reply).
     fn begin_control(&mut self, message: &Message) -> Option<Reply> {
         Some(self.control(message))
     }
 
-    /// The answer to a control message that was suspended and is done; `None` when there is none.
+    /// Returns the answer to a suspended control message after its completion; `None` without an answer.
     fn take_reply(&mut self) -> Option<Reply> {
         None
     }
 
-    /// When [`periodic`](Self::periodic) is to be called next; `None` when it isn't.
+    /// Returns the time of the next call of [`periodic`](Self::periodic); `None` without such a call.
     fn next_call(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether [`next_call`](Self::next_call) ever says a time. Asked once, when the instance is added.
+    /// Whether [`next_call`](Self::next_call) ever returns a time. Asked once, when the instance is added.
     fn has_timers(&self) -> bool {
         false
     }
 
-    /// Does what it does from time to time. When its time is up, the router goes on by [`resume`](Self::resume), with no
+    /// Runs the periodic work. If its slice is over, the router continues by [`resume`](Self::resume) without
     /// packets.
     fn periodic(&mut self, _now: Instant) -> Progress {
         Progress::Done
     }
 
-    /// Gets a message of the other half of its plugin. [`Progress::Suspended`] as of [`periodic`](Self::periodic).
+    /// Handles a message of the other half of its plugin. [`Progress::Suspended`] as for
+    /// [`periodic`](Self::periodic).
     fn message(&mut self, _bytes: &[u8]) -> Progress {
         Progress::Done
     }
 
-    /// What it gives beside verdicts, the oldest first; `None` when there is nothing more. Asked after each call, if
-    /// [`has_output`](Self::has_output).
+    /// Removes and returns the oldest output beside verdicts; `None` if none is left. Asked after each call
+    /// if [`has_output`](Self::has_output).
     fn take_output(&mut self) -> Option<Output> {
         None
     }
 
-    /// Whether [`take_output`](Self::take_output) ever gives something. Asked once, when the instance is added.
+    /// Whether [`take_output`](Self::take_output) ever returns an output. Asked once, when the instance is
+    /// added.
     fn has_output(&self) -> bool {
         false
     }
 
-    /// Bytes of state that the router keeps for each flow that it is bound to; see
-    /// [`Packets::state_mut`]. Asked once, when the instance is added.
+    /// Returns the bytes of state that the router keeps for each bound flow; see [`Packets::state_mut`].
+    /// Asked once, when the instance is added.
     fn flow_state(&self) -> usize {
         0
     }
 
-    /// What stands in the memory that it keeps for all its flows together, and that the router keeps for it when it begins anew or
-    /// another instance takes its place: as many bytes as its plugin declares, as they were after the last call that was
-    /// completed. Empty where it keeps none.
+    /// Returns the state common to all flows, as of the last completed call, with the size that its plugin
+    /// declares. The router keeps this state across a restart and hands it to a successor. Empty without such
+    /// state.
     fn service_state(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes over what another instance kept there, which is as long. It sees that before it is asked to
-    /// [`restore`](Self::restore) anything.
+    /// Takes over the state common to all flows of another instance; both have the same size. Called before
+    /// [`restore`](Self::restore).
     fn adopt_service_state(&mut self, _state: &[u8]) {}
 
-    /// Gives it its maps: those that its plugin declares, and behind them those of other instances that its settings name, by the
-    /// numbers that it got for them. It has none before, and so none while it begins.
+    /// Attaches maps: first the maps that the plugin declares, then the maps of other instances that its
+    /// settings name. The order matches the map numbers. Maps are not available during the instance's
+    /// creation.
     fn attach_maps(&mut self, _maps: Vec<MapHandle>) {}
 
-    /// Gives it the memory that it shares with its form for the driver, which gets its settings from now on by that. After
-    /// [`restore`](Self::restore), where it takes over what another instance knew.
+    /// Attaches the memory shared with the instance's eBPF variant, through which the variant gets its
+    /// settings. Called after [`restore`](Self::restore) if the instance takes over state.
     fn attach_driver(&mut self, _memory: Arc<dyn DriverMemory>) {}
 
-    /// Hands over what it knows, to be taken over by the instance of another version of its plugin; `None` when it knows
-    /// nothing, or has no way to say it.
+    /// Saves the state, for an instance of another version of its plugin. Returns `None` without state, or if
+    /// the plugin can't save it.
     ///
     /// # Errors
-    /// [`PluginError`] when that fails.
+    /// [`PluginError`] if saving fails.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(None)
     }
 
-    /// Takes over what an instance handed over whose plugin's [`state_version`](Plugin::state_version) is `version`.
+    /// Restores state that an instance saved under the state version `version` of its plugin
+    /// ([`state_version`](Plugin::state_version)).
     ///
     /// # Errors
-    /// [`PluginError`] when it can't; the instance is of no use then until it is restarted.
+    /// [`PluginError`] if the state can't be restored; the instance is unusable until a restart.
     fn restore(&mut self, _state: &[u8], version: u32) -> Result<(), PluginError> {
         Err(PluginError::Refused(format!("it takes no state over, of version {version} or any other")))
     }
 
-    /// Learns that a flow it was bound to has ended, once for each record of the flow that the router kept. `state` is
-    /// what it kept for the flow, empty where there was none. [`Progress::Suspended`] as of [`periodic`](Self::periodic); of flows
-    /// that end in the middle of something it may hear later.
+    /// Notifies the instance that a bound flow has ended, once for each record of the flow that the router
+    /// kept. `state` is the flow's state, empty if there was none. [`Progress::Suspended`] as for
+    /// [`periodic`](Self::periodic). A busy instance may be notified later.
     fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
         Progress::Done
     }
 
-    /// Whether [`flow_ended`](Self::flow_ended) is to be called: new flows cost less where nobody listens. Asked once, when
-    /// the instance is added.
+    /// Whether the router calls [`flow_ended`](Self::flow_ended): new flows cost less if no instance
+    /// subscribes. Asked once, when the instance is added.
     fn hears_flow_ends(&self) -> bool {
         true
     }

@@ -1,9 +1,11 @@
-//! What a plugin and the router say to each other, the same for every home that a plugin can have.
+//! Interface between plugins and the router, the same for every runtime of plugins.
 //!
-//! A [`Plugin`] is a type of plugin; an [`Instance`] is one configured copy of it, bound to flows at gates. The
-//! router calls an instance with batches of packets of its flows; the instance writes a [`Verdict`] for each.
+//! A [`Plugin`] is a plugin type; an [`Instance`] is a configured instance of it, bound to flows at gates.
+//! The router calls an instance with batches of packets of its flows; the instance writes a [`Verdict`] for
+//! each packet.
 //!
-//! [`binary`] is the same for plugins that are files. It and [`Features`] are all that there is without the feature `host`.
+//! [`binary`] is the equivalent interface for plugin files. Without the crate feature `host`, only `binary`
+//! and [`Features`] are available.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "host"), no_std)]
 

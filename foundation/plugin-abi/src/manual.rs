@@ -1,6 +1,6 @@
-//! Manual pages of plugins that are part of the router: the comment at the head of their source.
+//! Manual pages of built-in plugins: the module comment of their source.
 
-/// The comment at the head of a source, as text without the marks of a comment.
+/// Returns the module comment at the head of a source, without the comment marks.
 pub fn manual_of(source: &str) -> String {
     let head = source.lines().map_while(|line| line.strip_prefix("//!"));
     let mut text = String::new();

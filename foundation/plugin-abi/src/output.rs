@@ -1,40 +1,40 @@
-//! What instances give beside verdicts.
+//! Outputs of instances beside verdicts.
 
 use millrace_units::PortId;
 
 use crate::binary::REQUEST_CAPABILITIES;
 
-/// Something that an instance gives to the router.
+/// Output of an instance to the router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// A line for the log.
+    /// Log line.
     Log(LogLevel, String),
-    /// A packet to be forwarded as if it came in by the port.
+    /// Packet to be forwarded as if it had arrived at the port.
     Packet {
-        /// From the network header on.
+        /// Bytes from the network header on.
         bytes: Vec<u8>,
-        /// The port.
+        /// Incoming port of the packet.
         port: PortId,
-        /// How often those were sent back to classification, or made, that the instance made it of: the most of any packet of
-        /// its call.
+        /// Number of passes of the packet's ancestors: returns to classification and creations by plugins.
+        /// Holds the maximum over the packets of the instance's call.
         passes: u8,
     },
-    /// A message to the other half of its plugin.
+    /// Message to the other half of the plugin.
     Message(Vec<u8>),
-    /// A change that it wants. Control makes it later.
+    /// Request for a change, which control makes later.
     Request(Request),
 }
 
-/// A change that an instance wants.
+/// Request of an instance for a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What, as JSON.
+    /// Change, as JSON.
     pub json: String,
-    /// What its plugin may ask for.
+    /// Kinds of changes that its plugin may request.
     pub granted: RequestKinds,
 }
 
-/// Kinds of changes that plugins ask for.
+/// Kinds of changes that plugins request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestKinds(u8);
 
@@ -47,9 +47,9 @@ impl RequestKinds {
     pub const QUEUES: Self = Self(4);
     /// Instances, and messages to them.
     pub const INSTANCES: Self = Self(8);
-    /// The capability of all of them.
+    /// Capability for all kinds.
     pub const ALL: &str = "request";
-    /// Capabilities of one kind each.
+    /// Capabilities for one kind each.
     pub const CAPABILITIES: [(&str, Self); 4] = [
         (REQUEST_CAPABILITIES[0], Self::FILTERS),
         (REQUEST_CAPABILITIES[1], Self::ROUTES),
@@ -57,39 +57,39 @@ impl RequestKinds {
         (REQUEST_CAPABILITIES[3], Self::INSTANCES),
     ];
 
-    /// The kinds that these capabilities allow.
+    /// Returns the kinds that these capabilities allow.
     pub fn of(capabilities: &[&str]) -> Self {
         let allowed = |name: &str| capabilities.iter().any(|own| *own == name || *own == Self::ALL);
         let kinds = Self::CAPABILITIES.iter().filter(|(name, _)| allowed(name));
         Self(kinds.fold(0, |all, (_, kind)| all | kind.0))
     }
 
-    /// Whether all of `kind` are among them.
+    /// Whether the set contains all of `kind`.
     pub fn contains(self, kind: Self) -> bool {
         self.0 & kind.0 == kind.0
     }
 
-    /// The capability that allows a single kind.
+    /// Returns the capability that allows a single kind.
     pub fn capability(self) -> &'static str {
         Self::CAPABILITIES.iter().find(|(_, kind)| *kind == self).map_or(Self::ALL, |(name, _)| name)
     }
 }
 
-/// How much a line of the log matters.
+/// Severity of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
-    /// Something failed.
+    /// Failure.
     Error,
-    /// Something is not as it should be.
+    /// Possible problem.
     Warning,
-    /// Something happened.
+    /// Normal event.
     Information,
-    /// For who writes the plugin.
+    /// Details for the author of the plugin.
     Debug,
 }
 
 impl LogLevel {
-    /// The level of a number of the binary interface; those above 3 are [`Debug`](Self::Debug) too.
+    /// Returns the level of a number in the binary interface; numbers above 3 are [`Debug`](Self::Debug).
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Error,

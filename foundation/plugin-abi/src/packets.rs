@@ -1,4 +1,4 @@
-//! The packets of a call, and what the instance decides for each.
+//! Packets of a call, and the instance's verdicts.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,52 +8,54 @@ use millrace_units::{InstanceId, Instant, PortId, QueueId};
 
 use crate::{Backlog, Known};
 
-/// What becomes of a packet.
+/// Verdict of an instance about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// It goes on.
+    /// The packet continues.
     #[default]
     Pass,
-    /// It is dropped, for a reason of the plugin's own, 0 to [`MOST_REASON`](Self::MOST_REASON), and counted for the instance
-    /// by that.
+    /// The router drops the packet, for a drop reason of the plugin from 0 to
+    /// [`MOST_REASON`](Self::MOST_REASON). The router counts drops of the instance by reason.
     Drop(u8),
-    /// The instance has used it up; it is counted as consumed.
+    /// The instance has consumed the packet; the router counts it as consumed.
     Consume,
-    /// It goes on at this time. At gates of the position `copy` it is used up at once.
+    /// The packet continues at this time. At copy gates the copy is consumed at once.
     Hold(Instant),
-    /// It goes on, and leaves by this port, whatever its route. At gates of the position `copy` the copy is sent there, and
-    /// at those of the position `queue` it is a fault: the way is chosen by then.
+    /// The packet continues and leaves by this port, whatever its route. At copy gates the router sends the
+    /// copy by this port. At gates of the position `queue` this verdict is a fault, as the output port is
+    /// already chosen.
     Port(PortId),
-    /// The same for each port below 64 whose bit is set: the others get copies. No bit is a fault.
+    /// The packet continues and leaves by each port below 64 whose bit is set: further ports get copies. A
+    /// set without bits is a fault.
     Ports(u64),
-    /// It goes on, and waits in the queue of this number at the port that it leaves by; where that has none of the number, in
-    /// its default queue. At gates of the position `copy` the copy is used up.
+    /// The packet continues and waits in this queue of its output port, or in the default queue if the port
+    /// has no such queue. At copy gates the copy is consumed.
     Queue(QueueId),
-    /// This instance gets it next, and then it goes on behind the one that says so.
+    /// This instance processes the packet next; then the packet continues behind the deciding instance.
     Instance(InstanceId),
-    /// It is classified anew, with the tag that it has now. At gates of the position `copy` it is used up.
+    /// The router classifies the packet anew, with its current tag. At copy gates the copy is consumed.
     Classify,
-    /// The instance failed at it: its binding says what becomes of it.
+    /// The instance failed at the packet: its binding decides about the packet.
     Fault,
 }
 
 impl Verdict {
-    /// The greatest reason to drop a packet.
+    /// Largest drop reason.
     pub const MOST_REASON: u8 = 31;
 }
 
-/// State of flows, in blocks that have numbers from 1 on.
+/// Flow states, in blocks numbered from 1.
 pub trait FlowStates {
-    /// The block of a number; `None` when there is none.
+    /// Returns the block with this number; `None` if it doesn't exist.
     fn block(&mut self, number: u32) -> Option<&mut [u8]>;
 }
 
-/// Where the state of the flows of a call is.
+/// Flow states of a call.
 struct States<'a> {
     of_all: &'a mut dyn FlowStates,
-    /// The number of the block of each packet's flow, 0 for none.
+    /// State block number of each packet's flow; 0 without state.
     numbers: &'a [u32],
-    /// Where in a block the instance's part begins, and its bytes.
+    /// Offset of the instance's part in a block, and its bytes.
     offset: usize,
     bytes: usize,
 }
@@ -67,7 +69,7 @@ impl fmt::Debug for States<'_> {
     }
 }
 
-/// Packets handed to an instance in one call: they belong to flows that the instance is bound to.
+/// Packets of a call. They belong to flows that the instance is bound to.
 #[derive(Debug)]
 pub struct Packets<'a> {
     packets: &'a mut [Packet],
@@ -81,11 +83,11 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// The packets of a batch whose indices are `members`. `keys` and `verdicts` go by the same indices; the verdicts are
-    /// [`Verdict::Pass`] so far.
+    /// Selects the packets of a batch whose indices are `members`. `keys` and `verdicts` have the same
+    /// indices; each verdict is still [`Verdict::Pass`].
     ///
     /// # Panics
-    /// Later, when a member is not an index into all three.
+    /// Later methods panic if a member is no valid index of all three.
     pub fn new(
         packets: &'a mut [Packet],
         keys: &'a [FlowKey],
@@ -95,9 +97,9 @@ impl<'a> Packets<'a> {
         Self { packets, keys, members, verdicts, states: None, known: None, copies: false, untouched: true }
     }
 
-    /// The same packets with the state of their flows: `numbers` of blocks go by the indices of the packets, and the
-    /// instance's part of a block has `bytes` bytes from `offset` on. The byte at `offset` - 8 says whether the instance
-    /// has seen the flow: it is [`is_first`](Self::is_first)'s.
+    /// Adds the flow states: `numbers` holds the block number for each packet index. The instance's part of a
+    /// block has `bytes` bytes from `offset` on. The byte at `offset` - 8 belongs to
+    /// [`is_first`](Self::is_first): it records whether the instance has seen the flow.
     #[must_use]
     pub fn with_states(
         mut self,
@@ -110,29 +112,30 @@ impl<'a> Packets<'a> {
         self
     }
 
-    /// The same packets, of whose backlogs something is known.
+    /// Adds backlog information.
     #[must_use]
     pub fn with_known(mut self, known: Known<'a>) -> Self {
         self.known = Some(known);
         self
     }
 
-    /// The same packets, which are copies, or not.
+    /// Sets whether the packets are copies.
     #[must_use]
     pub fn as_copies(mut self, copies: bool) -> Self {
         self.copies = copies;
         self
     }
 
-    /// Whether they are copies: those are sent where [`Verdict::Port`] and [`Verdict::Ports`] say, and used up otherwise.
+    /// Whether the packets are copies. The router sends a copy with the verdict [`Verdict::Port`] or
+    /// [`Verdict::Ports`]; with any other verdict the copy ends here.
     #[inline]
     pub fn are_copies(&self) -> bool {
         self.copies
     }
 
-    /// The state that the instance keeps for the flow of the packet at a place below [`len`](Self::len): as many bytes as
-    /// [`Instance::flow_state`](crate::Instance::flow_state) says, zeros at first. Packets of a flow have the same. `None`
-    /// where it keeps none, or there was no memory for it.
+    /// Returns the state of the flow of the packet at an index below [`len`](Self::len). The state has the
+    /// size of [`Instance::flow_state`](crate::Instance::flow_state) and is zeroed at first. Packets of a
+    /// flow share it. Returns `None` without state, or if no memory was left for it.
     #[inline]
     pub fn state_mut(&mut self, place: usize) -> Option<&mut [u8]> {
         let number = self.flow_number(place);
@@ -140,8 +143,8 @@ impl<'a> Packets<'a> {
         of_all.block(number)?.get_mut(*offset..*offset + *bytes)
     }
 
-    /// Whether the packet at a place below [`len`](Self::len) is the first of its flow that the instance asks this of. Where it keeps
-    /// no state for flows, none is.
+    /// Whether the packet at an index below [`len`](Self::len) is the first of its flow for which this method
+    /// is called. Always `false` without flow state.
     #[inline]
     pub fn is_first(&mut self, place: usize) -> bool {
         let number = self.flow_number(place);
@@ -150,17 +153,18 @@ impl<'a> Packets<'a> {
         seen.is_some_and(|seen| std::mem::replace(seen, 1) == 0)
     }
 
-    /// A number that the flow of the packet at a place has as long as the router keeps state for it; 0 where it keeps none.
+    /// Returns a flow number for the packet at an index, constant while the router keeps state for the flow;
+    /// 0 without state.
     #[inline]
     pub fn flow_number(&self, place: usize) -> u32 {
         let Some(states) = &self.states else { return 0 };
         states.numbers.get(usize::from(self.members[place])).copied().unwrap_or(0)
     }
 
-    /// What waits before the packet at a place below [`len`](Self::len).
+    /// Returns the backlog of the packet at an index below [`len`](Self::len).
     ///
     /// # Panics
-    /// When there is no such place.
+    /// Panics if the index is out of range.
     pub fn backlog(&self, place: usize) -> Backlog {
         let packet = &self.packets[usize::from(self.members[place])];
         let Some(Known { queues, waiting: (instance_packets, instance_bytes) }) = self.known else {
@@ -169,28 +173,29 @@ impl<'a> Packets<'a> {
         Backlog { queue: queues.of(packet), instance_packets, instance_bytes }
     }
 
-    /// How often those of them were sent back to classification, or made by plugins, of which that is the most.
+    /// Returns the maximum number of passes of the packets: returns to classification and creations by
+    /// plugins.
     pub fn passes(&self) -> u8 {
         let passes = |member: &u16| self.packets[usize::from(*member)].passes;
         self.members.iter().map(passes).max().unwrap_or(0)
     }
 
-    /// How many packets there are.
+    /// Returns the number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The flow key and the packet at a place below [`len`](Self::len).
+    /// Returns the flow key and the packet at an index below [`len`](Self::len).
     ///
     /// # Panics
-    /// When there is no such place.
+    /// Panics if the index is out of range.
     #[inline]
     pub fn get_mut(&mut self, place: usize) -> (&FlowKey, &mut Packet) {
         self.untouched = false;
@@ -198,11 +203,12 @@ impl<'a> Packets<'a> {
         (&self.keys[index], &mut self.packets[index])
     }
 
-    /// Calls `look` with the flow key and the packet at each of these places, and with the next of `things`, as long as there
-    /// are some; keeps the verdict that it returns. Without one the packet's stays as it is.
+    /// Calls `look` with the flow key and packet of each index in `places`, and with the next element of
+    /// `things`. Stops at the end of `things`. Stores the verdict that `look` returns; `None` keeps the
+    /// packet's verdict.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// Panics if an index is out of range.
     #[inline]
     pub fn look_at<T>(
         &mut self,
@@ -211,7 +217,7 @@ impl<'a> Packets<'a> {
         mut look: impl FnMut(&FlowKey, &mut Packet, T) -> Option<Verdict>,
     ) {
         self.untouched = false;
-        // With one length for all, each index is held against it once.
+        // Slices of one length need only one bounds check per index.
         let known = self.packets.len().min(self.keys.len()).min(self.verdicts.len());
         let (keys, packets) = (&self.keys[..known], &mut self.packets[..known]);
         let verdicts = &mut self.verdicts[..known];
@@ -223,23 +229,23 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Says what becomes of the packet at a place below [`len`](Self::len).
+    /// Sets the verdict of the packet at an index below [`len`](Self::len).
     ///
     /// # Panics
-    /// When there is no such place.
+    /// Panics if the index is out of range.
     #[inline]
     pub fn set_verdict(&mut self, place: usize, verdict: Verdict) {
         self.untouched = false;
         self.verdicts[usize::from(self.members[place])] = verdict;
     }
 
-    /// Whether the instance looked at no packet: each passes, as it came.
+    /// Whether the instance accessed no packet: each packet passes unchanged.
     #[inline]
     pub fn is_untouched(&self) -> bool {
         self.untouched
     }
 
-    /// Calls `decide` with the flow key and the packet of each, and keeps the verdict that it returns.
+    /// Calls `decide` with the flow key and packet of each packet, and stores the verdict that it returns.
     #[inline]
     pub fn for_each(&mut self, mut decide: impl FnMut(&FlowKey, &mut Packet) -> Verdict) {
         self.untouched = false;

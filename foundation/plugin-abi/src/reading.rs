@@ -1,6 +1,7 @@
-//! Settings, messages and saved state as plugins that are part of the router read them.
+//! Reading of settings, messages and saved state by built-in plugins.
 //!
-//! Settings were checked against the plugin's schema before they come, if it has one; the arguments of messages were not.
+//! Settings are already validated against the plugin's schema, if it has one; the arguments of messages are
+//! not.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Message, PluginError, merged};
 
-/// Settings of an instance, or arguments of a message, as a plugin reads them.
+/// Reader of an instance's settings or a message's arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingsReader<'a> {
     plugin: &'static str,
@@ -18,15 +19,16 @@ pub struct SettingsReader<'a> {
 }
 
 impl<'a> SettingsReader<'a> {
-    /// What was given to a plugin of that name.
+    /// Creates a reader of the settings or arguments given to a plugin.
     pub fn new(plugin: &'static str, given: &'a Map<String, Value>) -> Self {
         Self { plugin, given }
     }
 
-    /// Makes sure that something is given, and nothing but `known`: for arguments that change settings.
+    /// Checks arguments that change settings: at least one must be given, and only names in `known` are
+    /// allowed.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for what is unknown, or when nothing is given.
+    /// [`PluginError::Setting`] for an unknown argument, or if none is given.
     pub fn check_changes(&self, known: &[&str]) -> Result<(), PluginError> {
         PluginError::unless_known(self.plugin, self.given, known)?;
         if self.given.is_empty() {
@@ -36,20 +38,20 @@ impl<'a> SettingsReader<'a> {
         Ok(())
     }
 
-    /// A whole number in a range, if it is given.
+    /// Returns an integer in a range, if given.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for anything else.
+    /// [`PluginError::Setting`] for any other value.
     pub fn number(&self, setting: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, PluginError> {
         let (least, most) = (range.start(), range.end());
         let problem = |value: &Value| format!("{value} is no whole number of {least} to {most}");
         self.read(setting, |value| value.as_u64().filter(|number| range.contains(number)), problem)
     }
 
-    /// What one of some names stands for, if it is given.
+    /// Returns the value that the given name has in `names`, if a name is given.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for anything else.
+    /// [`PluginError::Setting`] for any other value.
     pub fn choice<T: Copy>(&self, setting: &str, names: &[(&str, T)]) -> Result<Option<T>, PluginError> {
         let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
         let problem = |value: &Value| format!("{value} is not known; give {}", one_of(&known));
@@ -57,20 +59,20 @@ impl<'a> SettingsReader<'a> {
         self.read(setting, |value| find(value).map(|(_, choice)| *choice), problem)
     }
 
-    /// A port, if it is given: in the schema its `format` is `port`, so that it comes as its number.
+    /// Returns a port, if given. Its `format` in the schema is `port`, so it arrives as a number.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for anything else.
+    /// [`PluginError::Setting`] for any other value.
     pub fn port(&self, setting: &str) -> Result<Option<PortId>, PluginError> {
         let problem =
             |value: &Value| format!("{value} is no port; give the name of one, as in {setting}=wan");
         self.read(setting, |value| value.as_u64()?.try_into().ok().map(PortId), problem)
     }
 
-    /// An instance, if it is given: in the schema its `format` is `instance`, so that it comes as its number.
+    /// Returns an instance, if given. Its `format` in the schema is `instance`, so it arrives as a number.
     ///
     /// # Errors
-    /// [`PluginError::Setting`] for anything else.
+    /// [`PluginError::Setting`] for any other value.
     pub fn instance(&self, setting: &str) -> Result<Option<InstanceId>, PluginError> {
         let problem =
             |value: &Value| format!("{value} is no instance; give the name of one, as in {setting}=NAME");
@@ -95,12 +97,13 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// The name of one of several choices; empty when it has none.
+/// Returns the name of a choice; empty if it has none.
 pub fn name_of<T: PartialEq>(choice: &T, names: &[(&'static str, T)]) -> &'static str {
     names.iter().find(|(_, known)| known == choice).map_or("", |(name, _)| name)
 }
 
-/// The JSON Schema of settings with these properties, and no others; of them those that `required` names must be given.
+/// Returns the JSON Schema of settings with exactly these properties. The properties in `required` are
+/// mandatory.
 pub fn settings_of(properties: Value, required: &[&str]) -> Map<String, Value> {
     let schema = json!({
         "type": "object",
@@ -112,7 +115,7 @@ pub fn settings_of(properties: Value, required: &[&str]) -> Map<String, Value> {
 }
 
 impl Message {
-    /// Refuses a message that is none of `known`, and one with arguments whose name is none of `with_arguments`.
+    /// Rejects a message outside `known`, and arguments of a message outside `with_arguments`.
     ///
     /// # Errors
     /// [`PluginError::UnknownMessage`] or [`PluginError::Setting`].
@@ -138,8 +141,8 @@ impl Message {
     }
 }
 
-/// The one answer out of those of several workers: [`merged`], but for what stands under the keys `same`, which is the same at
-/// all workers.
+/// Merges the answers of several workers by [`merged`]. The values under the keys `same` are equal at all
+/// workers and are taken from the first answer.
 pub fn merged_but(replies: Vec<Value>, same: &[&str]) -> Value {
     let first = replies.first().cloned();
     let mut sum = replies.into_iter().reduce(merged).unwrap_or(Value::Null);
@@ -149,10 +152,10 @@ pub fn merged_but(replies: Vec<Value>, same: &[&str]) -> Value {
     sum
 }
 
-/// What an instance saved as JSON, by one whose state is of version `own`.
+/// Parses state that an instance saved as JSON. `own` is the state version of this plugin.
 ///
 /// # Errors
-/// [`PluginError::Refused`] for state of another version, or of another form.
+/// [`PluginError::Refused`] for state of another version or format.
 pub fn restored<T: DeserializeOwned>(state: &[u8], version: u32, own: u32) -> Result<T, PluginError> {
     if version != own {
         let text =

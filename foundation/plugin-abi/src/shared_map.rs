@@ -1,9 +1,10 @@
-//! Maps that instances share: one writes, others read, on whatever worker.
+//! Maps shared by instances: one instance writes, others read, on any worker.
 //!
-//! A map has a copy for each worker, which the instance there writes, and nobody else. Who reads looks into the copy of its own
-//! worker first, and then into the others. Nobody waits: keys are in one of two buckets of eight slots, by a keyed hash, and
-//! never move; a slot has room for two values, of which one counts, and a word that says which and changes with every
-//! change, so that who read meanwhile notices and reads again. All memory is there from the beginning.
+//! A map has a copy for each worker, which only the writing instance at that worker writes. A reader looks
+//! into the copy of its own worker first, then into the others. Nobody waits. A key is in one of two buckets
+//! of eight slots, chosen by a keyed hash, and never moves. A slot has room for two values, of which one is
+//! current. The slot's first word selects it and changes with every write, so that a reader detects a
+//! concurrent write and reads again. All memory is allocated at creation.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -11,52 +12,53 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use foldhash::quality::FixedState;
 
-/// Bytes of a key, at most.
+/// Maximum bytes of a key.
 pub const MOST_MAP_KEY: u16 = 64;
-/// Bytes of a value, at most.
+/// Maximum bytes of a value.
 pub const MOST_MAP_VALUE: u16 = 256;
-/// Entries of a map, at most.
+/// Maximum number of entries of a map.
 pub const MOST_MAP_ENTRIES: u32 = 65_536;
-/// Bytes of memory of a map's copy, at most.
+/// Maximum bytes of memory of a map's copy.
 pub const MOST_MAP_MEMORY: usize = 16 << 20;
-/// Maps of a plugin, at most.
+/// Maximum number of maps of a plugin.
 pub const MOST_MAPS: usize = 8;
 
-/// Slots in a bucket.
+/// Number of slots in a bucket.
 const BUCKET: usize = 8;
-/// How often a slot is read again that was written meanwhile. A writer that does nothing else can't hold a reader up.
+/// Maximum number of reads of a slot under concurrent writes. The bound keeps a permanent writer from
+/// blocking a reader.
 const ATTEMPTS: usize = 100;
 
-/// Bits of a slot's first word; those above them count its changes.
+/// Bits of a slot's first word; the bits above count its changes.
 const OCCUPIED: u64 = 1;
 const SECOND: u64 = 2;
 const CHANGE: u64 = 4;
 
-/// What a map holds.
+/// Shape of a map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapShape {
-    /// Its name.
+    /// Name of the map.
     pub name: String,
     /// Bytes of each key, 1 to [`MOST_MAP_KEY`].
     pub key: u16,
     /// Bytes of each value, 1 to [`MOST_MAP_VALUE`].
     pub value: u16,
-    /// Entries at most, at each worker, 1 to [`MOST_MAP_ENTRIES`].
+    /// Maximum number of entries at each worker, 1 to [`MOST_MAP_ENTRIES`].
     pub entries: u32,
 }
 
 impl MapShape {
-    /// Buckets: twice as many slots as entries, at least.
+    /// Returns the number of buckets, with at least twice as many slots as entries.
     fn buckets(&self) -> usize {
         (self.entries as usize * 2).div_ceil(BUCKET).next_power_of_two().max(2)
     }
 
-    /// Words of a slot: what it is, its key, two values.
+    /// Returns the words of a slot: state word, key, two values.
     fn stride(&self) -> usize {
         1 + words(self.key) + 2 * words(self.value)
     }
 
-    /// Bytes of memory that a copy takes.
+    /// Returns the bytes of memory of a copy.
     pub fn memory(&self) -> usize {
         self.buckets() * BUCKET * self.stride() * 8
     }
@@ -66,16 +68,16 @@ fn words(bytes: u16) -> usize {
     usize::from(bytes).div_ceil(8)
 }
 
-/// What stands in a worker's copy.
+/// Usage of a worker's copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapCounts {
-    /// Entries.
+    /// Number of entries.
     pub entries: u32,
-    /// New keys so far for which there was no room.
+    /// Number of new keys so far that found no room.
     pub refused: u64,
 }
 
-/// A map, with a copy for each worker.
+/// Map with a copy for each worker.
 #[derive(Debug)]
 pub struct SharedMap {
     shape: MapShape,
@@ -83,20 +85,20 @@ pub struct SharedMap {
 }
 
 impl SharedMap {
-    /// An empty map, for so many workers.
+    /// Creates an empty map with a copy for each of `workers` workers.
     pub fn new(shape: MapShape, workers: usize) -> Arc<Self> {
-        // Random, so that nobody who chooses keys can choose their buckets.
+        // The seed is random, so that nobody can choose keys for certain buckets.
         let seed = RandomState::new().hash_one(0);
         let copies = (0..workers.max(1)).map(|_| Table::new(&shape, seed)).collect();
         Arc::new(Self { shape, copies })
     }
 
-    /// What it holds.
+    /// Returns the shape of the map.
     pub fn shape(&self) -> &MapShape {
         &self.shape
     }
 
-    /// What stands in each worker's copy.
+    /// Returns the usage of each worker's copy.
     pub fn counts(&self) -> Vec<MapCounts> {
         let counts = |table: &Table| MapCounts {
             entries: table.entries.load(Ordering::Relaxed),
@@ -105,7 +107,8 @@ impl SharedMap {
         self.copies.iter().map(counts).collect()
     }
 
-    /// Up to `most` entries of a worker's copy, in no order; each stood there at some moment meanwhile.
+    /// Returns up to `most` entries of a worker's copy, in no order. Each entry existed at some moment during
+    /// the call.
     pub fn entries(&self, worker: usize, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let MapShape { key, value, .. } = self.shape;
         let exact = |(mut name, mut content): (Vec<u8>, Vec<u8>)| {
@@ -116,26 +119,27 @@ impl SharedMap {
         self.copies.get(worker).map_or_else(Vec::new, |table| table.all().take(most).map(exact).collect())
     }
 
-    /// The map as an instance of a worker has it: the one that writes there, or one that reads.
+    /// Returns a handle of an instance at a worker, for writing or for reading only.
     pub fn handle(self: &Arc<Self>, worker: usize, writes: bool) -> MapHandle {
         MapHandle { map: self.clone(), worker: worker.min(self.copies.len() - 1), writes }
     }
 }
 
-/// Why a map did not do what it was asked.
+/// Error of a map operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapProblem {
-    /// There is no such key.
+    /// Absent key.
     Absent,
-    /// There is no room for another key.
+    /// No room for another key.
     Full,
-    /// The key or the value is of another size, or the map is another instance's to write.
+    /// Key or value of another size, or a map that another instance owns.
     Refused,
 }
 
-/// A map as one instance has it.
+/// Handle of one instance on a map.
 ///
-/// Of those that write one copy, one instance is called at a time: they are successors of each other at one worker.
+/// Only one instance at a time uses a writing handle of a copy: an instance and its successor at a worker
+/// never run at once.
 #[derive(Debug)]
 pub struct MapHandle {
     map: Arc<SharedMap>,
@@ -144,12 +148,12 @@ pub struct MapHandle {
 }
 
 impl MapHandle {
-    /// What the map holds.
+    /// Returns the shape of the map.
     pub fn shape(&self) -> &MapShape {
         self.map.shape()
     }
 
-    /// The value of a key, from the copy of this worker or else from another's.
+    /// Reads the value of a key, from the copy of this worker, or else from another copy.
     ///
     /// # Errors
     /// [`Absent`](MapProblem::Absent) or [`Refused`](MapProblem::Refused).
@@ -161,7 +165,7 @@ impl MapHandle {
         if all.any(|table| table.get(key, value)) { Ok(()) } else { Err(MapProblem::Absent) }
     }
 
-    /// Sets the value of a key, in the copy of this worker.
+    /// Sets the value of a key in the copy of this worker.
     ///
     /// # Errors
     /// [`Full`](MapProblem::Full) or [`Refused`](MapProblem::Refused).
@@ -170,7 +174,7 @@ impl MapHandle {
         self.own()?.set(key, value, self.shape().entries)
     }
 
-    /// Takes a key out of the copy of this worker.
+    /// Removes a key from the copy of this worker.
     ///
     /// # Errors
     /// [`Absent`](MapProblem::Absent) or [`Refused`](MapProblem::Refused).
@@ -190,7 +194,7 @@ impl MapHandle {
     }
 }
 
-/// A worker's copy.
+/// Copy of a worker.
 #[derive(Debug)]
 struct Table {
     words: Box<[AtomicU64]>,
@@ -202,7 +206,7 @@ struct Table {
     refused: AtomicU64,
 }
 
-/// The word that the bytes of a key or value from a multiple of 8 on are; zeros stand behind the last.
+/// Returns up to 8 bytes of a key or value as a word, padded with zeros.
 fn word(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
     whole[..bytes.len()].copy_from_slice(bytes);
@@ -223,7 +227,7 @@ impl Table {
         }
     }
 
-    /// Where the slots of the two buckets of a key begin.
+    /// Returns the first word index of the two buckets of a key.
     fn buckets(&self, key: &[u8]) -> [usize; 2] {
         let hash = self.hasher.hash_one(key);
         let buckets = self.words.len() / self.stride / BUCKET;
@@ -245,13 +249,14 @@ impl Table {
         own.iter().zip(key.chunks(8)).all(|(own, bytes)| own.load(Ordering::Relaxed) == word(bytes))
     }
 
-    /// The words of the value that counts in this state, or of the other one.
+    /// Returns the words of the first or the `second` value of a slot.
     fn value_at(&self, slot: usize, second: bool) -> &[AtomicU64] {
         let start = slot + 1 + self.key + if second { self.value } else { 0 };
         &self.words[start..start + self.value]
     }
 
-    /// Reads a slot as it was at one moment: what `look` says of it in that state, `None` when it was empty.
+    /// Reads a slot consistently: returns the result of `look` for a state without concurrent write; `None`
+    /// for an empty slot.
     fn read<R>(&self, slot: usize, mut look: impl FnMut(u64) -> R) -> Option<R> {
         for _ in 0..ATTEMPTS {
             let state = self.words[slot].load(Ordering::Acquire);
@@ -259,7 +264,7 @@ impl Table {
                 return None;
             }
             let seen = look(state);
-            // What was read came before this; if any of it was of a later change, the state is a later one.
+            // All reads precede this fence; if any saw a later change, the state word is a later one, too.
             fence(Ordering::Acquire);
             if self.words[slot].load(Ordering::Relaxed) == state {
                 return Some(seen);
@@ -281,7 +286,7 @@ impl Table {
         })
     }
 
-    /// The slot of a key, for who writes.
+    /// Returns the slot of a key, for the writer.
     fn find(&self, key: &[u8]) -> Option<usize> {
         self.slots(key).find(|slot| self.is_occupied(*slot) && self.has_key(*slot, key))
     }
@@ -296,7 +301,8 @@ impl Table {
             None => (self.vacancy(key, most)?, true),
         };
         let state = self.words[slot].load(Ordering::Relaxed);
-        // Who sees any of what follows also sees the state that this slot has had until now, or a later one.
+        // A reader that sees any of the following writes also sees the current state word of this slot, or a
+        // later one.
         fence(Ordering::Release);
         if is_new {
             store(&self.words[slot + 1..][..self.key], key);
@@ -310,7 +316,7 @@ impl Table {
         Ok(())
     }
 
-    /// A slot for a new key, in the emptier of its buckets.
+    /// Returns a free slot for a new key, in the emptier of its two buckets.
     fn vacancy(&self, key: &[u8], most: u32) -> Result<usize, MapProblem> {
         let vacant = |start: usize| {
             let slots = move || (0..BUCKET).map(move |slot| start + slot * self.stride);
@@ -374,7 +380,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a `HashMap` of as many entries would say; with several workers, one for each.
+        /// Compares the map with `HashMap`s of the same capacity, one for each worker.
         #[test]
         fn a_map_is_a_map(
             (key, value, entries, workers) in (2..20u16, 1..30u16, 1..60u32, 1..4usize),
@@ -439,7 +445,7 @@ mod tests {
         assert_eq!(own.get(&[0; 4], &mut [0; 8]), Err(MapProblem::Absent));
     }
 
-    /// Values that are changed, taken out and put back meanwhile are read whole or not at all.
+    /// A reader sees a value completely or not at all while it is changed, removed and inserted.
     #[test]
     fn nobody_reads_half_a_value() {
         const KEYS: u64 = 8;
@@ -454,7 +460,7 @@ mod tests {
                         if reader.get(&(round % KEYS).to_le_bytes(), &mut value).is_ok() {
                             let first = value[0];
                             assert!(value.iter().all(|byte| *byte == first), "{value:?}");
-                            // The lowest bits are the key's.
+                            // The lowest bits belong to the key.
                             assert_eq!(u64::from(first) % KEYS, round % KEYS);
                             found += 1;
                         }

@@ -1,26 +1,26 @@
-//! Accounts of queues: what was given to them, and what became of it.
+//! Accounts of queues: packets queued, waiting and dropped.
 
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// Packets, and their bytes.
+/// Number of packets, with their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Amount {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, link headers included.
+    /// Bytes of these packets, link headers included.
     pub bytes: u64,
 }
 
 impl Amount {
-    /// A packet of so many bytes.
+    /// Returns the amount of one packet of `bytes` bytes.
     #[inline(always)]
     pub fn packet(bytes: usize) -> Self {
         Self { packets: 1, bytes: bytes as u64 }
     }
 
-    /// Less `other`, and never less than nothing.
+    /// Returns the difference to `other`, at least zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -38,24 +38,25 @@ impl AddAssign for Amount {
     }
 }
 
-/// What a route or a filter has given to the queues of ports, and what of it has not left from there. The rest was sent.
+/// Packets that a route or a filter has queued at ports, with the part that waits or was dropped. The rest
+/// was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueAccount {
-    /// Given to the queues.
+    /// All packets queued.
     pub queued: Amount,
-    /// Waiting there now.
+    /// Packets that wait in the queues now.
     pub waiting: Amount,
-    /// Dropped there, or behind, before a device took it.
+    /// Packets that a queue, or a later stage, dropped before a device took them.
     pub dropped: Amount,
 }
 
 impl QueueAccount {
-    /// What devices have taken.
+    /// Returns the amount that devices have taken.
     pub fn sent(&self) -> Amount {
         self.queued.less(self.waiting).less(self.dropped)
     }
 
-    /// Counts from nothing again. What waits was given to the queues all the same.
+    /// Resets the counts. Waiting packets still count as queued.
     pub fn clear(&mut self) {
         (self.queued, self.dropped) = (self.waiting, Amount::default());
     }

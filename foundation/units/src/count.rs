@@ -1,4 +1,4 @@
-//! Numbers with their nouns, as people read them: `1 route`, `2 routes`.
+//! Numbers with their nouns, for texts to people: `1 route`, `2 routes`.
 
 use std::fmt::Display;
 
@@ -11,14 +11,14 @@ pub fn count(number: impl Display, noun: &str) -> String {
     format!("{number} {noun}")
 }
 
-/// Returns the words for one thing or those for several, by a number: `1 filter names` and `2 filters name`.
+/// Returns `one` for the number 1, else `several`: `1 filter names` and `2 filters name`.
 pub fn by_number<'a>(number: impl Display, one: &'a str, several: &'a str) -> &'a str {
     if number.to_string() == "1" { one } else { several }
 }
 
 /// Returns the plural of a noun: `route` becomes `routes`, `entry` `entries`, `address` `addresses`.
 ///
-/// The noun of a phrase with `of` stands before it: `key of this request` becomes `keys of this request`.
+/// In a phrase with `of`, the noun before `of` changes: `key of this request` becomes `keys of this request`.
 pub fn plural(noun: &str) -> String {
     if let Some((head, rest)) = noun.split_once(" of ") {
         return format!("{} of {rest}", plural(head));

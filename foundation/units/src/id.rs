@@ -1,4 +1,4 @@
-//! Names of things as small integers.
+//! Ids of ports, plugin instances and other objects, as small integers.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ macro_rules! id {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The id as an index into the table of its kind.
+            /// Returns the id as an index into the table of its kind.
             #[inline]
             pub const fn index(self) -> usize {
                 self.0 as usize
@@ -26,35 +26,35 @@ macro_rules! id {
 }
 
 id!(
-    /// A port of the router: a kernel device, a TAP, a pcap or memory port, or a VLAN sub-interface.
+    /// Port of the router: a kernel device, a TAP, a pcap or memory port, or a VLAN sub-interface.
     PortId, u16
 );
 id!(
-    /// A gate: a position in the packet's journey where plugin instances are bound.
+    /// Gate: a position in the packet's journey to which plugin instances are bound.
     GateId, u8
 );
 id!(
-    /// A plugin instance.
+    /// Plugin instance.
     InstanceId, u16
 );
 id!(
-    /// An interned list of plugin instances, the treatment of a flow.
+    /// Path: an interned list of plugin instances that a flow's packets pass.
     PathId, u32
 );
 id!(
-    /// A queue of a port.
+    /// Queue of a port.
     QueueId, u16
 );
 id!(
-    /// A next-hop group of the forwarding table.
+    /// Next-hop group of the FIB.
     NextHopIndex, u32
 );
 id!(
-    /// A data-plane thread.
+    /// Data-plane thread.
     WorkerId, u8
 );
 
 impl PortId {
-    /// No port: packets that the router itself made.
+    /// No port: ingress port of packets that the router itself made.
     pub const NONE: Self = Self(u16::MAX);
 }

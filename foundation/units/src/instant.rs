@@ -1,4 +1,4 @@
-//! A moment, passed in from outside: the same code runs under the real and under a virtual clock.
+//! Point in time, which callers pass in: the same code runs under the real clock and under a virtual clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -9,30 +9,30 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The origin.
+    /// Origin of time.
     pub const ZERO: Self = Self(0);
-    /// Later than every moment a router sees.
+    /// Instant later than all others.
     pub const FOREVER: Self = Self(u64::MAX);
 
-    /// The moment `nanoseconds` after the origin.
+    /// Returns the instant `nanoseconds` after the origin.
     #[inline]
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// The moment `milliseconds` after the origin.
+    /// Returns the instant `milliseconds` after the origin.
     #[inline]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this moment; zero when `earlier` is later.
+    /// Returns the time from `earlier` to this instant; zero when `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

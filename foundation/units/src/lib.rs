@@ -1,9 +1,10 @@
-//! Newtypes for what Millrace counts, measures and names, so that no bare integer crosses a signature.
+//! Newtypes for Millrace's counts, measures and ids, so that no bare integer crosses a signature.
 //!
-//! Words for people stand here, too: numbers with their nouns, and the nearest known name to a wrong one.
+//! The crate also has texts for people: numbers with their nouns, and the nearest known name to an unknown
+//! one.
 //!
-//! Nothing here reads a clock or does I/O. Arithmetic on times and rates saturates: what would wrap stays at its end. Amounts
-//! wrap, after 500 years at a billion packets in a second.
+//! The crate reads no clock and does no I/O. Arithmetic on times and rates saturates instead of wrapping.
+//! Amounts wrap, after 500 years at a billion packets a second.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,22 +1,22 @@
-//! Names that are not known: which known one was probably meant, and how an error says so.
+//! Unknown names: search for the nearest known name, and the text of the error.
 
 use crate::count::plural;
 
-/// Characters of a word that is compared with known names; a longer one is no slip of any.
+/// Maximum length of a word that is compared with known names, in characters.
 const LONGEST: usize = 64;
-/// Names that an error lists; more are counted.
+/// Maximum number of names that an error lists; it counts the rest.
 const LISTED: usize = 40;
 
-/// Cost of a letter too many or too few, and of two neighbouring letters in the wrong order.
+/// Cost of a missing or extra letter, and of two swapped letters.
 const SLIP: usize = 2;
 /// Cost of a wrong letter.
 const WRONG: usize = 3;
 
-/// Returns the known name that a word was probably meant to be; `None` where none is like it.
+/// Returns the known name that a word was probably meant to be; `None` if no name is near.
 ///
-/// Letters too many or too few, and letters in the wrong order, are likelier slips than wrong letters: `prt` is nearer to
-/// `port` than to `src`. Of names equally near, one of the same length is returned, then the one with the longer common beginning,
-/// then the first. Case does not count, nor whether a word has hyphens or underscores.
+/// Missing, extra or swapped letters are likelier slips than wrong letters: `prt` is nearer to `port` than to
+/// `src`. Among equally near names, the result is one of the same length, then one with the longer common
+/// beginning, then the first. The comparison ignores case, and treats hyphens and underscores alike.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
     if word.is_empty() || word.len() > LONGEST {
@@ -33,13 +33,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(order, _)| *order).map(|(_, name)| name)
 }
 
-/// Returns the letters that are compared, one more than [`LONGEST`] at most.
+/// Returns the letters to compare, at most [`LONGEST`] + 1.
 fn letters(word: &str) -> Vec<char> {
     let same = |letter| if letter == '_' { '-' } else { letter };
     word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).map(same).collect()
 }
 
-/// Returns the least cost of slips that make one word of the other: the optimal string alignment distance, weighted.
+/// Returns the least cost of slips that turn one word into the other: the weighted optimal string alignment
+/// distance.
 fn distance(word: &[char], name: &[char]) -> usize {
     let first: Vec<usize> = (0..=name.len()).map(|length| length * SLIP).collect();
     // The row before the last one, and the last one.

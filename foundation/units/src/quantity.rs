@@ -1,7 +1,7 @@
 //! Rates, sizes and times as text: a number with its unit.
 //!
-//! A number without a unit is refused everywhere, so that `rate=5` is never 5 bit/s. Units are read in any case; decimals are
-//! rounded to the whole bit, byte or microsecond.
+//! The parser refuses a number without a unit, so that `rate=5` is never 5 bit/s. It accepts units in any
+//! case, and rounds decimals to the whole bit, byte or microsecond.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// Reads a rate in bits per second: `64kbit`, `1.5mbit`, `10gbit`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a rate, or is out of range.
+/// The text is not a number with a unit of rates, or is out of range.
 pub fn read_rate(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     RATE.read_within(text, range)
 }
@@ -17,7 +17,7 @@ pub fn read_rate(text: &str, range: RangeInclusive<u64>) -> Result<u64, Quantity
 /// Reads a size in bytes: `1538B`, `64KiB`, `10MB`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a size, or is out of range.
+/// The text is not a number with a unit of sizes, or is out of range.
 pub fn read_size(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     SIZE.read_within(text, range)
 }
@@ -25,27 +25,27 @@ pub fn read_size(text: &str, range: RangeInclusive<u64>) -> Result<u64, Quantity
 /// Reads a time in microseconds: `50us`, `10ms`, `30s`, `1h`.
 ///
 /// # Errors
-/// A text that is no number with a unit of a time, or is out of range.
+/// The text is not a number with a unit of times, or is out of range.
 pub fn read_time(text: &str, range: RangeInclusive<u64>) -> Result<u64, QuantityError> {
     TIME.read_within(text, range)
 }
 
-/// Writes a rate of so many bits per second, in the largest unit that divides it.
+/// Writes a rate in bits per second, in the largest unit that divides it.
 pub fn write_rate(bits: u64) -> String {
     RATE.write(bits)
 }
 
-/// Writes a size of so many bytes, in the largest binary unit that divides it.
+/// Writes a size in bytes, in the largest binary unit that divides it.
 pub fn write_size(bytes: u64) -> String {
     SIZE.write(bytes)
 }
 
-/// Writes a time of so many microseconds, in the largest unit that divides it.
+/// Writes a time in microseconds, in the largest unit that divides it.
 pub fn write_time(microseconds: u64) -> String {
     TIME.write(microseconds)
 }
 
-/// Reason why a text is no quantity, or not one of the range.
+/// Reason why a text is no quantity, or is out of range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuantityError {
     text: String,
@@ -83,7 +83,7 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// A kind of quantity.
+/// Kind of quantity: rate, size or time.
 #[derive(PartialEq, Eq, Debug)]
 struct Kind {
     noun: &'static str,
@@ -169,7 +169,7 @@ impl Kind {
         }
     }
 
-    /// Returns a number with each usual unit that puts it into the range, the likeliest first.
+    /// Returns the number with each usual unit that puts it into the range, the likeliest first.
     fn proposals(&self, number: &str, range: &RangeInclusive<u64>) -> Vec<String> {
         let all = self.usual.iter().map(|unit| format!("{number}{unit}"));
         all.filter(|text| self.read(text).is_ok_and(|value| range.contains(&value))).take(PROPOSALS).collect()

@@ -1,15 +1,15 @@
 //! Token bucket: the generic cell rate algorithm of ITU-T I.371, annex A, in its virtual scheduling form.
 //!
-//! A bucket is one word: the time until which all tokens taken so far are paid for at the rate. A request is granted if that time plus
-//! the cost of the request lies no further ahead of now than the depth of the bucket. So at most burst + rate · t tokens are granted
-//! in any interval of length t. Times are counted in ticks of a sixteenth of a nanosecond. Programs of the kernel compute the same
-//! (dataplane/offload/bpf/policer.h).
+//! The state of a bucket is one word: the time until which the rate has paid for all tokens taken so far. A
+//! request is granted if that time plus its cost is no further ahead of now than the depth of the bucket. So
+//! at most burst + rate · t tokens are granted in any interval of length t. Times are counted in ticks of a
+//! sixteenth of a nanosecond. The XDP programs use the same computation (dataplane/offload/bpf/policer.h).
 
 use crate::Instant;
 
 const TICKS_PER_NANOSECOND: u64 = 16;
 const TICKS_PER_SECOND: u64 = TICKS_PER_NANOSECOND * 1_000_000_000;
-/// Binary digits of a tick in the price of a token.
+/// Number of fraction bits in the price of a token.
 const FRACTION: u32 = 16;
 
 /// Rate and depth of a token bucket.
@@ -22,7 +22,8 @@ pub struct TokenRate {
 impl TokenRate {
     /// Returns the rate of `per_second` events in bursts of up to `burst`. A rate of 0 grants nothing.
     ///
-    /// The price of an event is rounded up to a whole tick: a full bucket grants exactly the burst, and the rate is never exceeded.
+    /// The price of an event is rounded up to a whole tick. A full bucket grants exactly the burst, and the
+    /// rate is never exceeded.
     pub fn of_events(per_second: u32, burst: u32) -> Self {
         if per_second == 0 {
             return Self { token: u64::MAX, depth: 0 };
@@ -35,27 +36,28 @@ impl TokenRate {
     pub fn of_bytes(bits_per_second: u64, burst: u32) -> Self {
         let ticks = (u128::from(TICKS_PER_SECOND) * 8) << FRACTION;
         let token = saturated(ticks / u128::from(bits_per_second.max(1)));
-        // Rounded up as the cost is: a full bucket grants a packet of `burst` bytes.
+        // The depth is rounded up like the cost, so a full bucket grants a packet of `burst` bytes.
         Self { token, depth: saturated((u128::from(burst) * u128::from(token)).div_ceil(1 << FRACTION)) }
     }
 
-    /// Ticks that a token takes, times 65,536.
+    /// Returns the ticks per token, times 65,536.
     pub fn token(self) -> u64 {
         self.token
     }
 
-    /// Ticks between a full bucket and an empty one.
+    /// Returns the ticks between an empty and a full bucket.
     pub fn depth(self) -> u64 {
         self.depth
     }
 
-    /// Returns the ticks that `tokens` take, rounded up.
+    /// Returns the cost of `tokens` in ticks, rounded up.
     #[inline]
     pub fn cost(self, tokens: u32) -> u64 {
         saturated((u128::from(self.token) * u128::from(tokens)).div_ceil(1 << FRACTION))
     }
 
-    /// Returns the word of a bucket after a request of `cost` ticks, or `None` if the bucket of the word `paid` holds less.
+    /// Returns the state of a bucket after a request of `cost` ticks, or `None` if the bucket in state `paid`
+    /// has too few tokens.
     #[inline]
     pub fn pay(self, paid: u64, cost: u64, now: Instant) -> Option<u64> {
         let now = now.as_nanos().saturating_mul(TICKS_PER_NANOSECOND);
@@ -69,7 +71,7 @@ fn saturated(ticks: u128) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// A token bucket of one thread.
+/// Token bucket of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenBucket {
     rate: TokenRate,
@@ -82,14 +84,14 @@ impl TokenBucket {
         Self { rate, paid: 0 }
     }
 
-    /// Takes a token; returns whether the bucket held one.
+    /// Takes a token; returns whether the bucket had one.
     #[inline]
     #[must_use]
     pub fn take(&mut self, now: Instant) -> bool {
         self.take_above(0, now)
     }
 
-    /// Takes a token if the bucket holds `kept` more; returns whether it did.
+    /// Takes a token if the bucket has `kept` more; returns whether it did.
     #[inline]
     #[must_use]
     pub fn take_above(&mut self, kept: u32, now: Instant) -> bool {
@@ -109,7 +111,8 @@ mod tests {
 
     use super::*;
 
-    /// Slow twin: grants a request if no interval that ends with it saw more than the depth and the time that passed.
+    /// Reference model: grants a request unless some interval that ends with it exceeds the depth plus the
+    /// time of the interval.
     #[derive(Default)]
     struct Intervals {
         granted: Vec<(u128, u128)>,

@@ -1,7 +1,8 @@
 //! Address resolution (RFC 826), for IPv4 over Ethernet.
 //!
-//! Getters never panic after `new_checked`: it verifies that 28 octets are there. They are meaningful if
-//! hardware and protocol types and lengths are those of Ethernet and IPv4, which [`Repr::parse`] verifies.
+//! Getters never panic after `new_checked`, which verifies that the buffer has 28 octets. Their results are
+//! meaningful if hardware and protocol types and lengths belong to Ethernet and IPv4, which [`Repr::parse`]
+//! verifies.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -10,7 +11,7 @@ use crate::bytes::{array, get_u8, get_u16, put, put_u8, put_u16, view};
 use crate::error::need;
 use crate::{EtherType, MacAddr, WireError};
 
-/// Octets of an ARP packet for IPv4 over Ethernet.
+/// Length in octets of an ARP packet for IPv4 over Ethernet.
 pub const PACKET_LEN: usize = 28;
 
 const HARDWARE_ETHERNET: u16 = 1;
@@ -27,14 +28,14 @@ mod field {
     pub const TARGET_IP: usize = 24;
 }
 
-/// What an ARP packet asks or says.
+/// Operation of an ARP packet: request or reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Operation(pub u16);
 
 impl Operation {
-    /// Who has the target address?
+    /// Request for the link-layer address of the target address.
     pub const REQUEST: Self = Self(1);
-    /// The sender has its address.
+    /// Reply with the sender's link-layer address.
     pub const REPLY: Self = Self(2);
 }
 
@@ -63,55 +64,55 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("arp", PACKET_LEN, self.data())
     }
 
-    /// Hardware type; 1 is Ethernet.
+    /// Returns the hardware type; 1 is Ethernet.
     #[inline]
     pub fn hardware_type(&self) -> u16 {
         get_u16(self.data(), field::HARDWARE_TYPE)
     }
 
-    /// The protocol whose addresses are resolved.
+    /// Returns the protocol type: the EtherType of the protocol addresses.
     #[inline]
     pub fn protocol_type(&self) -> EtherType {
         EtherType(get_u16(self.data(), field::PROTOCOL_TYPE))
     }
 
-    /// Octets of a hardware address.
+    /// Returns the length of a hardware address in octets.
     #[inline]
     pub fn hardware_len(&self) -> u8 {
         get_u8(self.data(), field::HARDWARE_LEN)
     }
 
-    /// Octets of a protocol address.
+    /// Returns the length of a protocol address in octets.
     #[inline]
     pub fn protocol_len(&self) -> u8 {
         get_u8(self.data(), field::PROTOCOL_LEN)
     }
 
-    /// Request or reply.
+    /// Returns the operation: request or reply.
     #[inline]
     pub fn operation(&self) -> Operation {
         Operation(get_u16(self.data(), field::OPERATION))
     }
 
-    /// The sender's link-layer address.
+    /// Returns the sender's link-layer address.
     #[inline]
     pub fn sender_mac(&self) -> MacAddr {
         MacAddr(array(self.data(), field::SENDER_MAC))
     }
 
-    /// The sender's IPv4 address.
+    /// Returns the sender's IPv4 address.
     #[inline]
     pub fn sender_ip(&self) -> Ipv4Addr {
         array(self.data(), field::SENDER_IP).into()
     }
 
-    /// The target's link-layer address; without meaning in a request.
+    /// Returns the target's link-layer address, which has no meaning in a request.
     #[inline]
     pub fn target_mac(&self) -> MacAddr {
         MacAddr(array(self.data(), field::TARGET_MAC))
     }
 
-    /// The target's IPv4 address.
+    /// Returns the target's IPv4 address.
     #[inline]
     pub fn target_ip(&self) -> Ipv4Addr {
         array(self.data(), field::TARGET_IP).into()
@@ -119,7 +120,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets types and lengths to those of IPv4 over Ethernet.
+    /// Sets the type and length fields for IPv4 over Ethernet.
     pub fn set_ethernet_ipv4(&mut self) {
         let data = self.buffer.as_mut();
         put_u16(data, field::HARDWARE_TYPE, HARDWARE_ETHERNET);
@@ -128,7 +129,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u8(data, field::PROTOCOL_LEN, 4);
     }
 
-    /// Sets request or reply.
+    /// Sets the operation: request or reply.
     pub fn set_operation(&mut self, operation: Operation) {
         put_u16(self.buffer.as_mut(), field::OPERATION, operation.0);
     }
@@ -158,7 +159,7 @@ impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
 /// An ARP packet for IPv4 over Ethernet as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// Request or reply.
+    /// Operation: request or reply.
     pub operation: Operation,
     /// The sender's link-layer address.
     pub sender_mac: MacAddr,
@@ -174,7 +175,7 @@ impl Repr {
     /// Reads the packet.
     ///
     /// # Errors
-    /// [`WireError::Field`] if it is not for IPv4 over Ethernet.
+    /// [`WireError::Field`] if the packet is not for IPv4 over Ethernet.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, WireError> {
         let p = packet;
         expect("hardware type", field::HARDWARE_TYPE, p.hardware_type(), HARDWARE_ETHERNET, "1 (Ethernet)")?;
@@ -190,7 +191,7 @@ impl Repr {
         })
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Returns the number of octets that [`emit`](Self::emit) writes.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         PACKET_LEN

@@ -1,15 +1,15 @@
-//! The Internet checksum: RFC 1071 (computing it), RFC 1624 (updating it), RFC 768/9293/8200 (pseudo-headers).
+//! The Internet checksum: RFC 1071 (computation), RFC 1624 (update), RFC 768/9293/8200 (pseudo-headers).
 //!
-//! Everything here works on octets in network byte order. Nothing panics; a [`Sum`] is exact up to 2^32 octets.
+//! All functions work on octets in network byte order. None panics. A [`Sum`] is exact up to 2^32 octets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::Protocol;
 use crate::bytes::{get_u16, put_u16};
 
-/// A one's complement sum of 16-bit words, not yet folded.
+/// One's complement sum of 16-bit words, not yet folded.
 ///
-/// Octets are added in pieces of any length: after an odd number of octets the next piece continues in the
+/// Octets are added in pieces of any length. After an odd number of octets, the next piece continues in the
 /// middle of a word, as RFC 1071, section 2(A) and (B), allows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
@@ -18,21 +18,21 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Nothing added yet.
+    /// Returns an empty sum.
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
         Self { total: 0, odd: false }
     }
 
-    /// With one word more. The word begins where the last octet ended, which must be an even place.
+    /// Adds one word. The number of octets added before must be even.
     #[inline]
     #[must_use]
     pub const fn word(self, word: u16) -> Self {
         Self { total: self.total + word as u64, odd: self.odd }
     }
 
-    /// With the octets of `data` appended.
+    /// Adds the octets of `data`.
     #[inline]
     #[must_use]
     pub fn bytes(self, data: &[u8]) -> Self {
@@ -41,21 +41,22 @@ impl Sum {
         Self { total: self.total + u64::from(piece), odd: self.odd ^ (data.len() % 2 == 1) }
     }
 
-    /// The sum in 16 bits, not complemented: what a sender with checksum offload leaves in the checksum field.
+    /// Returns the sum folded to 16 bits, without complement. A sender with checksum offload leaves this
+    /// value in the checksum field.
     #[inline]
     #[must_use]
     pub const fn folded(self) -> u16 {
         fold(self.total)
     }
 
-    /// The checksum: the complement of the folded sum.
+    /// Returns the checksum: the complement of the folded sum.
     #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
         !self.folded()
     }
 
-    /// Whether the octets added, their checksum field among them, are intact.
+    /// Whether the added octets, including their checksum field, are intact.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -63,9 +64,9 @@ impl Sum {
     }
 }
 
-/// The sum of native 32-bit words; a last odd octet is padded with a zero. Words are taken in the machine's
-/// byte order, since a one's complement sum only swaps its octets with them (RFC 1071, 2(B)). 32-bit words into a
-/// 64-bit total can carry 2^32 times before they would wrap.
+/// Returns the sum of native 32-bit words, with a zero behind a last odd octet. Words are in the machine's
+/// byte order, which only swaps the octets of a one's complement sum (RFC 1071, 2(B)). A 64-bit total takes
+/// 2^32 words before it wraps.
 #[inline]
 fn native_sum(data: &[u8]) -> u64 {
     let (pairs, rest) = data.as_chunks::<8>();
@@ -74,7 +75,7 @@ fn native_sum(data: &[u8]) -> u64 {
         let pair = u64::from_ne_bytes(pair);
         total += (pair & 0xffff_ffff) + (pair >> 32);
     }
-    // Fixed steps and no copy of variable length: a header of 20 octets ends here for every packet.
+    // Fixed steps without a copy of variable length: every packet's header of 20 octets ends here.
     let (words, rest) = rest.as_chunks::<4>();
     if let [word] = words {
         total += u64::from(u32::from_ne_bytes(*word));
@@ -98,29 +99,30 @@ const fn fold(total: u64) -> u16 {
     ((total & 0xffff) + (total >> 16)) as u16
 }
 
-/// The sum of `data`, padded with a zero octet if its length is odd.
+/// Returns the sum of `data`, padded with a zero octet if its length is odd.
 #[inline]
 #[must_use]
 pub fn sum(data: &[u8]) -> Sum {
     Sum::new().bytes(data)
 }
 
-/// The sum of slices that belong behind one another, as the segments of a packet do.
+/// Returns the sum of consecutive slices, such as the segments of a packet.
 #[must_use]
 pub fn sum_slices<'a>(slices: impl IntoIterator<Item = &'a [u8]>) -> Sum {
     slices.into_iter().fold(Sum::new(), Sum::bytes)
 }
 
-/// The checksum of `data`, whose checksum field must be zero.
+/// Returns the checksum of `data`, whose checksum field must be zero.
 #[inline]
 #[must_use]
 pub fn checksum(data: &[u8]) -> u16 {
     sum(data).checksum()
 }
 
-/// Whether the checksum of an IPv4 header without options is right, whose first octet is not 0: of its first 16 octets, and the last
-/// four, in words of the machine's byte order. One's complement sums are sums modulo 2^16 - 1, of which the powers of 2^16 are 1: so words
-/// of any length are summed without folding, and a carry is one more.
+/// Whether the checksum of an IPv4 header without options is right. Takes the header's first 16 octets and
+/// its last four in words of the machine's byte order; the first octet must not be 0. One's complement sums
+/// are sums modulo 2^16 - 1, and powers of 2^16 are 1 in this modulus. So words of any length are added
+/// without folding, and a carry adds 1.
 #[inline(always)]
 #[must_use]
 pub const fn is_valid_header(first: u64, second: u64, last: u32) -> bool {
@@ -129,14 +131,16 @@ pub const fn is_valid_header(first: u64, second: u64, last: u32) -> bool {
     (sum + carry as u64).is_multiple_of(0xffff)
 }
 
-/// The pseudo-header of IPv4 (RFC 768; RFC 9293, 3.1): `length` octets of transport header and data.
+/// Returns the sum of the IPv4 pseudo-header (RFC 768; RFC 9293, 3.1), for `length` octets of transport
+/// header and data.
 #[inline]
 #[must_use]
 pub fn pseudo_header_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, length: u16) -> Sum {
     Sum::new().bytes(&src.octets()).bytes(&dst.octets()).word(u16::from(protocol.0)).word(length)
 }
 
-/// The pseudo-header of IPv6 (RFC 8200, 8.1): `length` octets of upper-layer header and data.
+/// Returns the sum of the IPv6 pseudo-header (RFC 8200, 8.1), for `length` octets of upper-layer header and
+/// data.
 #[inline]
 #[must_use]
 pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, length: u32) -> Sum {
@@ -144,24 +148,26 @@ pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, length
     sum.word((length >> 16) as u16).word(length as u16)
 }
 
-/// The checksum after one 16-bit word changed from `old` to `new`: RFC 1624, equation 3,
-/// HC' = ~(~HC + ~m + m').
+/// Returns the checksum after a change of one 16-bit word from `old` to `new`, by RFC 1624, equation 3: HC' =
+/// ~(~HC + ~m + m').
 #[inline]
 #[must_use]
 pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// The checksum after two words at an even offset, an IPv4 address for one, changed from `old` to `new`.
+/// Returns the checksum after a change of two words at an even offset, such as an IPv4 address, from `old` to
+/// `new`.
 #[inline]
 #[must_use]
 pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// The IPv4 header checksum after the TTL became one less, which must not have been zero. TTL is the high octet
-/// of its word, so m' is m - 0x0100 and equation 3 adds ~m + m' = 0xfeff, whatever the TTL and the protocol are: 0x0100 is
-/// added to the checksum itself, with the carry of one's complement, in which 0xffff is 0.
+/// Returns the IPv4 header checksum after a decrement of the TTL, which must not have been zero. The TTL is
+/// the high octet of its word, so m' is m - 0x0100. Equation 3 then adds ~m + m' = 0xfeff for any TTL and
+/// protocol. So the function adds 0x0100 to the checksum itself, with the carry of one's complement, in which
+/// 0xffff is 0.
 #[inline]
 #[must_use]
 pub const fn ttl_decremented(checksum: u16) -> u16 {
@@ -169,8 +175,8 @@ pub const fn ttl_decremented(checksum: u16) -> u16 {
     (sum + (sum >= 0xffff) as u32) as u16
 }
 
-/// Offset of the checksum field in the transport header, for the protocols whose checksum a sender may leave
-/// partial: TCP, UDP and ICMPv6.
+/// Returns the offset of the checksum field in the transport header for protocols that allow a partial
+/// checksum: TCP, UDP and ICMPv6.
 #[inline]
 #[must_use]
 pub const fn transport_field(protocol: Protocol) -> Option<usize> {
@@ -182,12 +188,12 @@ pub const fn transport_field(protocol: Protocol) -> Option<usize> {
     }
 }
 
-/// Completes a transport checksum that the sender left to its network card, and says whether it did.
+/// Completes a partial transport checksum, which the sender left to its network card; returns whether it did.
 ///
-/// Such a field holds the folded `pseudo` sum of the pseudo-header. A frame read before any card saw it carries no
-/// other sign, so a finished checksum that happens to equal that sum (one in 2^16) is computed anew: to the
-/// same value if the packet was intact. `transport` is the whole transport header with its data, unfragmented. A UDP
-/// checksum of zero means none, and stays.
+/// A partial checksum field holds the folded `pseudo` sum of the pseudo-header. A frame that passed no card
+/// has no other mark. So the function also recomputes a complete checksum that happens to equal that sum (one
+/// in 2^16). The result is the same value if the packet was intact. `transport` is the whole transport header
+/// with its data, unfragmented. A UDP checksum of zero means no checksum, and stays.
 pub fn complete_partial(protocol: Protocol, pseudo: Sum, transport: &mut [u8]) -> bool {
     let Some(at) = transport_field(protocol).filter(|at| at + 2 <= transport.len()) else { return false };
     let field = get_u16(transport, at);
@@ -200,8 +206,8 @@ pub fn complete_partial(protocol: Protocol, pseudo: Sum, transport: &mut [u8]) -
     true
 }
 
-/// The checksum to put into a transport header of `protocol`: in UDP zero would mean "none", so its other form,
-/// all ones, is sent (RFC 768).
+/// Returns the checksum for a transport header of `protocol`. In UDP, zero would mean no checksum, so the
+/// function returns the equivalent all-ones value instead (RFC 768).
 #[inline]
 #[must_use]
 pub const fn transport_checksum(protocol: Protocol, sum: Sum) -> u16 {
@@ -217,7 +223,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// RFC 1071, section 4.1, word by word.
+    /// Computes the sum of RFC 1071, section 4.1, word by word.
     fn naive_sum(data: &[u8]) -> u16 {
         let mut total = 0u64;
         for pair in data.chunks(2) {
@@ -229,7 +235,8 @@ mod tests {
         total as u16
     }
 
-    /// A 20-octet header with this TTL whose correct checksum is `checksum`: the source address takes what is left.
+    /// Makes a 20-octet header with this TTL whose correct checksum is `checksum`; the source address
+    /// supplies the difference.
     fn header(ttl: u8, checksum: u16) -> [u8; 20] {
         let mut header = [0u8; 20];
         header[0] = 0x45;
@@ -259,7 +266,8 @@ mod tests {
             for value in 0..=u16::MAX {
                 let mut header = header(ttl, value);
                 let stored = checksum(&header);
-                // 0xffff is the other form of 0x0000; a receiver takes both, and both must lead to the same output.
+                // 0xffff is equivalent to 0x0000. A receiver accepts both, and both must lead to the same
+                // output.
                 assert_eq!(stored, if value == 0xffff { 0 } else { value });
                 header[8] -= 1;
                 let full = checksum(&header);
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_carry_beyond_the_widest_word_counts() {
-        // Both words and the last are 2^65 - 1, which is 1 modulo 0xffff.
+        // The two words and the last one sum to 2^65 - 1, which is 1 modulo 0xffff.
         assert!(!is_valid_header(u64::MAX - 0xba, u64::MAX, 0xbb));
         assert!(is_valid_header(u64::MAX - 0xba, u64::MAX, 0xba));
     }

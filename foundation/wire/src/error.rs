@@ -1,35 +1,35 @@
-//! What can be wrong with a header.
+//! Errors of headers.
 
 use std::fmt;
 
-/// Why a buffer was not accepted as a header.
+/// Error of a buffer that is not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireError {
     /// The buffer ends before the header does.
     Truncated {
-        /// The protocol whose header was expected.
+        /// Protocol of the expected header.
         header: &'static str,
-        /// Octets the header needs.
+        /// Number of octets that the header needs.
         need: usize,
-        /// Octets that were there.
+        /// Number of octets in the buffer.
         have: usize,
     },
     /// A field has a value that the protocol does not allow.
     Field {
-        /// The protocol.
+        /// Protocol of the header.
         header: &'static str,
-        /// The field's name in the protocol's specification.
+        /// Name of the field in the protocol's specification.
         field: &'static str,
         /// Offset of the field, in octets from the start of the header.
         offset: usize,
-        /// What was found.
+        /// Value found.
         found: u32,
-        /// What would be right.
+        /// Description of the valid values.
         expected: &'static str,
     },
     /// The checksum does not match the octets.
     Checksum {
-        /// The protocol.
+        /// Protocol of the header.
         header: &'static str,
     },
 }

@@ -1,7 +1,7 @@
 //! Ethernet II frames (IEEE 802.3, 3.2.6), without preamble and frame check sequence.
 //!
-//! Getters never panic after `new_checked`: it verifies that the 14-octet header is there. A value below
-//! 0x0600 in the type field is an 802.3 length; [`EtherType::is_length`] tells.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the 14-octet header. A value
+//! below 0x0600 in the type field is an 802.3 length; [`EtherType::is_length`] detects it.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::bytes::{array, get_u16, octets, octets_mut, put, put_u16, view};
 use crate::error::need;
 use crate::{MacAddr, WireError};
 
-/// Octets of an Ethernet header without tags.
+/// Length in octets of an Ethernet header without tags.
 pub const HEADER_LEN: usize = 14;
-/// The shortest frame a wire carries, in octets without frame check sequence; shorter ones are padded.
+/// Minimum length of a frame on the wire, in octets without frame check sequence; shorter frames are padded.
 pub const MIN_FRAME_LEN: usize = 60;
 
 mod field {
@@ -20,7 +20,7 @@ mod field {
     pub const ETHER_TYPE: usize = 12;
 }
 
-/// What an Ethernet frame or a VLAN tag carries (IANA, *IEEE 802 Numbers*).
+/// EtherType: the protocol of the payload of an Ethernet frame or a VLAN tag (IANA, *IEEE 802 Numbers*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EtherType(pub u16);
 
@@ -88,25 +88,25 @@ impl<T: AsRef<[u8]>> Frame<T> {
         need("ethernet", HEADER_LEN, self.data())
     }
 
-    /// Whom the frame is for.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> MacAddr {
         MacAddr(array(self.data(), field::DESTINATION))
     }
 
-    /// Who sent it.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> MacAddr {
         MacAddr(array(self.data(), field::SOURCE))
     }
 
-    /// What it carries.
+    /// Returns the EtherType of the payload.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(get_u16(self.data(), field::ETHER_TYPE))
     }
 
-    /// What follows the header, padding included.
+    /// Returns the payload behind the header, padding included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), HEADER_LEN..)
@@ -114,25 +114,25 @@ impl<T: AsRef<[u8]>> Frame<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
-    /// Sets whom the frame is for.
+    /// Sets the destination address.
     #[inline]
     pub fn set_destination(&mut self, address: MacAddr) {
         put(self.buffer.as_mut(), field::DESTINATION, &address.0);
     }
 
-    /// Sets who sends it.
+    /// Sets the source address.
     #[inline]
     pub fn set_source(&mut self, address: MacAddr) {
         put(self.buffer.as_mut(), field::SOURCE, &address.0);
     }
 
-    /// Sets what it carries.
+    /// Sets the EtherType of the payload.
     #[inline]
     pub fn set_ether_type(&mut self, ether_type: EtherType) {
         put_u16(self.buffer.as_mut(), field::ETHER_TYPE, ether_type.0);
     }
 
-    /// What follows the header.
+    /// Returns the payload behind the header, for writes.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         octets_mut(self.buffer.as_mut(), HEADER_LEN..)
@@ -148,21 +148,21 @@ impl<T: AsRef<[u8]>> fmt::Display for Frame<T> {
 /// An Ethernet header as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
-    /// Whom the frame is for.
+    /// Destination address.
     pub destination: MacAddr,
-    /// Who sends it.
+    /// Source address.
     pub source: MacAddr,
-    /// What it carries.
+    /// EtherType of the payload.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Reads the header; each value of each field is valid.
+    /// Reads the header. Every field value is valid, so the function cannot fail.
     pub fn parse<T: AsRef<[u8]>>(frame: &Frame<T>) -> Self {
         Self { destination: frame.destination(), source: frame.source(), ether_type: frame.ether_type() }
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Returns the number of octets that [`emit`](Self::emit) writes.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN

@@ -1,7 +1,8 @@
 //! ICMP for IPv4 (RFC 792; next-hop MTU RFC 1191).
 //!
-//! Getters never panic after `new_checked`: it verifies that the 8 octets that each message has are there. What
-//! the second four of them mean depends on the type: `rest` gives them raw, and [`Repr::parse`] reads them.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the common header of 8 octets.
+//! The meaning of its last four octets depends on the type. `rest` returns them raw, and [`Repr::parse`]
+//! decodes them.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -12,7 +13,7 @@ use crate::bytes::{
 use crate::error::need;
 use crate::{WireError, checksum};
 
-/// Octets of the header that each message has.
+/// Length in octets of the common header of all messages.
 pub const HEADER_LEN: usize = 8;
 
 mod field {
@@ -47,7 +48,8 @@ impl Type {
     /// Timestamp reply.
     pub const TIMESTAMP_REPLY: Self = Self(14);
 
-    /// Whether the message reports an error, so that none may be sent about it (RFC 1812, 4.3.2.7).
+    /// Whether the message reports an error. A router must not send an error about such a message (RFC 1812,
+    /// 4.3.2.7).
     #[inline]
     #[must_use]
     pub const fn is_error(self) -> bool {
@@ -70,7 +72,7 @@ pub mod unreachable {
     pub const HOST: u8 = 1;
     /// The host does not know the protocol.
     pub const PROTOCOL: u8 = 2;
-    /// Nobody listens at the port.
+    /// No process listens at the port.
     pub const PORT: u8 = 3;
     /// Fragmentation is needed and forbidden.
     pub const FRAGMENTATION_NEEDED: u8 = 4;
@@ -82,17 +84,17 @@ pub mod unreachable {
 
 /// Codes of time exceeded.
 pub mod time_exceeded {
-    /// TTL ran out in transit.
+    /// TTL expired in transit.
     pub const TRANSIT: u8 = 0;
-    /// Fragments did not come in time.
+    /// Fragments did not arrive in time.
     pub const REASSEMBLY: u8 = 1;
 }
 
 /// Codes of redirect.
 pub mod redirect {
-    /// For a network.
+    /// Redirect for a network.
     pub const NETWORK: u8 = 0;
-    /// For a host, the one a router may send (RFC 1812, 5.2.7.2).
+    /// Redirect for a host, the only redirect that a router may send (RFC 1812, 5.2.7.2).
     pub const HOST: u8 = 1;
 }
 
@@ -111,43 +113,44 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("icmp", HEADER_LEN, self.data())
     }
 
-    /// Type.
+    /// Returns the type of the message.
     #[inline]
     pub fn message_type(&self) -> Type {
         Type(get_u8(self.data(), field::TYPE))
     }
 
-    /// Code.
+    /// Returns the code of the message.
     #[inline]
     pub fn code(&self) -> u8 {
         get_u8(self.data(), field::CODE)
     }
 
-    /// Checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         get_u16(self.data(), field::CHECKSUM)
     }
 
-    /// The four octets whose meaning depends on the type.
+    /// Returns the four octets whose meaning depends on the type.
     #[inline]
     pub fn rest(&self) -> [u8; 4] {
         array(self.data(), field::REST)
     }
 
-    /// Identifier of an echo or timestamp message.
+    /// Returns the identifier of an echo or timestamp message.
     #[inline]
     pub fn identifier(&self) -> u16 {
         get_u16(self.data(), field::REST)
     }
 
-    /// Sequence number of an echo or timestamp message.
+    /// Returns the sequence number of an echo or timestamp message.
     #[inline]
     pub fn sequence(&self) -> u16 {
         get_u16(self.data(), field::SECOND_WORD)
     }
 
-    /// What follows the header, up to the end of the buffer: the echoed data or the quoted packet.
+    /// Returns the octets behind the header, up to the end of the buffer: the echoed data or the quoted
+    /// packet.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), HEADER_LEN..)
@@ -180,7 +183,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::REST, &octets);
     }
 
-    /// What follows the header.
+    /// Returns the octets behind the header, for writes.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
@@ -202,16 +205,16 @@ impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
     }
 }
 
-/// A message as a value. `quote` is the beginning of the packet that the message is about, from its IPv4 header.
+/// Message as a value. `quote` is the beginning of the packet that caused the message, from its IPv4 header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repr<'a> {
-    /// Echo request: `data` is to come back.
+    /// Echo request; the reply returns `data`.
     EchoRequest {
         /// Identifier.
         identifier: u16,
         /// Sequence number.
         sequence: u16,
-        /// Any octets.
+        /// Arbitrary data for the reply.
         data: &'a [u8],
     },
     /// Echo reply.
@@ -220,52 +223,52 @@ pub enum Repr<'a> {
         identifier: u16,
         /// Sequence number of the request.
         sequence: u16,
-        /// The octets of the request.
+        /// Data of the request.
         data: &'a [u8],
     },
     /// Destination unreachable.
     DestinationUnreachable {
-        /// See [`unreachable`].
+        /// Code, one of [`unreachable`].
         code: u8,
         /// MTU of the next hop in octets, with [`unreachable::FRAGMENTATION_NEEDED`]; otherwise 0.
         next_hop_mtu: u16,
-        /// The packet that could not be delivered.
+        /// Packet that could not be delivered.
         quote: &'a [u8],
     },
-    /// A nearer router.
+    /// Redirect to a better router.
     Redirect {
-        /// See [`redirect`].
+        /// Code, one of [`redirect`].
         code: u8,
-        /// The router to use.
+        /// Address of the better router.
         gateway: Ipv4Addr,
-        /// The packet that came the long way.
+        /// Redirected packet.
         quote: &'a [u8],
     },
     /// Time exceeded.
     TimeExceeded {
-        /// See [`time_exceeded`].
+        /// Code, one of [`time_exceeded`].
         code: u8,
-        /// The packet whose time ran out.
+        /// Packet that expired.
         quote: &'a [u8],
     },
     /// Parameter problem.
     ParameterProblem {
-        /// 0: at the pointer; 1: an option is missing.
+        /// Code: 0 for an error at the pointer, 1 for a missing option.
         code: u8,
         /// Offset of the bad octet from the start of the quoted IPv4 header.
         pointer: u8,
-        /// The packet with the problem.
+        /// Packet with the problem.
         quote: &'a [u8],
     },
-    /// Timestamp or its reply: three times in milliseconds since midnight UT.
+    /// Timestamp request or reply: three times in milliseconds since midnight UT.
     Timestamp {
-        /// Whether this is the reply.
+        /// Whether the message is a reply.
         reply: bool,
         /// Identifier.
         identifier: u16,
         /// Sequence number.
         sequence: u16,
-        /// When it was sent, received, and sent back.
+        /// Times at which the request was sent and received, and the reply sent.
         times: [u32; 3],
     },
 }
@@ -302,7 +305,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Type, code, and the four octets whose meaning depends on the type.
+    /// Returns type, code, and the four octets whose meaning depends on the type.
     fn head(&self) -> (Type, u8, [u8; 4]) {
         let words = |high: u16, low: u16| (u32::from(high) << 16 | u32::from(low)).to_be_bytes();
         match *self {
@@ -329,7 +332,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// The octets behind the header, other than a timestamp's.
+    /// Returns the octets behind the header, except for timestamp messages.
     fn body(&self) -> &'a [u8] {
         match *self {
             Self::EchoRequest { data, .. } | Self::EchoReply { data, .. } => data,
@@ -341,7 +344,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: header and body.
+    /// Returns the length of header and body, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
         match self {

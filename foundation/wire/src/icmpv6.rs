@@ -1,6 +1,6 @@
-//! ICMP for IPv6 (RFC 4443). Neighbour discovery messages are [`ndp`](crate::ndp)'s.
+//! ICMP for IPv6 (RFC 4443). Module [`ndp`](crate::ndp) has the neighbour discovery messages.
 //!
-//! Getters never panic after `new_checked`: it verifies that the 8 octets that each message has are there.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the common header of 8 octets.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::bytes::{array, get_u8, get_u16, get_u32, octets, octets_mut, put, put
 use crate::checksum::Sum;
 use crate::error::need;
 
-/// Octets of the header that each message has.
+/// Length in octets of the common header of all messages.
 pub const HEADER_LEN: usize = 8;
 
 mod field {
@@ -52,14 +52,14 @@ impl Type {
     /// Redirect (RFC 4861).
     pub const REDIRECT: Self = Self(137);
 
-    /// Whether none may be sent about the message: errors (RFC 4443, 2.1) and redirects (2.4(e)).
+    /// Whether the message is an error (RFC 4443, 2.1) or a redirect. No error may be sent about either (2.4(e)).
     #[inline]
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.0 < 128 || self.0 == Self::REDIRECT.0
     }
 
-    /// Whether the message is one of neighbour discovery.
+    /// Whether the message belongs to neighbour discovery.
     #[inline]
     #[must_use]
     pub const fn is_ndp(self) -> bool {
@@ -77,15 +77,15 @@ pub mod unreachable {
     pub const BEYOND_SCOPE: u8 = 2;
     /// The neighbour does not answer.
     pub const ADDRESS: u8 = 3;
-    /// Nobody listens at the port.
+    /// No process listens at the port.
     pub const PORT: u8 = 4;
 }
 
 /// Codes of time exceeded (RFC 4443, 3.3).
 pub mod time_exceeded {
-    /// Hop limit ran out in transit.
+    /// Hop limit expired in transit.
     pub const TRANSIT: u8 = 0;
-    /// Fragments did not come in time.
+    /// Fragments did not arrive in time.
     pub const REASSEMBLY: u8 = 1;
 }
 
@@ -93,9 +93,9 @@ pub mod time_exceeded {
 pub mod parameter_problem {
     /// A header field is wrong.
     pub const HEADER_FIELD: u8 = 0;
-    /// A next header is not known.
+    /// A next header is unknown.
     pub const NEXT_HEADER: u8 = 1;
-    /// An option is not known.
+    /// An option is unknown.
     pub const OPTION: u8 = 2;
     /// The first fragment lacks headers.
     pub const INCOMPLETE_CHAIN: u8 = 3;
@@ -116,43 +116,44 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("icmpv6", HEADER_LEN, self.data())
     }
 
-    /// Type.
+    /// Returns the type of the message.
     #[inline]
     pub fn message_type(&self) -> Type {
         Type(get_u8(self.data(), field::TYPE))
     }
 
-    /// Code.
+    /// Returns the code of the message.
     #[inline]
     pub fn code(&self) -> u8 {
         get_u8(self.data(), field::CODE)
     }
 
-    /// Checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         get_u16(self.data(), field::CHECKSUM)
     }
 
-    /// The four octets whose meaning depends on the type.
+    /// Returns the four octets whose meaning depends on the type.
     #[inline]
     pub fn rest(&self) -> [u8; 4] {
         array(self.data(), field::REST)
     }
 
-    /// Identifier of an echo message.
+    /// Returns the identifier of an echo message.
     #[inline]
     pub fn identifier(&self) -> u16 {
         get_u16(self.data(), field::REST)
     }
 
-    /// Sequence number of an echo message.
+    /// Returns the sequence number of an echo message.
     #[inline]
     pub fn sequence(&self) -> u16 {
         get_u16(self.data(), field::SECOND_WORD)
     }
 
-    /// What follows the header, up to the end of the buffer: the echoed data or the quoted packet.
+    /// Returns the octets behind the header, up to the end of the buffer: the echoed data or the quoted
+    /// packet.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), HEADER_LEN..)
@@ -185,7 +186,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::REST, &octets);
     }
 
-    /// What follows the header.
+    /// Returns the octets behind the header, for writes.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
@@ -207,46 +208,46 @@ impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
     }
 }
 
-/// A message as a value. `quote` is the beginning of the packet that the message is about, from its IPv6 header.
+/// Message as a value. `quote` is the beginning of the packet that caused the message, from its IPv6 header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Destination unreachable.
     DestinationUnreachable {
-        /// See [`unreachable`].
+        /// Code, one of [`unreachable`].
         code: u8,
-        /// The packet that could not be delivered.
+        /// Packet that could not be delivered.
         quote: &'a [u8],
     },
     /// Packet too big.
     PacketTooBig {
         /// MTU of the next link, in octets.
         mtu: u32,
-        /// The packet that was too big.
+        /// Packet that was too big.
         quote: &'a [u8],
     },
     /// Time exceeded.
     TimeExceeded {
-        /// See [`time_exceeded`].
+        /// Code, one of [`time_exceeded`].
         code: u8,
-        /// The packet whose time ran out.
+        /// Packet that expired.
         quote: &'a [u8],
     },
     /// Parameter problem.
     ParameterProblem {
-        /// See [`parameter_problem`].
+        /// Code, one of [`parameter_problem`].
         code: u8,
         /// Offset of the bad octet from the start of the quoted IPv6 header.
         pointer: u32,
-        /// The packet with the problem.
+        /// Packet with the problem.
         quote: &'a [u8],
     },
-    /// Echo request: `data` is to come back.
+    /// Echo request; the reply returns `data`.
     EchoRequest {
         /// Identifier.
         identifier: u16,
         /// Sequence number.
         sequence: u16,
-        /// Any octets.
+        /// Arbitrary data for the reply.
         data: &'a [u8],
     },
     /// Echo reply.
@@ -255,7 +256,7 @@ pub enum Repr<'a> {
         identifier: u16,
         /// Sequence number of the request.
         sequence: u16,
-        /// The octets of the request.
+        /// Data of the request.
         data: &'a [u8],
     },
 }
@@ -286,7 +287,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Type, code, and the four octets whose meaning depends on the type.
+    /// Returns type, code, and the four octets whose meaning depends on the type.
     fn head(&self) -> (Type, u8, u32) {
         let words = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
         match *self {
@@ -303,7 +304,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// The octets behind the header.
+    /// Returns the octets behind the header.
     fn body(&self) -> &'a [u8] {
         match *self {
             Self::EchoRequest { data, .. } | Self::EchoReply { data, .. } => data,
@@ -314,7 +315,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: header and body.
+    /// Returns the length of header and body, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
         HEADER_LEN + self.body().len()

@@ -1,7 +1,7 @@
-//! IPv6 headers (RFC 8200, 3). Extension headers are [`ipv6_ext`](crate::ipv6_ext)'s.
+//! IPv6 headers (RFC 8200, 3). Module [`ipv6_ext`](crate::ipv6_ext) has the extension headers.
 //!
-//! Getters never panic after `new_checked`: it verifies that the 40-octet header is there. Whether a router may
-//! forward the packet is [`sanity`]'s question, which has one fault per rule.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the 40-octet header.
+//! [`sanity`] decides whether a router may forward the packet; it has one fault per rule.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use crate::bytes::{
 use crate::error::need;
 use crate::{Protocol, WireError, checksum};
 
-/// Octets of the fixed header.
+/// Length in octets of the fixed header.
 pub const HEADER_LEN: usize = 40;
 /// The smallest MTU an IPv6 link may have (RFC 8200, 5).
 pub const MIN_MTU: usize = 1280;
@@ -26,17 +26,17 @@ mod field {
     pub const DESTINATION: usize = 24;
 }
 
-/// Why a router must not forward an IPv6 packet.
+/// Faults for which a router must not forward an IPv6 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ipv6Fault {
-    /// Less than 40 octets of IP came.
+    /// The frame has less than 40 octets of IP.
     Short,
     /// The version is not 6.
     Version,
-    /// Payload length zero, though hop-by-hop options are announced: a jumbogram (RFC 2675), which this router does
-    /// not take, or a packet whose options have no room.
+    /// The payload length is zero, although hop-by-hop options are announced. The packet is a jumbogram (RFC
+    /// 2675), which this router does not accept, or has no room for its options.
     PayloadLength,
-    /// The payload length is beyond the octets that came.
+    /// The payload length exceeds the octets in the frame.
     Truncated,
 }
 
@@ -53,8 +53,9 @@ impl fmt::Display for Ipv6Fault {
 
 impl std::error::Error for Ipv6Fault {}
 
-/// Checks the octets that begin at the IPv6 header, of a packet of `frame_len` octets of IP and link padding;
-/// `data` may be less than that, if it holds the fixed header. After `Ok`, the getters of [`Packet`] do not panic.
+/// Checks the octets from the IPv6 header on. `frame_len` is the number of octets of IP and link padding in
+/// the frame. `data` may be shorter, if it has the fixed header. After `Ok`, the getters of [`Packet`] do not
+/// panic.
 ///
 /// # Errors
 /// The first rule broken, in the order of [`Ipv6Fault`].
@@ -78,7 +79,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("ipv6", HEADER_LEN, self.data())
     }
 
-    /// See [`sanity`]. Needs no `check` before.
+    /// Checks the packet as [`sanity`] does, without a `check` before.
     ///
     /// # Errors
     /// The first rule broken.
@@ -99,81 +100,83 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(())
     }
 
-    /// Version; 6 if the packet is IPv6.
+    /// Returns the version, 6 in IPv6 packets.
     #[inline]
     pub fn version(&self) -> u8 {
         get_u8(self.data(), field::VERSION_CLASS_FLOW) >> 4
     }
 
-    /// The whole octet of DSCP and ECN.
+    /// Returns the octet of DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         (get_u16(self.data(), field::VERSION_CLASS_FLOW) >> 4) as u8
     }
 
-    /// Differentiated services code point, 0 to 63.
+    /// Returns the DSCP, 0 to 63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
     }
 
-    /// Explicit congestion notification, 0 to 3.
+    /// Returns the ECN field, 0 to 3.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.traffic_class() & 3
     }
 
-    /// Flow label, 20 bits (RFC 6437).
+    /// Returns the flow label, 20 bits (RFC 6437).
     #[inline]
     pub fn flow_label(&self) -> u32 {
         get_u32(self.data(), field::VERSION_CLASS_FLOW) & 0x000f_ffff
     }
 
-    /// Octets behind the fixed header.
+    /// Returns the length of the payload behind the fixed header, in octets.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         get_u16(self.data(), field::PAYLOAD_LENGTH)
     }
 
-    /// Octets of header and payload.
+    /// Returns the length of header and payload in octets.
     #[inline]
     pub fn total_len(&self) -> usize {
         HEADER_LEN + usize::from(self.payload_len())
     }
 
-    /// What follows the fixed header.
+    /// Returns the protocol number of the header behind the fixed header.
     #[inline]
     pub fn next_header(&self) -> Protocol {
         Protocol(get_u8(self.data(), field::NEXT_HEADER))
     }
 
-    /// Hops that the packet may still make.
+    /// Returns the number of hops that the packet may still make.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         get_u8(self.data(), field::HOP_LIMIT)
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> Ipv6Addr {
         array(self.data(), field::SOURCE).into()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> Ipv6Addr {
         array(self.data(), field::DESTINATION).into()
     }
 
-    /// The payload: up to the payload length, or to the end of the buffer if that is nearer. Link padding is not in it.
+    /// Returns the payload, up to the payload length, or to the end of the buffer if that is nearer. Link
+    /// padding is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let end = self.total_len().min(self.data().len());
         octets(self.data(), HEADER_LEN..end)
     }
 
-    /// The sum of the pseudo-header for `length` octets of an upper-layer `protocol`, to this destination address: under
-    /// a routing header with segments left the final one counts instead, which is not looked up here.
+    /// Returns the sum of the pseudo-header for `length` octets of an upper-layer `protocol`, with this
+    /// destination address. The function does not read a routing header: with segments left, the final
+    /// destination would count instead.
     #[inline]
     pub fn pseudo_header(&self, protocol: Protocol, length: u32) -> checksum::Sum {
         checksum::pseudo_header_v6(self.src(), self.dst(), protocol, length)
@@ -181,7 +184,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets version 6, traffic class and flow label, of which the lower 20 bits count.
+    /// Sets version 6, traffic class and flow label. Only the lower 20 bits of the flow label count.
     pub fn set_class_and_label(&mut self, traffic_class: u8, flow_label: u32) {
         let word = 6 << 28 | u32::from(traffic_class) << 20 | (flow_label & 0x000f_ffff);
         put_u32(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
@@ -195,19 +198,19 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
     }
 
-    /// Sets octets behind the fixed header.
+    /// Sets the length of the payload behind the fixed header, in octets.
     #[inline]
     pub fn set_payload_len(&mut self, octets: u16) {
         put_u16(self.buffer.as_mut(), field::PAYLOAD_LENGTH, octets);
     }
 
-    /// Sets what follows the fixed header.
+    /// Sets the protocol number of the header behind the fixed header.
     #[inline]
     pub fn set_next_header(&mut self, protocol: Protocol) {
         put_u8(self.buffer.as_mut(), field::NEXT_HEADER, protocol.0);
     }
 
-    /// Sets hops that the packet may still make.
+    /// Sets the number of hops that the packet may still make.
     #[inline]
     pub fn set_hop_limit(&mut self, hops: u8) {
         put_u8(self.buffer.as_mut(), field::HOP_LIMIT, hops);
@@ -225,8 +228,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
     }
 
-    /// Takes one hop off. Says whether the packet may go on: a hop limit of 0 or 1 has ended (RFC 8200, 3), and then
-    /// nothing is changed.
+    /// Decrements the hop limit; returns whether the packet may continue. If the hop limit is 0 or 1 (RFC
+    /// 8200, 3), returns false and changes nothing.
     #[inline]
     #[must_use]
     pub fn decrement_hop_limit(&mut self) -> bool {
@@ -238,7 +241,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         true
     }
 
-    /// The payload, bounded as [`payload`](Self::payload) is.
+    /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let end = self.total_len().min(self.data().len());
@@ -259,20 +262,20 @@ pub struct Repr {
     pub src: Ipv6Addr,
     /// Destination address.
     pub dst: Ipv6Addr,
-    /// What follows the fixed header.
+    /// Protocol number of the header behind the fixed header.
     pub next_header: Protocol,
-    /// Octets behind the fixed header.
+    /// Length of the payload behind the fixed header, in octets.
     pub payload_len: u16,
-    /// Hops that the packet may make.
+    /// Number of hops that the packet may make.
     pub hop_limit: u8,
-    /// The octet of DSCP and ECN.
+    /// Octet of DSCP and ECN.
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
 }
 
 impl Repr {
-    /// Reads the header, whose packet has to be sane and wholly in the buffer.
+    /// Reads the header. The packet must be sane and completely in the buffer.
     ///
     /// # Errors
     /// The first rule broken, see [`sanity`].
@@ -293,7 +296,7 @@ impl Repr {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: the fixed header.
+    /// Returns the length of the fixed header, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN

@@ -1,8 +1,8 @@
-//! IPv6 extension headers (RFC 8200, 4): a bounded walk to the upper-layer header, the fragment header, and the
-//! options of the hop-by-hop and destination headers.
+//! IPv6 extension headers (RFC 8200, 4): a bounded walk to the upper-layer header, the fragment header, and
+//! the options of the hop-by-hop and destination headers.
 //!
-//! Nothing in a walk panics, whatever the octets are, and it ends after a given number of headers, so that its cost
-//! per packet has a bound. Getters of [`Header`] never panic after `new_checked`.
+//! A walk never panics, whatever the octets are. It ends after a given number of headers, so its cost per
+//! packet is bounded. Getters of [`Header`] never panic after `new_checked`.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::bytes::{get_u8, get_u16, get_u32, octets, put_u8, put_u16, put_u32, v
 use crate::error::need;
 use crate::{Protocol, WireError, ipv6};
 
-/// Headers that [`walk`] looks through before it gives up.
+/// Maximum number of extension headers that [`walk`] passes.
 pub const DEFAULT_LIMIT: usize = 8;
-/// Octets of a fragment header.
+/// Length in octets of a fragment header.
 pub const FRAGMENT_HEADER_LEN: usize = 8;
 
 const MIN_HEADER_LEN: usize = 8;
@@ -28,8 +28,8 @@ mod field {
 }
 
 view! {
-    /// A view of an extension header that counts its length in units of 8 octets beyond the first 8: hop-by-hop
-    /// options, destination options, routing.
+    /// A view of an extension header whose length field counts units of 8 octets beyond the first 8:
+    /// hop-by-hop options, destination options or routing.
     Header
 }
 
@@ -44,19 +44,19 @@ impl<T: AsRef<[u8]>> Header<T> {
         need("ipv6 extension", self.header_len(), self.data())
     }
 
-    /// What follows the header.
+    /// Returns the protocol number of the next header.
     #[inline]
     pub fn next_header(&self) -> Protocol {
         Protocol(get_u8(self.data(), field::NEXT_HEADER))
     }
 
-    /// Octets of the header: 8 to 2,048.
+    /// Returns the length of the header in octets: 8 to 2,048.
     #[inline]
     pub fn header_len(&self) -> usize {
         (usize::from(get_u8(self.data(), field::LENGTH)) + 1) * 8
     }
 
-    /// The options, if the header is one of options; `offset` is where it lies in its packet.
+    /// Iterates over the options of an options header; `offset` is the offset of the header in its packet.
     #[inline]
     pub fn options(&self, offset: usize) -> Options<'_> {
         Options {
@@ -65,13 +65,13 @@ impl<T: AsRef<[u8]>> Header<T> {
         }
     }
 
-    /// The routing type, if the header is one of routing.
+    /// Returns the type of a routing header.
     #[inline]
     pub fn routing_type(&self) -> u8 {
         get_u8(self.data(), field::ROUTING_TYPE)
     }
 
-    /// Segments left, if the header is one of routing.
+    /// Returns the segments left of a routing header.
     #[inline]
     pub fn segments_left(&self) -> u8 {
         get_u8(self.data(), field::SEGMENTS_LEFT)
@@ -87,13 +87,13 @@ impl<T: AsRef<[u8]>> fmt::Display for Header<T> {
 /// A fragment header as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentRepr {
-    /// What the fragmented part begins with.
+    /// Protocol number of the first header of the fragmented part.
     pub next_header: Protocol,
-    /// Where this fragment belongs, in octets: 0 to 65,528, a multiple of 8.
+    /// Offset of this fragment in the fragmented part, in octets: 0 to 65,528, a multiple of 8.
     pub offset: u16,
     /// Whether more fragments follow.
     pub more: bool,
-    /// Which fragments belong together.
+    /// Identification, which all fragments of a packet share.
     pub identification: u32,
 }
 
@@ -114,7 +114,7 @@ impl FragmentRepr {
         })
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Returns the number of octets that [`emit`](Self::emit) writes.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         FRAGMENT_HEADER_LEN
@@ -128,7 +128,7 @@ impl FragmentRepr {
         put_u32(data, field::FRAGMENT_IDENTIFICATION, self.identification);
     }
 
-    /// Whether the upper-layer header, or what precedes it, is in this fragment.
+    /// Whether this fragment is the first one, which has the upper-layer header or the headers before it.
     #[inline]
     #[must_use]
     pub const fn is_first(&self) -> bool {
@@ -151,64 +151,65 @@ impl fmt::Display for FragmentRepr {
     }
 }
 
-/// Where a header lies, in octets from the start of the IPv6 header.
+/// Position of a header, in octets from the start of the IPv6 header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Its first octet.
+    /// Offset of the first octet.
     pub offset: usize,
-    /// Its length.
+    /// Length of the header.
     pub len: usize,
 }
 
-/// Why a walk ended where it did.
+/// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// At an upper-layer header, or at one this router does not know: ESP is among them.
+    /// The next header is an upper-layer header, or one that this router does not know, such as ESP.
     UpperLayer,
-    /// At "no next header".
+    /// The next header is "no next header".
     NoNextHeader,
-    /// Behind the fragment header of a fragment that is not the first: no header begins here.
+    /// The walk passed the fragment header of a later fragment, behind which no header begins.
     LaterFragment,
-    /// At hop-by-hop options that do not follow the fixed header (RFC 8200, 4.1).
+    /// The next header is a hop-by-hop options header that does not follow the fixed header (RFC 8200, 4.1).
     MisplacedHopByHop,
-    /// At a second fragment header: two packets would claim the octets behind it (RFC 8200, 4.1 and 4.5).
+    /// The next header is a second fragment header: two packets would claim the octets behind it (RFC 8200,
+    /// 4.1 and 4.5).
     RepeatedFragment,
-    /// At an extension header that is not wholly in the packet.
+    /// The next extension header is not completely in the packet.
     Truncated,
-    /// At one extension header more than allowed.
+    /// The number of extension headers exceeds the limit.
     Limit,
 }
 
-/// What a walk found. All offsets are in octets from the start of the IPv6 header, as those of ICMPv6 messages are.
+/// Result of a walk. All offsets are in octets from the start of the IPv6 header, as in ICMPv6 messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walk {
-    /// What lies at `offset`: the upper-layer protocol if `end` is [`End::UpperLayer`].
+    /// Protocol number of the header at `offset`: the upper-layer protocol if `end` is [`End::UpperLayer`].
     pub protocol: Protocol,
-    /// Where it begins.
+    /// Offset of the header of `protocol`.
     pub offset: usize,
-    /// Where the octet is that announced `protocol`.
+    /// Offset of the octet that announced `protocol`.
     pub announced_at: usize,
-    /// Extension headers passed.
+    /// Number of extension headers passed.
     pub headers: usize,
-    /// The hop-by-hop options.
+    /// Hop-by-hop options header.
     pub hop_by_hop: Option<Extent>,
-    /// The last routing header.
+    /// Last routing header.
     pub routing: Option<Extent>,
-    /// The fragment header and where it begins.
+    /// Offset of the fragment header, and the header.
     pub fragment: Option<(usize, FragmentRepr)>,
-    /// Why the walk ended.
+    /// Reason for the end of the walk.
     pub end: End,
 }
 
 impl Walk {
-    /// Whether the walk was cut short by its limit.
+    /// Whether the limit ended the walk.
     #[inline]
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.end == End::Limit
     }
 
-    /// The upper-layer protocol and where its header begins, if the walk came to it.
+    /// Returns the upper-layer protocol and the offset of its header, if the walk reached it.
     #[inline]
     #[must_use]
     pub fn upper_layer(&self) -> Option<(Protocol, usize)> {
@@ -244,7 +245,7 @@ pub fn walk_limited<T: AsRef<[u8]>>(packet: &ipv6::Packet<T>, limit: usize) -> W
 }
 
 impl Walk {
-    /// Passes one extension header, or says why not.
+    /// Passes one extension header; returns the reason if it can't.
     #[inline]
     fn step(&mut self, payload: &[u8], limit: usize) -> Option<End> {
         match self.protocol {
@@ -268,7 +269,7 @@ impl Walk {
         self.pass(header)
     }
 
-    /// Notes what the header says and goes behind it.
+    /// Records the content of a header and advances behind it.
     #[inline]
     fn pass(&mut self, header: &[u8]) -> Option<End> {
         let extent = Extent { offset: self.offset, len: header.len() };
@@ -290,8 +291,9 @@ impl Walk {
     }
 }
 
-/// The octets of the extension header at the start of `data`, if they are all there. The length octet counts units
-/// of 8 octets beyond the first 8; in AH, units of 4 beyond the first 8 (RFC 4302, 2.2); fragment headers have none.
+/// Returns the octets of the extension header at the start of `data`, if all are in `data`. The length octet
+/// counts units of 8 octets beyond the first 8. In AH it counts units of 4 beyond the first 8 (RFC 4302,
+/// 2.2). Fragment headers have no length octet.
 #[inline]
 fn whole_header(protocol: Protocol, data: &[u8]) -> Option<&[u8]> {
     let length = usize::from(*data.get(field::LENGTH)?);
@@ -303,41 +305,41 @@ fn whole_header(protocol: Protocol, data: &[u8]) -> Option<&[u8]> {
     data.get(..len)
 }
 
-/// What to do with a packet that has an option one does not know (RFC 8200, 4.2).
+/// Action on a packet with an unknown option (RFC 8200, 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UnknownAction {
-    /// Go on with the next option.
+    /// Skip the option.
     Skip,
     /// Drop the packet.
     Discard,
-    /// Drop it and send a parameter problem, code 2.
+    /// Drop the packet and send a parameter problem, code 2.
     Report,
-    /// Drop it and send a parameter problem, code 2, unless its destination is a multicast address.
+    /// Drop the packet and send a parameter problem, code 2, unless its destination is a multicast address.
     ReportUnlessMulticast,
 }
 
-/// An option of a hop-by-hop or destination header, in place.
+/// An option of a hop-by-hop or destination header, without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
-    /// Where the option's type octet is, from where the header's offset was counted.
+    /// Offset of the option's type octet, with the origin of the header's offset.
     pub offset: usize,
     /// Option type.
     pub kind: u8,
-    /// What follows type and length.
+    /// Data behind type and length.
     pub data: &'a [u8],
 }
 
 impl RawOption<'_> {
-    /// One octet of padding.
+    /// Padding of one octet.
     pub const PAD1: u8 = 0;
-    /// Padding with a length.
+    /// Padding with a length field.
     pub const PADN: u8 = 1;
     /// Router alert (RFC 2711).
     pub const ROUTER_ALERT: u8 = 5;
     /// Jumbo payload (RFC 2675).
     pub const JUMBO_PAYLOAD: u8 = 0xc2;
 
-    /// What to do if the option is not known: the two highest bits of its type.
+    /// Returns the action on the option if it is unknown: the two highest bits of its type.
     #[inline]
     #[must_use]
     pub const fn unknown_action(&self) -> UnknownAction {
@@ -357,10 +359,10 @@ impl RawOption<'_> {
     }
 }
 
-/// An option that does not end in its header.
+/// Error: an option extends beyond its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionFault {
-    /// Where the offending octet is: the length, or the type if the header ends behind it.
+    /// Offset of the offending octet: the length, or the type if the header ends behind it.
     pub offset: usize,
     /// Option type.
     pub kind: u8,
@@ -383,7 +385,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the option at the start, which is neither absent nor of one octet.
+    /// Reads the option at the start, which must exist and have more than one octet.
     fn option(&self, kind: u8) -> Result<RawOption<'a>, OptionFault> {
         let length = *self.rest.get(1).ok_or(OptionFault { offset: self.offset, kind })?;
         let data = self.rest.get(2..2 + usize::from(length));

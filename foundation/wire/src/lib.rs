@@ -1,24 +1,26 @@
-//! Protocol headers: checked views, representations and checksums. One protocol, one file, one skeleton:
+//! Protocol headers: checked views, representations and checksums. Each protocol has one file with the same
+//! structure:
 //!
 //! - a `field` module with the offsets, in octets, of the header's fields;
-//! - a **view** (`Frame`, `Packet` or `Header`) over any `AsRef<[u8]>`: getters that read the octets in place,
-//!   and setters when the buffer is `AsMut<[u8]>`;
+//! - a **view** (`Frame`, `Packet` or `Header`) over any `AsRef<[u8]>`: getters that read the octets in
+//!   place, and setters when the buffer is `AsMut<[u8]>`;
 //! - a **representation** (`Repr`): a plain value with `parse`, `buffer_len` and `emit`;
 //! - `Display`, for traces.
 //!
 //! # Panics
-//! None, whatever the octets are: no function of this crate indexes. `new_checked` verifies every length that a getter
-//! relies upon. After `new_unchecked`, or after a setter changed a length field, a getter of octets that are not there
-//! returns zeros (an empty slice for a range), and a setter changes nothing. This crate has no `unsafe`.
+//! No function panics, whatever the octets are, as none indexes. `new_checked` verifies every length that a
+//! getter relies upon. After `new_unchecked`, or after a setter changed a length field, some octets may be
+//! missing. Getters then return zeros (an empty slice for a range), and setters change nothing. This crate
+//! has no `unsafe`.
 //!
 //! # When getters are meaningful
-//! `new_checked` looks at lengths only, so that an error can still be reported about a packet whose fields are
-//! wrong. Validity (versions, checksums, reserved values) has its own functions: [`ipv4::sanity`],
+//! `new_checked` checks only lengths, so that the caller can still report an error about a packet with
+//! invalid fields. Other functions check validity (versions, checksums, reserved values): [`ipv4::sanity`],
 //! [`ipv6::sanity`], [`ndp::validate`], each `verify_checksum`, and each `Repr::parse`.
 //!
-//! # When `emit` is whole
-//! When the buffer has `buffer_len` octets or more; fields that have no room in a shorter one are not written. A length
-//! that does not fit its field is documented at the field.
+//! # When `emit` is complete
+//! `emit` writes all fields if the buffer has at least `buffer_len` octets. In a shorter buffer it omits
+//! fields without room. The documentation of a field describes lengths that do not fit.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]

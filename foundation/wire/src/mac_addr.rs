@@ -9,19 +9,19 @@ use std::str::FromStr;
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// All zeros: "not known".
+    /// Unknown address: all zeros.
     pub const ZERO: Self = Self([0; 6]);
-    /// All ones: every station on the link.
+    /// Broadcast address of every station on the link: all ones.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// The group address that carries an IPv4 multicast destination (RFC 1112, 6.4).
+    /// Returns the group address for an IPv4 multicast destination (RFC 1112, 6.4).
     #[must_use]
     pub fn from_ipv4_multicast(group: Ipv4Addr) -> Self {
         let [_, b, c, d] = group.octets();
         Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
     }
 
-    /// The group address that carries an IPv6 multicast destination (RFC 2464, 7).
+    /// Returns the group address for an IPv6 multicast destination (RFC 2464, 7).
     #[must_use]
     pub fn from_ipv6_multicast(group: Ipv6Addr) -> Self {
         let [.., a, b, c, d] = group.octets();
@@ -64,7 +64,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// A text that is not a link-layer address.
+/// Error: a text is not a link-layer address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseMacAddrError(String);
 
@@ -83,7 +83,7 @@ impl std::error::Error for ParseMacAddrError {}
 impl FromStr for MacAddr {
     type Err = ParseMacAddrError;
 
-    /// Reads six octets separated all by `:` or all by `-`, in either case.
+    /// Reads six octets, all separated by `:` or all by `-`, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fail = || ParseMacAddrError(text.to_owned());
         let separator = if text.contains('-') { '-' } else { ':' };
@@ -96,7 +96,7 @@ impl FromStr for MacAddr {
     }
 }
 
-/// Two hexadecimal digits; a sign, which `from_str_radix` would take, is refused.
+/// Reads two hexadecimal digits; refuses a sign, which `from_str_radix` would accept.
 fn hex_octet(part: &str) -> Option<u8> {
     let all_digits = part.len() == 2 && part.bytes().all(|c| c.is_ascii_hexdigit());
     all_digits.then(|| u8::from_str_radix(part, 16).ok()).flatten()

@@ -1,7 +1,8 @@
 //! Neighbour discovery (RFC 4861): neighbour solicitation, neighbour advertisement and redirect.
 //!
-//! Getters never panic after `new_checked`: it verifies that the fixed part that the type has is there. A message
-//! may be believed only if [`validate`] accepts it: that covers hop limit, code, checksum, addresses and options.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the fixed part of the
+//! message's type. A receiver may use a message only if [`validate`] accepts it. That check covers hop limit,
+//! code, checksum, addresses and options.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -12,11 +13,11 @@ use crate::error::need;
 use crate::icmpv6::{self, Type};
 use crate::{MacAddr, WireError};
 
-/// The hop limit that shows that no router was passed.
+/// Hop limit that proves that no router has forwarded the packet.
 pub const HOP_LIMIT: u8 = 255;
-/// Octets of a solicitation or an advertisement without options.
+/// Length in octets of a solicitation or an advertisement without options.
 pub const NEIGHBOUR_LEN: usize = 24;
-/// Octets of a redirect without options.
+/// Length in octets of a redirect without options.
 pub const REDIRECT_LEN: usize = 40;
 
 const LINK_ADDRESS_OPTION_LEN: usize = 8;
@@ -34,11 +35,11 @@ pub mod option {
     pub const SOURCE_LINK_ADDRESS: u8 = 1;
     /// Target link-layer address.
     pub const TARGET_LINK_ADDRESS: u8 = 2;
-    /// The packet that a redirect is about.
+    /// Beginning of the redirected packet.
     pub const REDIRECTED_HEADER: u8 = 4;
 }
 
-/// The flags of a neighbour advertisement.
+/// Flags of a neighbour advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(pub u8);
 
@@ -47,7 +48,7 @@ impl Flags {
     pub const ROUTER: Self = Self(0x80);
     /// The advertisement answers a solicitation.
     pub const SOLICITED: Self = Self(0x40);
-    /// It replaces what was known.
+    /// The advertisement overrides the receiver's cached link-layer address.
     pub const OVERRIDE: Self = Self(0x20);
 
     /// Whether all bits of `other` are set.
@@ -65,7 +66,7 @@ impl std::ops::BitOr for Flags {
     }
 }
 
-/// The multicast address that a solicitation for `address` is sent to (RFC 4291, 2.7.1).
+/// Returns the multicast address of solicitations for `address` (RFC 4291, 2.7.1).
 #[must_use]
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
@@ -78,7 +79,7 @@ view! {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the fixed part of its type.
+    /// Accepts a buffer that has the fixed part of its type.
     ///
     /// # Errors
     /// [`WireError::Truncated`], or [`WireError::Field`] for another type.
@@ -95,43 +96,43 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Octets before the options.
+    /// Returns the length of the part before the options, in octets.
     fn fixed_len(&self) -> usize {
         if self.message_type() == Type::REDIRECT { REDIRECT_LEN } else { NEIGHBOUR_LEN }
     }
 
-    /// Type.
+    /// Returns the type of the message.
     pub fn message_type(&self) -> Type {
         Type(get_u8(self.data(), field::TYPE))
     }
 
-    /// Code, checksum and the rest of what each ICMPv6 message has.
+    /// Returns a view of code, checksum and the other common fields of ICMPv6 messages.
     pub fn icmp(&self) -> icmpv6::Packet<&[u8]> {
         icmpv6::Packet::new_unchecked(self.data())
     }
 
-    /// The flags of an advertisement.
+    /// Returns the flags of an advertisement.
     pub fn flags(&self) -> Flags {
         Flags(get_u8(self.data(), field::FLAGS))
     }
 
-    /// Whom the message is about; in a redirect, the better next hop.
+    /// Returns the target address of the message; in a redirect, the better next hop.
     pub fn target(&self) -> Ipv6Addr {
         array(self.data(), field::TARGET).into()
     }
 
-    /// The destination that a redirect is about.
+    /// Returns the destination address of a redirect.
     pub fn destination(&self) -> Option<Ipv6Addr> {
         (self.message_type() == Type::REDIRECT).then(|| array(self.data(), field::DESTINATION).into())
     }
 
-    /// The options, up to the first malformed one.
+    /// Iterates over the options, up to the first malformed one.
     pub fn options(&self) -> Options<'_> {
         let offset = self.fixed_len();
         Options { rest: octets(self.data(), offset..), offset }
     }
 
-    /// The Ethernet address in the first option of that type, if there is one.
+    /// Returns the Ethernet address in the first option of a type, if there is one.
     pub fn link_address(&self, kind: u8) -> Option<MacAddr> {
         self.options()
             .map_while(Result::ok)
@@ -146,12 +147,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::FLAGS, &[flags.0, 0, 0, 0]);
     }
 
-    /// Sets whom the message is about.
+    /// Sets the target address of the message.
     pub fn set_target(&mut self, address: Ipv6Addr) {
         put(self.buffer.as_mut(), field::TARGET, &address.octets());
     }
 
-    /// Sets the destination that a redirect is about.
+    /// Sets the destination address of a redirect.
     pub fn set_destination(&mut self, address: Ipv6Addr) {
         put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
     }
@@ -166,19 +167,19 @@ impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
     }
 }
 
-/// An option in place.
+/// An option in its message, without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// Offset of its type octet from the start of the message.
     pub offset: usize,
     /// Option type.
     pub kind: u8,
-    /// What follows type and length.
+    /// Data behind type and length.
     pub data: &'a [u8],
 }
 
 impl RawOption<'_> {
-    /// The Ethernet address in a link-layer address option.
+    /// Returns the Ethernet address of a link-layer address option.
     #[must_use]
     pub fn link_address(&self) -> Option<MacAddr> {
         let of_address = matches!(self.kind, option::SOURCE_LINK_ADDRESS | option::TARGET_LINK_ADDRESS);
@@ -219,20 +220,20 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Why a message must be silently ignored (RFC 4861, 7.1.1, 7.1.2 and 8.1).
+/// Faults for which a receiver must silently ignore a message (RFC 4861, 7.1.1, 7.1.2 and 8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NdpFault {
-    /// The hop limit is not 255: it came from another link.
+    /// The hop limit is not 255: the message came from another link.
     HopLimit,
-    /// It is too short, its type is another, or an option is malformed.
+    /// The message is too short, has another type, or has a malformed option.
     Malformed(WireError),
     /// The checksum is wrong.
     Checksum,
     /// The code is not 0.
     Code,
-    /// The target, or the destination of a redirect, is not allowed.
+    /// The target, or the destination of a redirect, is invalid.
     Target,
-    /// Source or destination of the packet are not allowed.
+    /// The source or destination of the packet is invalid.
     Address,
     /// A solicitation from the unspecified address has a source link-layer address.
     UnspecifiedWithLinkAddress,
@@ -263,8 +264,8 @@ impl From<WireError> for NdpFault {
     }
 }
 
-/// Applies the rules of RFC 4861, 7.1.1, 7.1.2 and 8.1, to the ICMPv6 message `data` of a packet from `src` to `dst`.
-/// Whether a redirect's sender is the first hop is the caller's to know.
+/// Checks the ICMPv6 message `data` of a packet from `src` to `dst` by the rules of RFC 4861, 7.1.1, 7.1.2
+/// and 8.1. The caller must check whether the sender of a redirect is the first hop.
 ///
 /// # Errors
 /// The first rule broken.
@@ -304,7 +305,7 @@ fn validate_neighbour(packet: &Packet<&[u8]>, src: Ipv6Addr, dst: Ipv6Addr) -> R
     if !src.is_unspecified() {
         return Ok(());
     }
-    // The group has to be a solicited-node one (7.1.1): which it is, does not matter to the rule.
+    // The destination must be any solicited-node group (7.1.1); the rule does not name the group.
     if solicited_node(dst) != dst {
         return Err(NdpFault::Address);
     }
@@ -321,41 +322,42 @@ fn validate_redirect(packet: &Packet<&[u8]>, src: Ipv6Addr) -> Result<(), NdpFau
     if allowed { Ok(()) } else { Err(NdpFault::Target) }
 }
 
-/// A message as a value.
+/// Message as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repr<'a> {
-    /// Who has `target`?
+    /// Request for the link-layer address of `target`.
     NeighbourSolicitation {
-        /// The address asked for.
+        /// Address to resolve.
         target: Ipv6Addr,
         /// The sender's link-layer address.
         source_link: Option<MacAddr>,
     },
-    /// The sender has `target`.
+    /// Announcement of the link-layer address of `target`, the sender's address.
     NeighbourAdvertisement {
-        /// Router, solicited, override.
+        /// Flags: router, solicited, override.
         flags: Flags,
-        /// The sender's address.
+        /// Address of the sender.
         target: Ipv6Addr,
-        /// Its link-layer address.
+        /// Link-layer address of the sender.
         target_link: Option<MacAddr>,
     },
-    /// `destination` is reached through `target`.
+    /// Notification that `target` is a better next hop to `destination`.
     Redirect {
-        /// The better next hop, or the destination itself if it is on the link.
+        /// Better next hop, or the destination itself if it is on the link.
         target: Ipv6Addr,
-        /// Where the packet was going.
+        /// Destination of the redirected packet.
         destination: Ipv6Addr,
         /// The target's link-layer address.
         target_link: Option<MacAddr>,
-        /// The beginning of that packet, from its IPv6 header: a multiple of 8 octets, since the option counts
-        /// in 8s and anything else could not be read back. At most 2,032; empty leaves the option out.
+        /// Beginning of the redirected packet, from its IPv6 header. Its length is a multiple of 8 octets,
+        /// the unit of the option, so that the receiver reads it back exactly. At most 2,032 octets; an empty
+        /// quote leaves the option out.
         quote: &'a [u8],
     },
 }
 
 impl<'a> Repr<'a> {
-    /// Reads the message. Says nothing on whether it may be believed; see [`validate`].
+    /// Reads the message without a check of its validity; see [`validate`].
     ///
     /// # Errors
     /// [`WireError::Field`] if an option is malformed.
@@ -367,7 +369,7 @@ impl<'a> Repr<'a> {
             Some(destination) => {
                 let mut options = packet.options().flatten();
                 let quote = options.find(|option| option.kind == option::REDIRECTED_HEADER);
-                // Type and length are followed by six reserved octets.
+                // Six reserved octets follow type and length.
                 let quote = quote.and_then(|option| option.data.get(6..)).unwrap_or(&[]);
                 Self::Redirect { target, destination, target_link, quote }
             }
@@ -381,7 +383,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Type, length of the fixed part, and the link-layer address option.
+    /// Returns type, length of the fixed part, and the link-layer address option.
     fn parts(&self) -> (Type, usize, Option<(u8, MacAddr)>) {
         let (message_type, len, kind, address) = match *self {
             Self::NeighbourSolicitation { source_link, .. } => {
@@ -397,7 +399,8 @@ impl<'a> Repr<'a> {
         (message_type, len, address.map(|address| (kind, address)))
     }
 
-    /// The part of the quote that is written: whole units of 8 octets, as many as the option's length can count.
+    /// Returns the part of the quote that fits: whole units of 8 octets, up to the maximum length of the
+    /// option.
     fn quoted(&self) -> &'a [u8] {
         match *self {
             Self::Redirect { quote, .. } => octets(quote, ..quote.len().min(254 * 8) / 8 * 8),
@@ -405,7 +408,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: the message with its options.
+    /// Returns the length of the message with its options, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub fn buffer_len(&self) -> usize {
         let (_, fixed, link) = self.parts();

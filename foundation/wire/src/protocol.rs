@@ -1,8 +1,8 @@
-//! IP protocol numbers, which are IPv6 next-header values too (IANA, *Assigned Internet Protocol Numbers*).
+//! IP protocol numbers, which are also IPv6 next-header values (IANA, *Assigned Internet Protocol Numbers*).
 
 use std::fmt;
 
-/// What follows an IPv4 header, an IPv6 header or an IPv6 extension header.
+/// Protocol number of the header behind an IPv4 header, an IPv6 header or an IPv6 extension header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Protocol(pub u8);
 
@@ -33,7 +33,7 @@ impl Protocol {
     pub const AH: Self = Self(51);
     /// ICMP for IPv6 (RFC 4443).
     pub const ICMPV6: Self = Self(58);
-    /// Nothing follows (RFC 8200, 4.7).
+    /// No next header (RFC 8200, 4.7).
     pub const NO_NEXT_HEADER: Self = Self(59);
     /// IPv6 destination options (RFC 8200, 4.6).
     pub const DESTINATION_OPTIONS: Self = Self(60);
@@ -46,7 +46,7 @@ impl Protocol {
     /// UDP-Lite (RFC 3828).
     pub const UDP_LITE: Self = Self(136);
 
-    /// The name used in filters and traces, if the protocol has one here.
+    /// Returns the name in filters and traces; `None` if the protocol has no name here.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -73,13 +73,13 @@ impl Protocol {
         })
     }
 
-    /// The protocol of that [`name`](Self::name), in lower case.
+    /// Returns the protocol of a [`name`](Self::name), in lower case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         (0..=u8::MAX).map(Self).find(|protocol| protocol.name() == Some(name))
     }
 
-    /// Whether its header begins with a source and a destination port of 16 bits each.
+    /// Whether the protocol's header begins with a source and a destination port of 16 bits each.
     #[inline]
     #[must_use]
     pub const fn has_ports(self) -> bool {

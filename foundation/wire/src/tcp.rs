@@ -1,7 +1,8 @@
 //! TCP headers (RFC 9293, 3.1).
 //!
-//! Getters never panic after `new_checked`: it verifies that the header, options included, is in the buffer. A
-//! segment cut short by fragmentation is not accepted; its ports, if they are there, are its first four octets.
+//! Getters never panic after `new_checked`, which verifies that the header, options included, is in the
+//! buffer. It refuses a segment cut short by fragmentation. The ports of such a segment, if present, are its
+//! first four octets.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
@@ -12,7 +13,7 @@ use crate::error::need;
 use crate::tlv::Options;
 use crate::{Protocol, WireError};
 
-/// Octets of a header without options.
+/// Length in octets of a header without options.
 pub const HEADER_LEN: usize = 20;
 
 mod field {
@@ -32,21 +33,21 @@ mod field {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No more data from the sender.
+    /// End of the data from the sender.
     pub const FIN: Self = Self(0x01);
-    /// Synchronise sequence numbers.
+    /// Synchronisation of sequence numbers.
     pub const SYN: Self = Self(0x02);
-    /// Reset the connection.
+    /// Reset of the connection.
     pub const RST: Self = Self(0x04);
     /// Push.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(0x10);
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: Self = Self(0x20);
-    /// Congestion was echoed (RFC 3168).
+    /// Echo of a congestion mark (RFC 3168).
     pub const ECE: Self = Self(0x40);
-    /// The congestion window was reduced (RFC 3168).
+    /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
 
     /// Each bit with its name, lowest first.
@@ -115,55 +116,55 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("tcp", self.header_len(), self.data())
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn src_port(&self) -> u16 {
         get_u16(self.data(), field::SOURCE_PORT)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn dst_port(&self) -> u16 {
         get_u16(self.data(), field::DESTINATION_PORT)
     }
 
-    /// Sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn sequence(&self) -> u32 {
         get_u32(self.data(), field::SEQUENCE)
     }
 
-    /// Acknowledgment number; counts with [`Flags::ACK`].
+    /// Returns the acknowledgment number, valid with [`Flags::ACK`].
     #[inline]
     pub fn acknowledgment(&self) -> u32 {
         get_u32(self.data(), field::ACKNOWLEDGMENT)
     }
 
-    /// Header length in octets, options included: 20 to 60.
+    /// Returns the header length in octets, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(get_u8(self.data(), field::DATA_OFFSET) >> 4) * 4
     }
 
-    /// Control bits.
+    /// Returns the control bits.
     #[inline]
     pub fn flags(&self) -> Flags {
         Flags(get_u8(self.data(), field::FLAGS))
     }
 
-    /// Window, not scaled.
+    /// Returns the unscaled window.
     #[inline]
     pub fn window(&self) -> u16 {
         get_u16(self.data(), field::WINDOW)
     }
 
-    /// Checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         get_u16(self.data(), field::CHECKSUM)
     }
 
-    /// Urgent pointer; counts with [`Flags::URG`].
+    /// Returns the urgent pointer, valid with [`Flags::URG`].
     #[inline]
     pub fn urgent_pointer(&self) -> u16 {
         get_u16(self.data(), field::URGENT)
@@ -174,13 +175,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         pseudo.bytes(self.data()).is_valid()
     }
 
-    /// The options, with their offsets from the start of the header.
+    /// Iterates over the options, with their offsets from the start of the header.
     #[inline]
     pub fn options(&self) -> Options<'_> {
         Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
-    /// What follows the header, up to the end of the buffer.
+    /// Returns the payload behind the header, up to the end of the buffer.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), self.header_len()..)
@@ -243,7 +244,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(value);
     }
 
-    /// The octets of the options.
+    /// Returns the octets of the options.
     pub fn options_mut(&mut self) -> &mut [u8] {
         let end = self.header_len();
         octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
@@ -299,7 +300,7 @@ impl Repr {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes: the header.
+    /// Returns the length of the header, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN

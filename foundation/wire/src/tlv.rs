@@ -1,7 +1,7 @@
-//! Options of kind, length and data, as IPv4 (RFC 791, 3.1) and TCP (RFC 9293, 3.1) have them: kind 0 ends the
-//! list, kind 1 is one octet of padding, and each other kind has a length octet that counts itself and the kind.
+//! Options of kind, length and data in IPv4 (RFC 791, 3.1) and TCP (RFC 9293, 3.1). Kind 0 ends the list, and
+//! kind 1 is one octet of padding. Each other kind has a length octet that counts itself and the kind.
 //!
-//! Nothing panics. A malformed length ends the iteration with an error that names the offending octet.
+//! No function panics. A malformed length ends the iteration with an error that names the offending octet.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub const END: u8 = 0;
 /// Kind of the one-octet padding option.
 pub const NO_OPERATION: u8 = 1;
 
-/// One option, in place.
+/// An option in its header, without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// Offset of the kind octet from the start of the header that has the options.
@@ -20,21 +20,21 @@ pub struct RawOption<'a> {
 }
 
 impl<'a> RawOption<'a> {
-    /// The option's kind.
+    /// Returns the kind of the option.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> u8 {
         self.octets.first().copied().unwrap_or(END)
     }
 
-    /// What follows kind and length; empty for [`NO_OPERATION`].
+    /// Returns the data behind kind and length; empty for [`NO_OPERATION`].
     #[inline]
     #[must_use]
     pub fn data(&self) -> &'a [u8] {
         self.octets.get(2..).unwrap_or(&[])
     }
 
-    /// Octets of the whole option.
+    /// Returns the length of the whole option in octets.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an option has at least its kind")]
@@ -43,17 +43,18 @@ impl<'a> RawOption<'a> {
     }
 }
 
-/// An option whose length cannot be right.
+/// Error: an option has an invalid length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionFault {
-    /// Offset of the offending octet from the start of the header: the length octet, or the kind if the list ends
-    /// behind it. It is what an ICMP parameter problem points at.
+    /// Offset of the offending octet from the start of the header: the length octet, or the kind if the list
+    /// ends behind it. An ICMP parameter problem points at this octet.
     pub offset: usize,
-    /// The option's kind.
+    /// Kind of the option.
     pub kind: u8,
-    /// The length found, if there was one.
+    /// Length found, if there was one.
     pub length: Option<u8>,
-    /// Octets from the kind to the end of the list: the greatest length that would be right; the least is 2.
+    /// Number of octets from the kind to the end of the list, which is the greatest valid length; the least
+    /// is 2.
     pub room: usize,
 }
 
@@ -79,7 +80,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Over the octets of a list that lies at `offset` in its header.
+    /// Iterates over the octets of a list at `offset` in its header.
     #[inline]
     #[must_use]
     pub const fn new(octets: &'a [u8], offset: usize) -> Self {
@@ -91,7 +92,7 @@ impl<'a> Options<'a> {
         OptionFault { offset, kind, length, room: self.rest.len() }
     }
 
-    /// The octets of the option of this kind that comes next, and those behind it.
+    /// Returns the octets of the next option, which has this kind, and the octets behind it.
     #[inline]
     fn split(&self, kind: u8) -> Result<(&'a [u8], &'a [u8]), OptionFault> {
         let length = match kind {

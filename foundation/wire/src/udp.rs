@@ -1,7 +1,7 @@
 //! UDP (RFC 768).
 //!
-//! Getters never panic after `new_checked`: it verifies that the 8-octet header is there. The length field may
-//! still be wrong; [`Repr::parse`] verifies it. A checksum of zero means that there is none.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the 8-octet header. The length
+//! field may still be wrong; [`Repr::parse`] verifies it. A checksum of zero means no checksum.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::checksum::{Sum, transport_checksum};
 use crate::error::need;
 use crate::{Protocol, WireError};
 
-/// Octets of the header.
+/// Length in octets of the header.
 pub const HEADER_LEN: usize = 8;
 
 mod field {
@@ -35,19 +35,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need("udp", HEADER_LEN, self.data())
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn src_port(&self) -> u16 {
         get_u16(self.data(), field::SOURCE_PORT)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn dst_port(&self) -> u16 {
         get_u16(self.data(), field::DESTINATION_PORT)
     }
 
-    /// Octets of header and payload.
+    /// Returns the length of header and payload in octets.
     #[inline]
     pub fn len(&self) -> u16 {
         get_u16(self.data(), field::LENGTH)
@@ -59,20 +59,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         usize::from(self.len()) <= HEADER_LEN
     }
 
-    /// Checksum; zero means none.
+    /// Returns the checksum; zero means none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         get_u16(self.data(), field::CHECKSUM)
     }
 
-    /// Whether the checksum is absent or right, under the sum of the pseudo-header. Without one a datagram over IPv6 is
-    /// not valid (RFC 8200, 8.1), which is the caller's to know.
+    /// Whether the checksum is absent or right, under the sum of the pseudo-header. Over IPv6, a datagram
+    /// without a checksum is invalid (RFC 8200, 8.1); the caller must check this.
     pub fn verify_checksum(&self, pseudo: Sum) -> bool {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
         self.checksum() == 0 || pseudo.bytes(octets(self.data(), ..end)).is_valid()
     }
 
-    /// The payload: up to the length field, or to the end of the buffer if that is nearer.
+    /// Returns the payload, up to the length field, or to the end of the buffer if that is nearer.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
@@ -93,7 +93,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.buffer.as_mut(), field::DESTINATION_PORT, port);
     }
 
-    /// Sets octets of header and payload.
+    /// Sets the length of header and payload in octets.
     #[inline]
     pub fn set_len(&mut self, octets: u16) {
         put_u16(self.buffer.as_mut(), field::LENGTH, octets);
@@ -113,7 +113,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(value);
     }
 
-    /// The payload, bounded as [`payload`](Self::payload) is.
+    /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.data().len());
@@ -134,7 +134,7 @@ pub struct Repr {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// Octets of payload, up to 65,527.
+    /// Length of the payload in octets, up to 65,527.
     pub payload_len: u16,
 }
 
@@ -142,8 +142,8 @@ impl Repr {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`WireError::Field`] if the length is below 8, [`WireError::Truncated`] if it is beyond the buffer,
-    /// [`WireError::Checksum`] if there is a checksum and it is wrong.
+    /// [`WireError::Field`] if the length is below 8, [`WireError::Truncated`] if it exceeds the buffer,
+    /// [`WireError::Checksum`] if the checksum is present and wrong.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>, pseudo: Sum) -> Result<Self, WireError> {
         let len = usize::from(packet.len());
         if len < HEADER_LEN {
@@ -158,7 +158,7 @@ impl Repr {
         Ok(Self { src_port: packet.src_port(), dst_port: packet.dst_port(), payload_len })
     }
 
-    /// Octets that [`emit`](Self::emit) writes: the header.
+    /// Returns the length of the header, which [`emit`](Self::emit) writes, in octets.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN

@@ -1,8 +1,9 @@
-//! VLAN tags (IEEE 802.1Q, and 802.1ad for two of them).
+//! VLAN tags (IEEE 802.1Q, and 802.1ad for two tags).
 //!
-//! A tag is four octets between the source address and the type of an Ethernet frame: the tag protocol (what the
-//! outer type field holds), then the control information; the next type follows. The view here begins *after*
-//! the outer type: control information, then the inner type. Getters never panic after `new_checked`.
+//! A tag is four octets between the source address and the type of an Ethernet frame: the tag protocol (in
+//! the place of the outer type field), then the control information. The next type follows. The view here
+//! begins *behind* the outer type, with the control information and the inner type. Getters never panic after
+//! `new_checked`.
 
 use std::fmt;
 
@@ -10,9 +11,9 @@ use crate::bytes::{get_u16, octets, put_u16, view};
 use crate::error::need;
 use crate::{EtherType, WireError};
 
-/// Octets by which a tag makes a frame longer.
+/// Length in octets of a tag.
 pub const TAG_LEN: usize = 4;
-/// Tags that [`Stack::parse`] looks through.
+/// Maximum number of tags that [`Stack::parse`] reads.
 pub const MAX_TAGS: usize = 2;
 
 mod field {
@@ -25,28 +26,28 @@ mod field {
 pub struct Control(pub u16);
 
 impl Control {
-    /// A tag of this VLAN (12 bits), priority 0.
+    /// Makes the control information of a VLAN (12 bits), with priority 0.
     #[inline]
     #[must_use]
     pub const fn new(id: u16) -> Self {
         Self(id & 0x0fff)
     }
 
-    /// VLAN id, 0 to 4095. Zero marks a frame that has a priority only, 4095 is reserved.
+    /// Returns the VLAN id, 0 to 4095. Zero marks a frame that has a priority only; 4095 is reserved.
     #[inline]
     #[must_use]
     pub const fn id(self) -> u16 {
         self.0 & 0x0fff
     }
 
-    /// Priority code point, 0 to 7.
+    /// Returns the priority code point, 0 to 7.
     #[inline]
     #[must_use]
     pub const fn priority(self) -> u8 {
         (self.0 >> 13) as u8
     }
 
-    /// Whether the frame may be dropped first.
+    /// Whether the frame is eligible to be dropped before others.
     #[inline]
     #[must_use]
     pub const fn drop_eligible(self) -> bool {
@@ -69,19 +70,19 @@ impl<T: AsRef<[u8]>> Tag<T> {
         need("vlan", TAG_LEN, self.data())
     }
 
-    /// Tag control information.
+    /// Returns the tag control information.
     #[inline]
     pub fn control(&self) -> Control {
         Control(get_u16(self.data(), field::CONTROL))
     }
 
-    /// What follows the tag.
+    /// Returns the EtherType behind the tag.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(get_u16(self.data(), field::ETHER_TYPE))
     }
 
-    /// The octets behind the tag.
+    /// Returns the octets behind the tag.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), TAG_LEN..)
@@ -95,7 +96,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
         put_u16(self.buffer.as_mut(), field::CONTROL, control.0);
     }
 
-    /// Sets what follows the tag.
+    /// Sets the EtherType behind the tag.
     #[inline]
     pub fn set_ether_type(&mut self, ether_type: EtherType) {
         put_u16(self.buffer.as_mut(), field::ETHER_TYPE, ether_type.0);
@@ -113,17 +114,17 @@ impl<T: AsRef<[u8]>> fmt::Display for Tag<T> {
 pub struct Repr {
     /// Tag control information.
     pub control: Control,
-    /// What follows the tag.
+    /// EtherType behind the tag.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Reads the tag; each value of each field is valid.
+    /// Reads the tag. Every field value is valid, so the function cannot fail.
     pub fn parse<T: AsRef<[u8]>>(tag: &Tag<T>) -> Self {
         Self { control: tag.control(), ether_type: tag.ether_type() }
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Returns the number of octets that [`emit`](Self::emit) writes.
     #[must_use]
     pub const fn buffer_len(&self) -> usize {
         TAG_LEN
@@ -144,23 +145,22 @@ impl fmt::Display for Repr {
     }
 }
 
-/// A tag with the tag protocol it was announced by; also the form in which a driver hands over a tag that it has
-/// taken out of the frame.
+/// Tag with its tag protocol. Drivers report tags that they have stripped in this form, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackedTag {
-    /// [`EtherType::VLAN`] or [`EtherType::SERVICE_VLAN`].
+    /// Tag protocol: [`EtherType::VLAN`] or [`EtherType::SERVICE_VLAN`].
     pub tag_protocol: EtherType,
     /// Tag control information.
     pub control: Control,
 }
 
-/// The tags of a frame, outer first, and what lies behind them.
+/// Tags of a frame, outer first, and the EtherType behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stack {
     tags: [Option<StackedTag>; MAX_TAGS],
-    /// What lies behind the last tag; a third tag shows as a type that [`is_vlan`](EtherType::is_vlan).
+    /// EtherType behind the last tag. If there is a third tag, this type [`is_vlan`](EtherType::is_vlan).
     pub ether_type: EtherType,
-    /// Octets that the tags take.
+    /// Length of the tags in octets.
     pub len: usize,
 }
 
@@ -168,7 +168,7 @@ impl Stack {
     /// Reads up to [`MAX_TAGS`] tags from `payload`, which follows a type field of `ether_type`.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] if a tag is announced and not there.
+    /// [`WireError::Truncated`] if an announced tag is missing.
     #[inline]
     pub fn parse(ether_type: EtherType, payload: &[u8]) -> Result<Self, WireError> {
         let mut stack = Self { tags: [None; MAX_TAGS], ether_type, len: 0 };
@@ -184,7 +184,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// The tag that came first on the wire.
+    /// Returns the outer tag, the first one on the wire.
     #[inline]
     #[must_use]
     pub const fn outer(&self) -> Option<StackedTag> {
@@ -192,7 +192,7 @@ impl Stack {
         outer
     }
 
-    /// The second tag.
+    /// Returns the inner tag, the second one on the wire.
     #[inline]
     #[must_use]
     pub const fn inner(&self) -> Option<StackedTag> {

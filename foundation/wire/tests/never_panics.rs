@@ -1,4 +1,5 @@
-//! No decoder panics, whatever the octets are. The fuzz targets ask the same for longer.
+//! Property test: no decoder panics, whatever the octets are. The fuzz targets run the same exercises for
+//! longer.
 
 mod exercise;
 
@@ -6,7 +7,7 @@ use exercise::DECODERS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Arbitrary octets, of which some begin as a packet would, so that the decoders get beyond their first check.
+/// Arbitrary octets. Some begin like a packet, so that the decoders get beyond their first check.
 fn octets() -> impl Strategy<Value = Vec<u8>> {
     let starts: [&[u8]; 12] = [
         &[],

@@ -1,4 +1,4 @@
-//! Vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
+//! AVX2, vectors of 32 bytes: Intel from 2013 on, AMD from 2015.
 
 use core::arch::x86_64::{
     _mm256_andnot_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
@@ -8,12 +8,12 @@ use core::arch::x86_64::{
 use super::portable::low_of_first;
 use super::{Operation, Vectors, Words};
 
-/// Made only where the processor has AVX2 and the bit manipulation instructions.
+/// Proof that the processor has AVX2 and the bit manipulation instructions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
-    /// `None` where this processor lacks them.
+    /// Returns the vectors; `None` if this processor lacks them.
     #[inline]
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
@@ -23,10 +23,10 @@ impl Avx2 {
         has.then_some(Self(()))
     }
 
-    /// Runs what is built for this kind.
+    /// Runs the build of the operation for AVX2.
     #[inline(always)]
     pub fn run<O: Operation>(self, operation: O) -> O::Output {
-        // SAFETY: `self` was made where the processor has what is enabled.
+        // SAFETY: `self` proves that the processor has the enabled features.
         unsafe { built(self, operation) }
     }
 }
@@ -39,8 +39,8 @@ fn built<O: Operation>(vectors: Avx2, operation: O) -> O::Output {
 impl Vectors for Avx2 {
     #[inline(always)]
     fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32 {
-        // SAFETY: `self` was made where the processor has AVX2, and the two loads of 32 bytes lie inside of the 64 of
-        // `words`, at any alignment.
+        // SAFETY: `self` proves that the processor has AVX2. The two loads of 32 bytes are inside the 64
+        // bytes of `words`, at any alignment.
         unsafe {
             let (wanted, low) =
                 (_mm256_set1_epi32(wanted.cast_signed()), _mm256_set1_epi32(low.cast_signed()));
@@ -64,7 +64,8 @@ impl Vectors for Avx2 {
         unsafe {
             let limit = _mm256_set1_epi32(limit.cast_signed());
             let start = words.as_ptr();
-            // There is no comparison of unsigned words, but the greater of two is the word where it isn't below.
+            // AVX2 has no comparison of unsigned words. But the maximum of word and limit is the word unless
+            // the word is below.
             let eight = |at: usize| {
                 let words = _mm256_loadu_si256(start.add(at).cast());
                 let reached = _mm256_cmpeq_epi32(_mm256_max_epu32(words, limit), words);

@@ -1,4 +1,4 @@
-//! Vectors of a whole cache line: Intel's servers from 2017 on, AMD from 2022.
+//! AVX-512, vectors of a whole cache line: Intel's servers from 2017 on, AMD from 2022.
 
 use core::arch::x86_64::{
     _mm512_andnot_si512, _mm512_cmpeq_epi32_mask, _mm512_cmple_epu32_mask, _mm512_cmplt_epu32_mask,
@@ -8,12 +8,12 @@ use core::arch::x86_64::{
 
 use super::{Operation, Vectors, Words};
 
-/// Made only where the processor has AVX-512 with its parts for words of any size and for shorter vectors.
+/// Proof that the processor has AVX-512 with its extensions for words of any size and for shorter vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512(());
 
 impl Avx512 {
-    /// `None` where this processor lacks them.
+    /// Returns the vectors; `None` if this processor lacks them.
     #[inline]
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
@@ -26,10 +26,10 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
-    /// Runs what is built for this kind.
+    /// Runs the build of the operation for AVX-512.
     #[inline(always)]
     pub fn run<O: Operation>(self, operation: O) -> O::Output {
-        // SAFETY: `self` was made where the processor has what is enabled.
+        // SAFETY: `self` proves that the processor has the enabled features.
         unsafe { built(self, operation) }
     }
 }
@@ -42,8 +42,8 @@ fn built<O: Operation>(vectors: Avx512, operation: O) -> O::Output {
 impl Vectors for Avx512 {
     #[inline(always)]
     fn equal_above(self, words: &Words, wanted: u32, low: u32) -> u32 {
-        // SAFETY: `self` was made where the processor has AVX-512; the load takes the 64 bytes of `words`, at any
-        // alignment.
+        // SAFETY: `self` proves that the processor has AVX-512. The load reads the 64 bytes of `words`, at
+        // any alignment.
         unsafe {
             let above = _mm512_andnot_si512(
                 _mm512_set1_epi32(low.cast_signed()),
@@ -58,7 +58,7 @@ impl Vectors for Avx512 {
         // SAFETY: as above.
         unsafe {
             let words = _mm512_loadu_si512(words.as_ptr().cast());
-            // Of a word that is wanted, only low bits are left.
+            // A wanted word keeps only its low bits.
             let rest = _mm512_xor_si512(words, _mm512_set1_epi32(wanted.cast_signed()));
             let found = _mm512_cmple_epu32_mask(rest, _mm512_set1_epi32(low.cast_signed()));
             _mm512_cvtsi512_si32(_mm512_maskz_compress_epi32(found, rest)).cast_unsigned()

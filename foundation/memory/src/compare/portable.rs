@@ -1,8 +1,8 @@
-//! Vectors that every processor has.
+//! Vectors of every processor of the architecture.
 
 use super::{Vectors, Words};
 
-/// What every processor of the architecture can do: SSE2 on x86-64.
+/// Instructions of every processor of the architecture: SSE2 on x86-64.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
@@ -15,8 +15,8 @@ impl Vectors for Portable {
                 _mm_andnot_si128, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16,
                 _mm_packs_epi32, _mm_set1_epi32,
             };
-            // SAFETY: SSE2 is part of every x86-64 processor, and the four loads of 16 bytes lie inside of the 64 of
-            // `words`, at any alignment.
+            // SAFETY: SSE2 is part of every x86-64 processor. The four loads of 16 bytes are inside the 64
+            // bytes of `words`, at any alignment.
             unsafe {
                 let (wanted, low) = (_mm_set1_epi32(wanted.cast_signed()), _mm_set1_epi32(low.cast_signed()));
                 let start = words.as_ptr();
@@ -38,14 +38,15 @@ impl Vectors for Portable {
 
     #[inline(always)]
     fn below(self, words: &Words, limit: u32) -> u32 {
-        // In this form compilers make it vector instructions.
+        // Compilers turn this form into vector instructions.
         let bit = |at: usize| u16::from(words[at] < limit) << at;
         let bits: [u16; 16] = std::array::from_fn(bit);
         u32::from(bits.iter().fold(0, |below, bit| below | bit))
     }
 }
 
-/// A bit for each of eight short words that is `wanted`: a quarter of a cache line, for which no wider vectors are needed.
+/// Returns a bit for each of eight short words that equals `wanted`. A quarter of a cache line needs no wider
+/// vectors.
 #[inline(always)]
 pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -54,7 +55,8 @@ pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
             _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
             _mm_setzero_si128,
         };
-        // SAFETY: SSE2 is part of every x86-64 processor, and the load takes the 16 bytes of `words`, at any alignment.
+        // SAFETY: SSE2 is part of every x86-64 processor, and the load reads the 16 bytes of `words`, at any
+        // alignment.
         unsafe {
             let words = _mm_loadu_si128(words.as_ptr().cast());
             let equal = _mm_cmpeq_epi16(words, _mm_set1_epi16(wanted.cast_signed()));
@@ -65,22 +67,22 @@ pub fn equal_shorts(words: &[u16; 8], wanted: u16) -> u32 {
     shorts_one_by_one(words, wanted)
 }
 
-/// What [`equal_shorts`] must do.
+/// Reference implementation of [`equal_shorts`].
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub(super) fn shorts_one_by_one(words: &[u16; 8], wanted: u16) -> u32 {
     let bit = |(at, word): (usize, &u16)| u32::from(*word == wanted) << at;
     words.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
 }
 
-/// The bits of `low` of the first word that has its bit in `found`; 0 when none has.
+/// Returns the `low` bits of the first word with its bit in `found`; 0 when `found` is 0.
 #[inline(always)]
 pub(super) fn low_of_first(words: &Words, found: u32, low: u32) -> u32 {
-    // With none there are 32 zeros: the word that is looked up at 0 instead is made 0.
+    // Without a bit there are 32 trailing zeros: the lookup reads word 0, and the select returns 0 instead.
     let word = words[found.trailing_zeros() as usize % words.len()];
     std::hint::select_unpredictable(found == 0, 0, word & low)
 }
 
-/// What all kinds of vectors must do.
+/// Reference implementation of [`Vectors::equal_above`] for all kinds of vectors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub(super) fn one_by_one(words: &Words, wanted: u32, low: u32) -> u32 {
     let bit = |(at, word): (usize, &u32)| u32::from(word & !low == wanted) << at;

@@ -1,4 +1,4 @@
-//! All kinds of vectors that this processor has do what one does word by word.
+//! Tests of all kinds of vectors of this processor against word-by-word implementations.
 
 use proptest::prelude::*;
 

@@ -20,7 +20,7 @@ fn packet(payload: usize) -> Vec<u8> {
     data
 }
 
-/// The packet after `change`, with a checksum that is right for whatever header length it then has.
+/// Returns the packet after `change`, with the right checksum for its header length after the change.
 fn changed(payload: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut data = packet(payload);
     change(&mut data);

@@ -2,7 +2,7 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// An IPv6 packet whose payload is `headers`, the first of them being `first`.
+/// Makes an IPv6 packet with the payload `headers`, whose first header is `first`.
 fn packet(first: Protocol, headers: &[&[u8]]) -> ipv6::Packet<Vec<u8>> {
     let payload = headers.concat();
     let mut packet = ipv6::Packet::new_unchecked(vec![0; ipv6::HEADER_LEN]);

@@ -16,7 +16,7 @@ fn emitted(repr: &Repr<'_>, src: Ipv6Addr, dst: Ipv6Addr) -> Vec<u8> {
     data
 }
 
-/// The verdict on `repr` after `change`, with a checksum that is right for it.
+/// Returns the verdict on `repr` after `change`, with a recomputed checksum.
 fn verdict(repr: &Repr<'_>, src: &str, dst: &str, change: impl Fn(&mut Vec<u8>)) -> Result<(), NdpFault> {
     let (src, dst) = (address(src), address(dst));
     let mut data = emitted(repr, src, dst);

@@ -1,5 +1,5 @@
-//! Calls every getter of every decoder on arbitrary octets, one function per decoder. The property tests beside
-//! this and the fuzz target share it: whatever the octets are, none of these functions may panic.
+//! Decoder exercises: one function per decoder calls every getter on arbitrary octets. The property tests and
+//! the fuzz target share these functions. None may panic, whatever the octets are.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use millrace_wire::{
     udp, vlan,
 };
 
-/// A decoder by name.
+/// Decoder with its name.
 pub type Decoder = (&'static str, fn(&[u8]));
 
-/// All decoders, by name. An input of the fuzz target `decoders` chooses one by its number here.
+/// All decoders, by name. An input of the fuzz target `decoders` selects a decoder by its index here.
 pub const DECODERS: [Decoder; 13] = [
     ("arp", arp),
     ("checksum", checksum),
@@ -35,7 +35,7 @@ fn show(value: impl Display) {
     black_box(value.to_string());
 }
 
-/// Address resolution.
+/// Decodes ARP packets.
 pub fn arp(data: &[u8]) {
     let Ok(packet) = arp::Packet::new_checked(data) else { return };
     show(packet);
@@ -54,7 +54,7 @@ pub fn arp(data: &[u8]) {
     }
 }
 
-/// Sums, pieces of sums, and completion of partial checksums.
+/// Computes sums and sums of pieces, and completes partial checksums.
 pub fn checksum(data: &[u8]) {
     let cut = data.first().map_or(0, |&octet| usize::from(octet).min(data.len()));
     let (front, back) = data.split_at(cut);
@@ -64,14 +64,14 @@ pub fn checksum(data: &[u8]) {
     }
 }
 
-/// Ethernet frames.
+/// Decodes Ethernet frames.
 pub fn ethernet(data: &[u8]) {
     let Ok(frame) = ethernet::Frame::new_checked(data) else { return };
     show(frame);
     black_box((frame.source(), frame.destination(), frame.ether_type(), frame.payload()));
 }
 
-/// ICMP for IPv4; whether its checksum is right or made so.
+/// Decodes ICMP for IPv4, with a wrong and with a right checksum.
 pub fn icmpv4(data: &[u8]) {
     let Ok(mut packet) = icmpv4::Packet::new_checked(data.to_vec()) else { return };
     show(&packet);
@@ -90,7 +90,7 @@ pub fn icmpv4(data: &[u8]) {
     }
 }
 
-/// ICMP for IPv6; whether its checksum is right or made so.
+/// Decodes ICMP for IPv6, with a wrong and with a right checksum.
 pub fn icmpv6(data: &[u8]) {
     let Ok(mut packet) = icmpv6::Packet::new_checked(data.to_vec()) else { return };
     show(&packet);
@@ -107,7 +107,7 @@ pub fn icmpv6(data: &[u8]) {
     }
 }
 
-/// IPv4 headers: what is sane is accepted, and what is accepted can be read and changed.
+/// Decodes IPv4 headers: a sane packet passes `new_checked`, and a view can be read and changed.
 pub fn ipv4(data: &[u8]) {
     let sane = ipv4::sanity(data, data.len());
     black_box(ipv4::sanity(data, usize::MAX)).ok();
@@ -134,7 +134,7 @@ pub fn ipv4(data: &[u8]) {
     black_box((packet.payload_mut().len(), packet.options_mut().len()));
 }
 
-/// IPv6 headers.
+/// Decodes IPv6 headers.
 pub fn ipv6(data: &[u8]) {
     let sane = ipv6::sanity(data, data.len());
     let Ok(mut packet) = ipv6::Packet::new_checked(data.to_vec()) else {
@@ -151,7 +151,7 @@ pub fn ipv6(data: &[u8]) {
     black_box(packet.payload_mut().len());
 }
 
-/// Walks over extension headers, and their options.
+/// Walks over extension headers, and decodes their options.
 pub fn ipv6_ext(data: &[u8]) {
     black_box(ipv6_ext::FragmentRepr::parse(data)).iter().for_each(show);
     if let Ok(header) = ipv6_ext::Header::new_checked(data) {
@@ -183,7 +183,7 @@ fn extension(header: &ipv6_ext::Header<&[u8]>, offset: usize) {
     }
 }
 
-/// Link-layer addresses as text: what is read is written in one form.
+/// Parses link-layer addresses: a parsed address prints in one form.
 pub fn mac_addr(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<MacAddr>() {
@@ -192,7 +192,7 @@ pub fn mac_addr(data: &[u8]) {
     }
 }
 
-/// Neighbour discovery, believed or not.
+/// Decodes neighbour discovery messages, whether `validate` accepts them or not.
 pub fn ndp(data: &[u8]) {
     let (src, dst) = (Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST);
     let Ok(packet) = ndp::Packet::new_checked(data) else { return };
@@ -212,7 +212,7 @@ pub fn ndp(data: &[u8]) {
     }
 }
 
-/// TCP headers and their options.
+/// Decodes TCP headers and their options.
 pub fn tcp(data: &[u8]) {
     let Ok(packet) = tcp::Packet::new_checked(data) else { return };
     show(packet);
@@ -239,7 +239,7 @@ pub fn tcp(data: &[u8]) {
     }
 }
 
-/// UDP headers.
+/// Decodes UDP headers.
 pub fn udp(data: &[u8]) {
     let Ok(mut packet) = udp::Packet::new_checked(data.to_vec()) else { return };
     show(&packet);
@@ -251,7 +251,7 @@ pub fn udp(data: &[u8]) {
     black_box(packet.payload_mut().len());
 }
 
-/// VLAN tags, one and stacked.
+/// Decodes single and stacked VLAN tags.
 pub fn vlan(data: &[u8]) {
     if let Ok(tag) = vlan::Tag::new_checked(data) {
         show(tag);
