@@ -1,9 +1,9 @@
-//! Compiles the kernel programs with clang.
+//! Build script that compiles the kernel programs with clang.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Object files, each with its source, and what is defined for it.
+/// Object files, each with its source file and its preprocessor definitions.
 const PROGRAMS: [(&str, &str, &[&str]); 5] = [
     ("level0", "level0", &[]),
     ("level0_alone", "level0", &["-DALONE"]),

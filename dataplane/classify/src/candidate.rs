@@ -1,40 +1,40 @@
-//! What a filter sees of a packet.
+//! The fields of a packet that filters match.
 
 use millrace_packet::{Exceptions, Family, FlowKey};
 use millrace_wire::Protocol;
 
-/// A packet as filters see it: its flow key, and the fields that may differ between packets of one flow.
+/// Packet as filters see it: its flow key, and the fields that may differ between packets of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
     /// Six-tuple of the packet's flow.
     pub key: FlowKey,
-    /// The lower eight TCP flags, FIN being 1 and CWR 128; `None` when the packet has no TCP header or its flags
+    /// Lower eight TCP flags: FIN is 1, CWR is 128. `None` when the packet has no TCP header or its flags
     /// can't be read.
     pub tcp_flags: Option<u8>,
     /// Tag set by a plugin, 0 to 31.
     pub tag: u8,
-    /// What is exceptional about the packet. With [`FRAGMENT`](Exceptions::FRAGMENT) or [`CUT`](Exceptions::CUT)
-    /// its transport ports are unknown.
+    /// Exceptions of the packet. With [`FRAGMENT`](Exceptions::FRAGMENT) or [`CUT`](Exceptions::CUT) its
+    /// transport ports are unknown.
     pub exceptions: Exceptions,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
 }
 
 impl Candidate {
-    /// A packet of flow `key` with nothing special about it: no TCP flags known, tag, exceptions and DSCP zero.
+    /// Returns a packet of flow `key` without known TCP flags; its tag, exceptions and DSCP are zero.
     pub fn plain(key: FlowKey) -> Self {
         Self { key, tcp_flags: None, tag: 0, exceptions: Exceptions::NONE, dscp: 0 }
     }
 
-    /// Whether the ports in the key were read from the packet: its protocol has some, and neither is it a fragment
-    /// behind the first nor is its transport header cut.
+    /// Whether the ports in the key were read from the packet. The protocol then has ports, the packet is not
+    /// a later fragment, and its transport header is not cut.
     #[inline]
     pub fn ports_known(&self) -> bool {
         self.exceptions.bits() & PORTS_UNKNOWN.bits() == 0 && Protocol(self.key.protocol).has_ports()
     }
 
-    /// The bits of [`varying`](Self::varying) that tell packets whose ports can't be read from those with ports of zero,
-    /// where a flow may have both: their keys are the same.
+    /// Returns the bits of [`varying`](Self::varying) that separate packets with unreadable ports from
+    /// packets with ports of zero. Both have the same flow key. Returns 0 if the flow can't have both.
     #[inline]
     pub fn unread_ports_mask(key: &FlowKey) -> u32 {
         if (key.source_port, key.destination_port) == (0, 0) && Protocol(key.protocol).has_ports() {
@@ -44,8 +44,11 @@ impl Candidate {
         }
     }
 
-    /// The keys that packets of a flow may really have whose ports can't be read: as they are, or with another protocol
-    /// where they end at, or in a fragment behind, an IPv6 extension header. None for protocols without ports.
+    /// Returns the keys that packets with unreadable ports may really have.
+    ///
+    /// Such a packet has the key's protocol, if that protocol has ports. If its readable headers end at an
+    /// IPv6 extension header, or it is a later fragment behind one, it may have any protocol with ports.
+    /// Other protocols yield no key.
     pub fn hidden_keys(key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<> {
         let key = *key;
         let own = Protocol(key.protocol).has_ports();
@@ -61,11 +64,11 @@ impl Candidate {
         })
     }
 
-    /// The fields that may differ between packets of one flow, packed into one word.
+    /// Packs the fields that may differ between packets of one flow into one word.
     ///
-    /// Two packets of equal keys whose words agree under a filter's
-    /// [`varying_mask`](crate::CompiledFilter::varying_mask) are the same to that filter. A flow table that keeps the
-    /// word, under the union of all filters' masks, beside the key never hides such a field.
+    /// A filter treats two packets alike if their keys are equal and their words agree under its
+    /// [`varying_mask`](crate::CompiledFilter::varying_mask). A flow table may store this word, under the
+    /// union of all filters' masks, beside the key. No such field is then hidden from a filter.
     #[inline]
     pub fn varying(&self) -> u32 {
         let flags = self.tcp_flags.map_or(0, |flags| u32::from(flags) << FLAGS_SHIFT | FLAGS_KNOWN);
@@ -76,10 +79,10 @@ impl Candidate {
     }
 }
 
-/// The protocols with ports.
+/// Protocols with transport ports.
 const WITH_PORTS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::SCTP, Protocol::UDP_LITE];
 
-/// Whether it is the number of an IPv6 extension header that the walk to the upper layer passes.
+/// Whether `protocol` is an IPv6 extension header that the walk to the upper layer skips.
 fn is_extension(protocol: u8) -> bool {
     matches!(
         Protocol(protocol),
@@ -142,7 +145,7 @@ mod tests {
         };
         assert_eq!((protocols(candidate(17).key), protocols(v6(6))), (vec![17], vec![6]));
         assert_eq!(protocols(v6(60)), [6, 17, 132, 136]);
-        // In IPv4 there are no extension headers; ESP and ICMP have no ports; these ports are known.
+        // IPv4 has no extension headers; ESP and ICMP have no ports; the ports of `known` are readable.
         let mut known = v6(6);
         known.source_port = 1;
         assert!([candidate(60).key, v6(50), v6(58), known].iter().all(|key| protocols(*key).is_empty()));

@@ -1,9 +1,11 @@
-//! Which flows a change concerns: so that a change costs the others nothing but a look into this log.
+//! Log of the latest changes. Only flows that a change concerns are classified again; all other flows cost
+//! one look into the log.
 //!
-//! Every change gets a generation. A flow record remembers the generation in which its answer was last known to be
-//! right; when that is not the current one, [`ChangeLog::touches`] says whether anything since concerns the flow's key.
-//! Filters are kept one by one, the latest of them. Routes, of which there may be 100,000 changes a second, are noted
-//! by coarse regions of the address space: a flow's route is looked up again if something changed in its region.
+//! Every change gets a generation. A flow record stores the generation in which its answer was last valid. If
+//! that is not the current generation, [`ChangeLog::touches`] reports whether a later change concerns the
+//! flow's key. The log stores the latest filter changes one by one. Routes may change 100,000 times a second,
+//! so the log stores route changes by coarse regions of the address space. After a change in a flow's region,
+//! the worker looks up the flow's route again.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,41 +15,42 @@ use millrace_packet::FlowKey;
 
 use crate::{Candidate, CompiledFilter};
 
-/// Filter changes that are remembered; flows that were not used for more of them are classified anew.
+/// Number of filter changes in the log. A flow that missed more of them is classified again.
 const FILTERS: usize = 64;
-/// Bits of an IPv4 address that name its region.
+/// Number of leading bits of an IPv4 address that name its region.
 const REGION4: u8 = 12;
-/// Leading bits of an IPv6 address that are hashed into its region.
+/// Number of leading bits of an IPv6 address that are hashed into its region.
 const REGION6: u8 = 24;
 const REGIONS: usize = 4096;
-/// Generations between two renewals of the log.
+/// Number of generations between two renewals of the log.
 const RENEWAL: u32 = 1 << 30;
 
-/// What happened to a flow's answer.
+/// Effect of changes on the answer of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
-    /// Nothing: the answer is still right.
+    /// No effect: the answer is still valid.
     Nothing,
-    /// Routes to its destination, or to its source, may have changed.
+    /// Routes to the destination or the source of the flow may have changed.
     Route,
-    /// Anything may have changed.
+    /// Any part of the answer may have changed.
     All,
 }
 
-/// The latest changes.
+/// Log of the latest changes.
 ///
-/// Generations are counted in 32 bits and wrap: a record must be looked at, or removed, at least once in 2^31
-/// generations, which at 10,000 a second takes 59 hours. The log renews itself before its own generations are so old.
+/// Generations are 32-bit counts that wrap. A record must be checked or removed at least once in 2^31
+/// generations, which take 59 hours at 10,000 a second. The log renews its own generations before they reach
+/// that age.
 #[derive(Debug)]
 pub struct ChangeLog {
     current: u32,
     filters: VecDeque<(u32, CompiledFilter)>,
-    /// Records older than this can't be told what concerns them.
+    /// Oldest generation that the log fully covers. Records of older generations are classified again.
     complete_from: u32,
-    /// The generation in which a route in the region last changed.
+    /// Generation of the last route change in each region.
     regions4: Box<[u32]>,
     regions6: Box<[u32]>,
-    /// The generation in which an IPv6 route to a prefix wider than a region last changed.
+    /// Generation of the last change of an IPv6 route whose prefix is wider than a region.
     wide6: u32,
 }
 
@@ -72,14 +75,15 @@ fn later(a: u32, b: u32) -> bool {
 }
 
 impl ChangeLog {
-    /// The current generation.
+    /// Returns the current generation.
     #[inline]
     pub fn current(&self) -> u32 {
         self.current
     }
 
-    /// Begins a generation. Once in 2^30, all flows are looked at again, and all that is remembered gets the current generation: what stands
-    /// still for 2^31 generations would seem to be later than any record.
+    /// Begins a generation. Once in 2^30 generations, it makes all flows stale and sets all stored
+    /// generations to the current one. Otherwise a generation that stays for 2^31 generations would seem
+    /// later than any record.
     fn begin_generation(&mut self) {
         self.current = self.current.wrapping_add(1);
         if self.current.is_multiple_of(RENEWAL) {
@@ -91,7 +95,7 @@ impl ChangeLog {
         }
     }
 
-    /// A filter was added, removed or changed.
+    /// Records that a filter was added, removed or changed.
     pub fn filter_changed(&mut self, filter: CompiledFilter) {
         self.begin_generation();
         self.filters.push_back((self.current, filter));
@@ -102,12 +106,12 @@ impl ChangeLog {
         }
     }
 
-    /// Begins a generation for changes of routes, noted by [`route_changed`](Self::route_changed).
+    /// Begins a generation for route changes, which [`route_changed`](Self::route_changed) records.
     pub fn begin_routes(&mut self) {
         self.begin_generation();
     }
 
-    /// A route to `prefix` changed in the current generation.
+    /// Records a change of a route to `prefix` in the current generation.
     pub fn route_changed(&mut self, prefix: IpNet) {
         let length = prefix.prefix_len();
         match prefix.network() {
@@ -123,14 +127,14 @@ impl ChangeLog {
         }
     }
 
-    /// Something changed that may concern any flow.
+    /// Records a change that may concern any flow.
     pub fn everything_changed(&mut self) {
         self.begin_generation();
         self.complete_from = self.current;
         self.filters.clear();
     }
 
-    /// Whether anything that changed after generation `since` concerns the flow.
+    /// Returns the effect on the flow of all changes after generation `since`.
     pub fn touches(&self, key: &FlowKey, since: u32) -> Touch {
         if later(self.complete_from, since) {
             return Touch::All;
@@ -150,8 +154,8 @@ impl ChangeLog {
     }
 }
 
-/// Whether some packet of the flow can match the filter, be its transport header what it may if the flow is one of packets
-/// whose header can't be read.
+/// Whether some packet of the flow can match the filter. In a flow of packets with unreadable transport
+/// headers, these headers may hold anything.
 fn concerns(filter: &CompiledFilter, key: &FlowKey) -> bool {
     let hidden = |filter: CompiledFilter| Candidate::hidden_keys(key).any(|key| filter.may_match_flow(&key));
     filter.may_match_flow(key)
@@ -176,7 +180,7 @@ mod tests {
     use super::*;
     use crate::filter::tests::{any_candidate, any_filter, resolve};
 
-    /// A change, as the twin remembers it.
+    /// Change, as the reference model stores it.
     #[derive(Clone, Debug)]
     enum Change {
         Filter(crate::Filter),
@@ -266,7 +270,7 @@ mod tests {
         let key =
             FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));
         for renewals in 1..=6_u32 {
-            // Most of these generations are of routes elsewhere.
+            // Most of these generations are route changes in other regions.
             log.current = renewals.wrapping_mul(RENEWAL).wrapping_sub(1);
             let before = log.current();
             log.begin_routes();

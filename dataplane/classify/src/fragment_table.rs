@@ -1,8 +1,10 @@
-//! Which flow the fragments of a packet belong to: only the first one has the transport header.
+//! Assignment of later fragments to the flow of their packet. Only the first fragment has the transport
+//! header.
 //!
-//! What a first fragment says is remembered under what all fragments of the packet share (RFC 791, 3.2; RFC 8200, 4.5):
-//! the addresses, the identification, in IPv4 the protocol, and here the port of arrival. Those behind it then get its
-//! flow. In IPv6 only the first one says which protocol the packet is of.
+//! The table stores each first fragment under the fields that all fragments of a packet share (RFC 791, 3.2;
+//! RFC 8200, 4.5): the addresses, the identification, in IPv4 the protocol, and here the port of arrival.
+//! Later fragments of the packet get the flow of the first one. In IPv6 only the first fragment names the
+//! transport protocol of the packet.
 
 use std::time::Duration;
 
@@ -12,30 +14,31 @@ use millrace_wire::Protocol;
 
 use crate::Candidate;
 
-/// How long fragments may follow the first: as long as hosts wait for them (RFC 8200, 4.5; RFC 1122, 3.3.2).
+/// Lifetime of an entry. Hosts wait as long for the fragments of a packet (RFC 8200, 4.5; RFC 1122, 3.3.2).
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Packets whose fragments are followed at a time.
+/// Number of sets of the table, with [`WAYS`] packets each.
 const SETS: usize = 1024;
 const WAYS: usize = 4;
 
 /// A fragment of a larger packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// The identification that all fragments of the packet have.
+    /// Identification that all fragments of the packet share.
     pub identification: u32,
-    /// Whether it is the first.
+    /// Whether this is the first fragment of the packet.
     pub first: bool,
-    /// Where its data begin in the fragmented part, in octets.
+    /// Offset of the fragment's data in the fragmented part, in octets.
     pub offset: u16,
-    /// Of the first one, where in the fragmented part its transport header ends, in octets; 0 where that is of no matter.
+    /// End of the transport header in the fragmented part, in octets. Set in first fragments; 0 where no
+    /// stage needs it.
     pub headers_end: u16,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// What all fragments have.
+    /// Key that all fragments of the packet share.
     shared: FlowKey,
-    /// What the first one has.
+    /// Flow key of the first fragment.
     key: FlowKey,
     tcp_flags: Option<u8>,
     identification: u32,
@@ -43,7 +46,7 @@ struct Entry {
     until: Instant,
 }
 
-/// The packets whose fragments are on their way: at most 4,096; beyond that the oldest of a set is forgotten.
+/// Fragmented packets in transit: at most 4,096. A full set drops its oldest entry.
 pub struct FragmentTable {
     sets: Box<[[Option<Entry>; WAYS]]>,
 }
@@ -61,7 +64,7 @@ impl Default for FragmentTable {
 }
 
 impl FragmentTable {
-    /// Remembers a first fragment; `hash` is a keyed hash of its [`fragment_key`].
+    /// Stores a first fragment; `hash` is a keyed hash of its [`fragment_key`].
     pub fn begin(&mut self, first: &Candidate, hash: u64, fragment: Fragment, now: Instant) {
         let Fragment { identification, headers_end, .. } = fragment;
         let shared = fragment_key(&first.key);
@@ -77,8 +80,11 @@ impl FragmentTable {
         }
     }
 
-    /// Makes a fragment behind the first look like that to filters; it stays as it is when the first was not seen. Where
-    /// the packet has ports, they are known then. Returns where the headers of the first one end in the fragmented part, if it was seen.
+    /// Gives a later fragment the flow key and TCP flags of the first fragment, so that filters treat both
+    /// alike. If the packet's protocol has ports, the ports are known afterwards.
+    ///
+    /// Returns the end of the first fragment's headers in the fragmented part. Returns `None` and leaves the
+    /// fragment unchanged if the table has no first fragment.
     pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) -> Option<u16> {
         let shared = fragment_key(&later.key);
         let set = self.sets.get(place(hash, identification))?;
@@ -94,7 +100,7 @@ impl FragmentTable {
     }
 }
 
-/// The key that all fragments of a packet have.
+/// Returns the key that all fragments of a packet share.
 pub fn fragment_key(key: &FlowKey) -> FlowKey {
     let mut shared = *key;
     (shared.source_port, shared.destination_port) = (0, 0);

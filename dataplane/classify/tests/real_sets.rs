@@ -1,5 +1,5 @@
-//! The fast tables beside the oracle on sets of filters as they are found: ClassBench's files where these are at hand,
-//! and generated ones.
+//! Tests of the fast tables against the oracle, on realistic sets of filters: ClassBench's files if they are
+//! available, and generated sets.
 
 use millrace_classify::{
     Candidate, CompiledFilter, CuttingTree, FilterId, FilterTable, LinearOracle, TupleSpace, analyse,
@@ -8,7 +8,7 @@ use millrace_classify::{
 use millrace_packet::Family;
 use millrace_testkit::classbench::{FilterSet, Popularity, Style, generate, read, trace};
 
-/// Packets that are looked up, of which most meet a filter.
+/// Number of packets to look up, most of which match a filter.
 const PACKETS: usize = 1500;
 
 fn sets() -> Vec<FilterSet> {
@@ -32,7 +32,7 @@ fn filters(set: &FilterSet) -> Vec<CompiledFilter> {
     set.filters.iter().map(|filter| filter.compile(|_| None).unwrap()).collect()
 }
 
-/// Both tables filled: with falling priorities, or all of one priority, so that specificity and age decide.
+/// Fills a table: with falling priorities, or with equal priorities, so that specificity and age decide.
 fn fill<F: FilterTable<usize>>(mut table: F, set: &FilterSet, falling: bool) -> F {
     fill_all(&mut table, set, falling);
     table
@@ -44,7 +44,7 @@ fn fill_all(table: &mut dyn FilterTable<usize>, set: &FilterSet, falling: bool) 
     }
 }
 
-/// The fast tables for everyday's sets, empty.
+/// Returns empty tables of the kinds for large sets.
 fn tables() -> [(&'static str, Box<dyn FilterTable<usize>>); 2] {
     [("tuple space", Box::new(TupleSpace::new())), ("cutting tree", Box::new(CuttingTree::default()))]
 }
@@ -93,7 +93,7 @@ fn comes_and_goes(set: &FilterSet, name: &str, table: &mut dyn FilterTable<usize
     fill_all(table, set, true);
     let packets = trace(set, Popularity::Uniform, PACKETS / 3, 5);
     let ids: Vec<FilterId> = in_order(oracle.entries()).iter().map(|entry| entry.id).collect();
-    // Most go, in an order without a pattern, then half of those come again.
+    // Removal of most filters, in an order without a pattern, then insertion of half of them again.
     let gone: Vec<_> = (0..ids.len() * 9 / 10).map(|turn| ids[turn * 7919 % ids.len()]).collect();
     let mut values = Vec::new();
     for id in &gone {
@@ -119,7 +119,7 @@ fn what_analysis_calls_shadowed_never_wins_in_a_trace() {
     for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
         let table = fill(TupleSpace::new(), &set, true);
         let found = analyse(table.entries(), 10, |entry| entry.id);
-        // With a priority for each, no two are ambiguous.
+        // With a distinct priority for each filter, no two are ambiguous.
         assert_eq!(found.ambiguous_pairs, 0);
         for packet in trace(&set, Popularity::Uniform, 20_000, 6) {
             let winner = table.lookup(&packet).map(|(id, _)| id);

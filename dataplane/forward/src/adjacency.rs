@@ -1,8 +1,10 @@
-//! Adjacencies: all that is needed to send a plain packet to a station behind a port, made once, used for every packet.
+//! Adjacencies: the data to send a plain packet to a station behind a port, computed once and used for every
+//! packet.
 //!
-//! A flow's record holds a [number](AdjacencyTable::intern) of an adjacency. The number bears the *epoch* of the table, so that
-//! [`forget`](AdjacencyTable::forget) makes all numbers void at once, wherever they are kept. Who changes a port, a
-//! neighbour or what a route means forgets; who then finds a number void looks everything up, and gets another one.
+//! A flow record holds the [number](AdjacencyTable::intern) of an adjacency. The number contains the *epoch*
+//! of the table, so that [`forget`](AdjacencyTable::forget) invalidates all numbers at once, wherever they
+//! are kept. A change of a port, a neighbour or the meaning of a route calls `forget`. A packet whose number
+//! is invalid takes the full lookup, and its flow record gets a new number.
 
 use std::collections::HashMap;
 
@@ -13,20 +15,20 @@ use millrace_wire::{ipv4, ipv6};
 
 use crate::{LinkHeader, NeighbourKey};
 
-/// Most adjacencies of a table; further ones get no number. A power of two.
+/// Maximum number of adjacencies of a table, a power of two. Further adjacencies get no number.
 const MOST: usize = 1 << 14;
-/// Adjacencies that are looked at for their use at a time.
+/// Number of adjacencies checked for use per call.
 const LOOKED_AT: usize = 1024;
-/// Bits of a number below the epoch.
+/// Number of bits of an adjacency number below the epoch.
 const INDEX_BITS: u32 = MOST.trailing_zeros();
-/// The number of no adjacency. Epochs begin at 1, so no other number is 0.
+/// Number that stands for no adjacency. Epochs begin at 1, so no adjacency has the number 0.
 pub const NO_ADJACENCY: u32 = 0;
 
-/// How packets of one family leave towards one neighbour.
+/// Output port, MTU and link header of packets of one address family to one neighbour.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     header: LinkHeader,
-    /// The port to leave by.
+    /// Output port.
     pub port: PortId,
     mtu: u16,
     family: Family,
@@ -34,19 +36,21 @@ pub struct Adjacency {
 }
 
 impl Adjacency {
-    /// By `port`, whose packets may have `mtu` bytes, under this link header.
+    /// Creates the adjacency with the output port `port`, packets of at most `mtu` bytes, and this link
+    /// header.
     pub fn new(port: PortId, mtu: u16, family: Family, header: LinkHeader) -> Self {
         Self { header, port, mtu, family, used: false }
     }
 
-    /// Whether a packet may leave in one piece, and its frame has room for the link header.
+    /// Whether a packet may leave unfragmented, and its frame has room for the link header.
     #[inline]
     pub fn takes(&self, packet: &Packet) -> bool {
         packet.network_len() <= usize::from(self.mtu)
             && packet.headroom() + packet.network_offset() >= self.header.len()
     }
 
-    /// The same for packets in a row. Who has one leave by it [says so](Self::note_use).
+    /// Returns a copy of the adjacency for a series of packets. A caller that sends packets by it calls
+    /// [`note_use`](Self::note_use).
     pub fn exit(&self) -> Exit {
         let Some(header) = self.header.as_bytes().first_chunk().filter(|_| self.header.len() == PLAIN) else {
             return Exit::NONE;
@@ -59,15 +63,16 @@ impl Adjacency {
         self.used = true;
     }
 
-    /// Takes one hop off a packet of the family that it [`takes`](Self::takes), whose hops have not run out and whose network
-    /// header is sane, and puts the link header before it. Notes that the neighbour is in use.
+    /// Decrements the TTL or hop limit of a packet and puts the link header before it. The adjacency must
+    /// [take](Self::takes) the packet, whose family must match, whose network header must be sane, and whose
+    /// hops must not have run out. Notes that the neighbour is in use.
     #[inline(always)]
     pub fn rewrite(&mut self, packet: &mut Packet) {
         self.used = true;
-        // There is room.
+        // [`takes`](Self::takes) checked the room.
         let _ = self.header.apply(packet);
         let network = packet.data_mut().get_mut(self.header.len()..).unwrap_or_default();
-        // Hops that have run out were seen before.
+        // Earlier stages handled packets whose hops have run out.
         let _ = match self.family {
             Family::V4 => network.first_chunk_mut().is_some_and(decrement_ttl),
             Family::V6 => network.first_chunk_mut().is_some_and(decrement_hop_limit),
@@ -85,38 +90,41 @@ fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
     ipv6::Packet::new_unchecked(header).decrement_hop_limit()
 }
 
-/// Bytes of a link header without tags.
+/// Length of a link header without VLAN tags, in bytes.
 const PLAIN: usize = 14;
-/// Bytes that [`Exit`] looks at: that header, and a network header as far as both families have one.
+/// Number of bytes that [`Exit`] reads: that link header, and the part of the network header that both
+/// families have.
 pub const START: usize = PLAIN + ipv4::HEADER_LEN;
 
-/// What many packets in a row need of an adjacency, as a copy: for those that leave as most do, under a link header without
-/// tags, that came under one. It takes no others.
+/// Copy of an adjacency for a series of usual packets. They arrive with a link header without VLAN tags, and
+/// leave with one. An exit takes no other packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     header: [u8; PLAIN],
-    /// The longest frame.
+    /// Length of the longest frame.
     longest: usize,
     family: Family,
 }
 
 impl Exit {
-    /// It takes no packets.
+    /// Exit that takes no packets.
     pub const NONE: Self = Self { header: [0; PLAIN], longest: 0, family: Family::V4 };
 
-    /// The start of a packet that may leave so.
+    /// Returns the start of a packet if the packet may leave by this exit.
     #[inline(always)]
     pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
     }
 
-    /// The same of a packet that stands in one frame, with a link header without tags.
+    /// Returns the start of a packet if the packet may leave by this exit. The packet must be in one frame,
+    /// with a link header without VLAN tags.
     #[inline(always)]
     pub fn start_plain<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.first_mut::<START>().filter(|start| start.length <= self.longest)
     }
 
-    /// Whether a packet that begins so, and may have been changed since it was read, has a whole network header and hops left.
+    /// Whether a packet with this start has a whole network header and hops left. A plugin may have changed
+    /// the packet since it was parsed.
     #[inline(always)]
     pub fn is_whole(&self, start: &Start<'_, START>) -> bool {
         match self.family {
@@ -125,13 +133,13 @@ impl Exit {
         }
     }
 
-    /// Does what [`Adjacency::rewrite`] does to a packet that begins so, whose hops have not run out.
+    /// Applies [`Adjacency::rewrite`] to the start of a packet whose hops have not run out.
     #[inline(always)]
     pub fn rewrite(&self, start: &mut [u8; START]) {
         start[..PLAIN].copy_from_slice(&self.header);
         match self.family {
             Family::V4 => {
-                // Time to live, protocol and checksum are one word, the time to live lowest.
+                // TTL, protocol and checksum are one word, with the TTL in its lowest byte.
                 if let Some(word) = start[PLAIN + 8..].first_chunk_mut() {
                     *word = ipv4::hop_taken_off(u32::from_le_bytes(*word)).to_le_bytes();
                 }
@@ -141,21 +149,21 @@ impl Exit {
     }
 }
 
-/// The adjacencies in use, by number.
+/// Adjacencies in use, by number.
 #[derive(Debug)]
 pub struct AdjacencyTable {
     entries: Vec<Adjacency>,
     keys: Vec<NeighbourKey>,
     numbers: HashMap<(NeighbourKey, Family), u32, FixedState>,
     epoch: u32,
-    /// Neighbours that were used by numbers that are void now.
+    /// Neighbours used by numbers that are invalid now.
     used: Vec<NeighbourKey>,
-    /// The entry that is looked at next for its use; nothing before a round begins.
+    /// Entry that is checked for use next; `None` before a scan begins.
     hand: Option<usize>,
 }
 
 impl AdjacencyTable {
-    /// An empty table, with memory for all that it may have. `seed` should be random.
+    /// Creates an empty table, with memory for the maximum number of adjacencies. `seed` should be random.
     pub fn new(seed: u64) -> Self {
         Self {
             entries: Vec::with_capacity(MOST),
@@ -167,8 +175,8 @@ impl AdjacencyTable {
         }
     }
 
-    /// The number of the adjacency towards a neighbour, which `make` describes where there is none yet; `None` when the
-    /// table is full.
+    /// Returns the number of the adjacency of a neighbour, and creates it with `make` if there is none.
+    /// `None` when the table is full.
     pub fn intern(
         &mut self,
         neighbour: NeighbourKey,
@@ -188,7 +196,7 @@ impl AdjacencyTable {
         Some(number)
     }
 
-    /// The adjacency of a number; `None` when the number is void.
+    /// Returns the adjacency of a number; `None` when the number is invalid.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Adjacency> {
         if number >> INDEX_BITS != self.epoch {
@@ -197,11 +205,11 @@ impl AdjacencyTable {
         self.entries.get_mut((number & (MOST as u32 - 1)) as usize)
     }
 
-    /// Makes all numbers void; that neighbours were used is told later. Returns `true` when epochs begin anew: then numbers that
-    /// were given out long ago must not be asked for any more.
+    /// Invalidates all numbers. [`take_used`](Self::take_used) still reports the neighbours in use. Returns
+    /// `true` when epochs restart: then the caller must discard all numbers returned long ago.
     #[must_use]
     pub fn forget(&mut self) -> bool {
-        // Who is beyond what may be told is used again, or was not used much.
+        // A neighbour beyond the limit is used again, or had little use.
         let used = self.entries.iter().zip(&self.keys).filter(|(entry, _)| entry.used).map(|(_, key)| *key);
         self.used.extend(used.take(MOST - self.used.len()));
         self.entries.clear();
@@ -215,8 +223,8 @@ impl AdjacencyTable {
         over
     }
 
-    /// Calls `tell` with neighbours that packets were sent to since they were last told, `most` at the most; whether this round has
-    /// more of them. The next round begins behind the last one.
+    /// Calls `tell` with the neighbours used since their last report, `most` at most. Returns whether this
+    /// scan has more of them. The next scan begins behind the last neighbour.
     pub fn take_used(&mut self, most: usize, mut tell: impl FnMut(NeighbourKey)) -> bool {
         let told = self.used.len().min(most);
         self.used.drain(self.used.len() - told..).for_each(&mut tell);
@@ -280,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an exit takes, the adjacency takes, and does the same to it.
+        /// Every packet that an exit takes, its adjacency takes as well, and both make the same changes.
         #[test]
         fn an_exit_does_what_its_adjacency_does(
             mut bytes in vec(any::<u8>(), 0..200),
@@ -392,7 +400,7 @@ mod tests {
         used(&mut table, 1000);
         assert!(!table.forget());
         assert_eq!(told(&mut table), (all, 10), "of numbers that are void");
-        // Many that nobody uses are looked at in pieces, too.
+        // Unused neighbours are scanned in pieces as well.
         for number in 0..3000 {
             table.intern(key(number), Family::V4, adjacency).unwrap();
         }

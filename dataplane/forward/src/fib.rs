@@ -1,4 +1,4 @@
-//! The forwarding information base: what to do with a packet, by its destination.
+//! Forwarding information base (FIB): the route of a packet, by its destination.
 
 mod routes;
 mod shared;
@@ -13,31 +13,31 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::NextHops;
 pub use shared::{FibChange, FibMemory, FibReader, SharedFib};
 
-/// The number of a route. Flow records keep it: the same route to many prefixes has one number, or each of them has one of its
-/// own. A number is used again once no prefix has the route any more.
+/// Number of a route, which flow records keep. Equal routes of several prefixes share a number, or each
+/// prefix has its own number. A number is reused once no prefix has the route any more.
 pub use millrace_units::NextHopIndex as RouteIndex;
 
-/// What to do with packets to a prefix.
+/// Treatment of packets to a prefix.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Route {
     /// Send to a next hop.
     Forward(NextHops),
-    /// Addressed to the router itself.
+    /// Deliver to the router itself.
     Local,
-    /// Only the host's kernel can do it.
+    /// Punt to the host's kernel, because only the kernel can handle the packet.
     Kernel,
-    /// A broadcast address of a connected network.
+    /// Broadcast address of a connected network.
     Broadcast,
     /// Drop silently.
     Blackhole,
-    /// Drop, and answer that the host can't be reached.
+    /// Drop, and answer "host unreachable".
     Unreachable,
-    /// Drop, and answer that it is prohibited.
+    /// Drop, and answer "prohibited".
     Prohibit,
 }
 
 impl Route {
-    /// The name of its kind.
+    /// Returns the name of the route's kind.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Forward(_) => "forward",

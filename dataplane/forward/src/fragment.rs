@@ -4,7 +4,7 @@ use millrace_packet::{Packet, Pool};
 use millrace_wire::ipv4::{self, HEADER_LEN, MAX_HEADER_LEN, option};
 use millrace_wire::tlv;
 
-/// Why a packet could not be fragmented.
+/// Reason why a packet could not be fragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FragmentError {
     /// The header is not whole, or the packet ends before its total length.
@@ -13,17 +13,17 @@ pub enum FragmentError {
     /// The packet must not be fragmented.
     #[error("ipv4: the packet has \"don't fragment\" set")]
     DontFragment,
-    /// No payload fits behind the header.
+    /// The MTU leaves no room for payload behind the header.
     #[error(
         "ipv4: an MTU of {mtu} bytes has no room for 8 bytes of payload behind a header of {header_len}; 68 has always"
     )]
     MtuTooSmall {
-        /// The MTU.
+        /// MTU in bytes.
         mtu: usize,
-        /// The packet's header length.
+        /// Length of the packet's header in bytes.
         header_len: usize,
     },
-    /// A fragment of a packet that would be longer than 65,535 bytes.
+    /// The packet is a fragment of a packet that would be longer than 65,535 bytes.
     #[error("ipv4: the packet reaches beyond offset 65535 of the one that it is a fragment of")]
     TooLong,
     /// The pool has too few frames.
@@ -31,13 +31,13 @@ pub enum FragmentError {
     NoMemory,
 }
 
-/// Cuts an IPv4 packet, whose network offset is set, into fragments of at most `mtu` bytes,
-/// and adds them to `out`. They begin at the network header, keep the packet's annotations and have headroom. A packet
-/// that fits becomes one fragment: itself, without link header and padding. The packet may be a chain, and may be a
-/// fragment itself.
+/// Cuts an IPv4 packet, whose network offset is set, into fragments of at most `mtu` bytes, and appends them
+/// to `out`. The fragments begin at the network header, keep the packet's annotations and have headroom. A
+/// packet that fits becomes one fragment: itself, without link header and padding. The packet may be a chain,
+/// and may be a fragment itself.
 ///
 /// # Errors
-/// [`FragmentError`] with the packet given back and `out` as it was.
+/// [`FragmentError`] with the packet returned and `out` unchanged.
 pub fn fragment4(
     pool: &Pool,
     packet: Packet,
@@ -54,21 +54,21 @@ pub fn fragment4(
     }
 }
 
-/// A header for fragments, without what differs between them.
+/// Header of fragments, without the fields that differ between them.
 struct Template {
     octets: [u8; MAX_HEADER_LEN],
     len: usize,
 }
 
 impl Template {
-    /// The whole header: for the first fragment.
+    /// Returns the whole header, for the first fragment.
     fn first(header: &[u8]) -> Self {
         let mut octets = [0; MAX_HEADER_LEN];
         octets.iter_mut().zip(header).for_each(|(place, octet)| *place = *octet);
         Self { octets, len: header.len().min(MAX_HEADER_LEN) }
     }
 
-    /// The header with those options only that are copied into each fragment: for the others.
+    /// Returns the header with only the options that are copied into each fragment, for later fragments.
     fn later(header: &[u8]) -> Self {
         let options = ipv4::Packet::new_unchecked(header);
         let options = options.options().map_while(Result::ok);
@@ -79,7 +79,7 @@ impl Template {
             *place = *octet;
             later.len += 1;
         }
-        // What is missing to a whole word stays zero: the end of the options.
+        // Padding to a whole word stays zero, which is the end-of-options octet.
         later.len = later.len.next_multiple_of(4);
         ipv4::Packet::new_unchecked(&mut later.octets[..]).set_header_len(later.len);
         later
@@ -119,7 +119,7 @@ fn cut(pool: &Pool, packet: &Packet, mtu: usize, out: &mut Vec<Packet>) -> Resul
     }
 }
 
-/// The fragment with `count` bytes of the packet's payload from `from` on.
+/// Returns the fragment with `count` bytes of the packet's payload from `from` on.
 fn piece(
     pool: &Pool,
     packet: &Packet,
@@ -145,7 +145,8 @@ fn piece(
     Some(fragment)
 }
 
-/// Adds `count` bytes of `from`, from `start` on, at the end of `to`. Returns `false` when the pool has too few frames.
+/// Appends `count` bytes of `from`, from `start` on, to `to`. Returns `false` when the pool has too few
+/// frames.
 pub(crate) fn append_range(pool: &Pool, to: &mut Packet, from: &Packet, start: usize, count: usize) -> bool {
     let (mut skip, mut left) = (start, count);
     for frame in from.frames() {
@@ -173,7 +174,7 @@ mod tests {
         (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// Fragments `bytes` behind a link header, with link padding.
+    /// Cuts `bytes` into fragments, with a link header before them and link padding behind.
     fn fragments(bytes: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
         let pool = Pool::new(4096).unwrap();
         let mut packet = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 9]].concat()).unwrap();
@@ -188,7 +189,8 @@ mod tests {
         Ok(out.iter().map(Packet::to_vec).collect())
     }
 
-    /// What a receiver makes of fragments in any order: payload, whether its end is there, where it begins.
+    /// Reassembles fragments in any order. Returns the payload, whether the last fragment is there, and the
+    /// offset of the first.
     fn reassemble(fragments: &[Vec<u8>]) -> (Vec<u8>, bool, usize) {
         let mut parts: Vec<_> = fragments
             .iter()
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    /// FR-01.
+    /// Test case FR-01.
     #[test]
     fn four_thousand_bytes_at_several_mtus() {
         let bytes = ip4(Protocol::UDP, &[], &payload(3980));
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(fragments(&bytes, 4000).unwrap(), [bytes], "what fits stays as it is");
     }
 
-    /// FR-02.
+    /// Test case FR-02.
     #[test]
     fn fragments_of_a_fragment_keep_its_place() {
         for (offset, more) in [(800u16, true), (800, false), (0, true)] {
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// FR-03: kind 0x9e has the copy flag, kind 7 (record route) has not.
+    /// Test case FR-03: kind 0x9e has the copy flag, kind 7 (record route) has not.
     #[test]
     fn copied_options_are_in_all_fragments_and_others_in_the_first() {
         let options = [1, 7, 7, 4, 0, 0, 0, 0, 0x9e, 4, 0xaa, 0xbb, 1];
@@ -264,7 +266,7 @@ mod tests {
         }
     }
 
-    /// FR-04: the caller answers with "fragmentation needed", so it gets the packet back.
+    /// Test case FR-04: the caller answers with "fragmentation needed", so it gets the packet back.
     #[test]
     fn a_packet_that_must_not_be_fragmented_comes_back() {
         let pool = Pool::new(8).unwrap();
@@ -307,7 +309,7 @@ mod tests {
         assert!(out.len() == 2 && out.iter().all(|fragment| fragment.hash == 77));
     }
 
-    /// What a plugin leaves of a packet need not be whole.
+    /// A packet that a plugin has changed may be incomplete.
     #[test]
     fn a_packet_that_ends_before_its_header_or_total_length_is_refused() {
         let whole = ip4(Protocol::UDP, &[1; 40], &payload(1400));
@@ -331,7 +333,7 @@ mod tests {
     }
 
     proptest! {
-        /// FR-01 to FR-03.
+        /// Test cases FR-01 to FR-03.
         #[test]
         fn reassembled_fragments_are_the_original(
             len in 0usize..9000, mtu in 68usize..2500, options in proptest::collection::vec(any::<u8>(), 0..=40),

@@ -1,7 +1,7 @@
-//! Packets that wait for a neighbour to be resolved (RFC 1122, 2.3.2.2), bounded per neighbour and in total.
+//! Packets held for neighbour resolution (RFC 1122, 2.3.2.2), limited per neighbour and in total.
 //!
-//! A neighbour holds as many packets as in the kernel, whose `unres_qlen_bytes` counts a packet with its overhead. All neighbours
-//! together hold a share of the packet pool.
+//! The limit per neighbour is that of the kernel, whose `unres_qlen_bytes` counts a packet with its overhead.
+//! The limit for all neighbours is a share of the packet pool.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use millrace_units::Instant;
 
 use crate::NeighbourKey;
 
-/// Bytes that the kernel adds to a packet in its account: `SKB_TRUESIZE(0)` of a 64-bit machine.
+/// Overhead of a packet in the kernel's accounting, in bytes: `SKB_TRUESIZE(0)` of a 64-bit machine.
 const OVERHEAD: usize = 576;
 
-/// Packets of a neighbour that yield to packets of other neighbours only by age.
+/// Number of packets per neighbour that yield to packets of other neighbours only as the oldest of all.
 const GUARANTEED: usize = 16;
 
-/// How many packets may wait, and how long.
+/// Limits of held packets, and their lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
-    /// Bytes for one neighbour, 576 added to each packet; default 212,992, as in the kernel.
+    /// Limit for one neighbour in bytes, with 576 added to each packet; default 212,992, as in the kernel.
     pub bytes_per_neighbour: usize,
-    /// Frames of packet memory for all neighbours, default 4,096.
+    /// Limit for all neighbours in frames of packet memory, default 4,096.
     pub frames: usize,
-    /// How long a packet waits at most, default 5 seconds.
+    /// Longest time that a packet is held, default 5 seconds.
     pub lifetime: Duration,
 }
 
@@ -36,31 +36,31 @@ impl Default for HoldLimits {
 }
 
 impl HoldLimits {
-    /// Limits for a pool of so many frames: an eighth of it may wait.
+    /// Returns the limits for a pool of `frames` frames: held packets may use an eighth of it.
     pub fn of_pool(frames: u32) -> Self {
         Self { frames: (frames / 8) as usize, ..Self::default() }
     }
 }
 
-/// Bytes of a packet in the account of its neighbour, and its frames.
+/// Returns the bytes of a packet in the account of its neighbour, and its number of frames.
 fn cost(packet: &Packet) -> (usize, usize) {
     let frames = if packet.is_linear() { 1 } else { packet.segments().count() };
     (packet.len() + OVERHEAD, frames)
 }
 
-/// A packet and the neighbour that it waited for.
+/// Held packet with its neighbour.
 #[derive(Debug)]
 pub struct Held {
-    /// The neighbour.
+    /// Neighbour of the packet.
     pub key: NeighbourKey,
-    /// The packet.
+    /// Packet.
     pub packet: Packet,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A place for a packet. Occupied ones are in two lists, both in order of arrival: that of all packets, and that of
-/// their neighbour. The first in either is the oldest there.
+/// Slot for a packet. Used slots are in two lists, both in order of arrival: that of all packets, and that of
+/// their neighbour. The first slot of a list has its oldest packet.
 #[derive(Debug)]
 struct Slot {
     packet: Option<Packet>,
@@ -68,7 +68,7 @@ struct Slot {
     since: Instant,
     older: u32,
     newer: u32,
-    /// The next of the same neighbour; of a free slot, the next free one.
+    /// Next slot of the same neighbour; of a free slot, the next free slot.
     next: u32,
 }
 
@@ -80,7 +80,7 @@ struct Queue {
     bytes: usize,
 }
 
-/// The packets that wait. Memory grows to the total once and is used again.
+/// Held packets. Their memory grows to the total limit once and is reused.
 #[derive(Debug)]
 pub struct HoldQueue {
     limits: HoldLimits,
@@ -94,15 +94,16 @@ pub struct HoldQueue {
 }
 
 impl HoldQueue {
-    /// Without packets. `seed` should be random.
+    /// Creates an empty queue. `seed` should be random.
     pub fn new(limits: HoldLimits, seed: u64) -> Self {
         let queues = HashMap::with_hasher(FixedState::with_seed(seed));
         Self { limits, slots: Vec::new(), free: NONE, oldest: NONE, newest: NONE, queues, len: 0, frames: 0 }
     }
 
-    /// Takes out a packet that yields to another one, until there is room for that one: the oldest of the same neighbour if that
-    /// has as many bytes as it may, so that the last of a burst stays (FW-04), or more packets than others are denied; else the
-    /// oldest of all.
+    /// Evicts a packet if a new packet has no room; the caller repeats this until it returns `None`. At the
+    /// byte limit of a neighbour, its own oldest packet is evicted, so that the last packets of a burst stay
+    /// (FW-04). At the limit of all neighbours, the neighbour's own oldest packet is evicted if it has more
+    /// than 16 packets. Otherwise the oldest packet of all is evicted.
     #[must_use = "an evicted packet is to be counted"]
     pub fn evict_for(&mut self, key: NeighbourKey, packet: &Packet) -> Option<Packet> {
         let (bytes, frames) = cost(packet);
@@ -115,7 +116,7 @@ impl HoldQueue {
         self.pop(oldest)
     }
 
-    /// Holds a packet for a neighbour, behind [`evict_for`](Self::evict_for).
+    /// Holds a packet for a neighbour, after [`evict_for`](Self::evict_for) made room.
     pub fn hold(&mut self, key: NeighbourKey, packet: Packet, now: Instant) {
         let (bytes, frames) = cost(&packet);
         let slot =
@@ -137,12 +138,13 @@ impl HoldQueue {
         self.frames += frames;
     }
 
-    /// The packets that wait for a neighbour, oldest first. Those that are not taken from the iterator stay held.
+    /// Releases the packets held for a neighbour, oldest first. Packets not taken from the iterator stay
+    /// held.
     pub fn release(&mut self, key: NeighbourKey) -> impl Iterator<Item = Packet> + '_ {
         std::iter::from_fn(move || self.pop(key))
     }
 
-    /// The next packet that has waited too long.
+    /// Removes and returns the next packet that was held for too long.
     pub fn expire(&mut self, now: Instant) -> Option<Held> {
         let oldest = self.slots.get(self.oldest as usize)?;
         if oldest.since + self.limits.lifetime > now {
@@ -152,22 +154,22 @@ impl HoldQueue {
         self.pop(key).map(|packet| Held { key, packet })
     }
 
-    /// When the next packet will have waited too long.
+    /// Returns the time at which the next packet expires.
     pub fn next_event(&self) -> Option<Instant> {
         self.slots.get(self.oldest as usize).map(|oldest| oldest.since + self.limits.lifetime)
     }
 
-    /// How many packets wait for a neighbour.
+    /// Returns the number of packets held for a neighbour.
     pub fn waiting_for(&self, key: NeighbourKey) -> usize {
         self.queues.get(&key).map_or(0, |queue| queue.count)
     }
 
-    /// How many packets wait.
+    /// Returns the number of held packets.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no packet waits.
+    /// Whether no packet is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -183,7 +185,7 @@ impl HoldQueue {
         at
     }
 
-    /// Takes out the oldest packet of a neighbour.
+    /// Removes and returns the oldest packet of a neighbour.
     fn pop(&mut self, key: NeighbourKey) -> Option<Packet> {
         let queue = self.queues.get_mut(&key)?;
         let at = queue.first;
@@ -204,7 +206,7 @@ impl HoldQueue {
         Some(packet)
     }
 
-    /// Joins the neighbours, in the list of all packets, of a slot that leaves it.
+    /// Links the neighbouring slots of a removed slot in the list of all packets.
     fn unlink(&mut self, older: u32, newer: u32) {
         match self.slots.get_mut(older as usize) {
             Some(slot) => slot.newer = newer,
@@ -243,7 +245,7 @@ mod tests {
         evicted
     }
 
-    /// FW-04.
+    /// Test case FW-04.
     #[test]
     fn the_last_of_a_burst_stays_and_order_is_kept() {
         let pool = Pool::new(16).unwrap();
@@ -259,7 +261,7 @@ mod tests {
         assert!(queue.is_empty() && pool.in_use() == 0);
     }
 
-    /// The kernel holds 92 packets of 1,514 bytes, and 277 of 98: 212,992 bytes with their overhead.
+    /// The kernel holds 92 packets of 1,514 bytes, and 277 of 98 bytes: 212,992 bytes with their overhead.
     #[test]
     fn a_neighbour_holds_as_much_as_in_the_kernel() {
         for (length, kernel) in [(1514, 92), (98, 277)] {
@@ -273,7 +275,8 @@ mod tests {
         }
     }
 
-    /// FW-04: memory is bounded for 10,000 neighbours, and a neighbour with a burst leaves others their packets.
+    /// Test case FW-04: memory is limited for 10,000 neighbours, and a burst for one neighbour evicts no
+    /// packets of others.
     #[test]
     fn many_neighbours_hold_no_more_than_the_total() {
         let pool = Pool::new(1100).unwrap();
@@ -308,12 +311,12 @@ mod tests {
         assert_eq!(queue.waiting_for(key(0)), 1);
     }
 
-    /// The same by one list that is searched from end to end.
+    /// Model of the queue: one list that is searched from end to end.
     #[derive(Default)]
     struct Twin(Vec<(u8, u8)>);
 
     impl Twin {
-        /// Packets have one byte and one frame each.
+        /// Holds a packet of one byte and one frame.
         fn hold(&mut self, limits: HoldLimits, neighbour: u8, number: u8) -> Vec<u8> {
             let most = limits.bytes_per_neighbour / (OVERHEAD + 1);
             let mut evicted = Vec::new();

@@ -1,4 +1,4 @@
-//! ICMP errors: which may be sent, and what they look like. RFC 792; RFC 1812, 4.3; RFC 4443.
+//! ICMP errors: permission to send them, and their contents. RFC 792; RFC 1812, 4.3; RFC 4443.
 
 mod message;
 mod permission;
@@ -11,12 +11,13 @@ use millrace_packet::{Packet, Pool};
 
 pub use permission::may_send_error;
 
-/// What went wrong with a packet, in the words of both families where they mean the same.
+/// ICMP error, with one name for both address families where the meaning is the same. The numbers are
+/// type/code for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// TTL or hop limit ran out: 11/0, 3/0.
+    /// TTL or hop limit expired: 11/0, 3/0.
     TtlExpired,
-    /// Not all fragments came in time: 11/1, 3/1.
+    /// Not all fragments arrived in time: 11/1, 3/1.
     ReassemblyTimeExceeded,
     /// No route: 3/0, 1/0.
     NetUnreachable,
@@ -24,40 +25,40 @@ pub enum IcmpError {
     HostUnreachable,
     /// The router does not speak the protocol: 3/2, 4/1.
     ProtocolUnreachable,
-    /// Nobody listens at the port: 3/3, 1/4.
+    /// No listener at the port: 3/3, 1/4.
     PortUnreachable,
-    /// The packet does not fit and must not be fragmented: 3/4, 2/0.
+    /// Packet above the MTU that must not be fragmented: 3/4, 2/0.
     TooBig {
-        /// The largest packet that fits, in bytes; never 0.
+        /// Length of the largest packet that fits, in bytes; never 0.
         mtu: u32,
     },
-    /// A filter or a route forbids it: 3/13, 1/1.
+    /// Prohibited by a filter or a route: 3/13, 1/1.
     AdminProhibited,
-    /// The source address is not allowed to come this way: 3/13, 1/5.
+    /// Source address not allowed on this path: 3/13, 1/5.
     SourcePolicy,
-    /// A route of type unreachable: 3/1, 1/6.
+    /// Route of type unreachable: 3/1, 1/6.
     RejectRoute,
-    /// The source address does not reach beyond its link: none in IPv4, 1/2.
+    /// Source address that must not leave its link: none in IPv4, 1/2.
     BeyondScope,
-    /// A field of the header is wrong: 12/0, 4/`code`.
+    /// Wrong header field: 12/0, 4/`code`.
     ParameterProblem {
-        /// What kind of problem, in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
+        /// Kind of problem in IPv6: 0 erroneous field, 1 unknown next header, 2 unknown option.
         code: u8,
         /// Offset of the offending octet from the start of the network header.
         pointer: u32,
     },
-    /// There is a better first hop: 5/1. IPv6 has another message for this, see RFC 4861, 4.5.
+    /// Better first hop: 5/1. IPv6 has another message for this, see RFC 4861, 4.5.
     Redirect {
-        /// The better first hop.
+        /// Better first hop.
         gateway: Ipv4Addr,
     },
 }
 
 impl IcmpError {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const KINDS: usize = 13;
 
-    /// The number of the kind, below [`KINDS`](Self::KINDS).
+    /// Returns the number of the kind, below [`KINDS`](Self::KINDS).
     pub const fn kind(&self) -> usize {
         match self {
             Self::TtlExpired => 0,
@@ -77,7 +78,7 @@ impl IcmpError {
     }
 }
 
-/// How errors are sent.
+/// Header fields of ICMP errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorOptions {
     /// TOS or traffic class; default 0xc0, DSCP CS6 (RFC 1812, 4.3.2.5).
@@ -94,12 +95,13 @@ impl Default for ErrorOptions {
     }
 }
 
-/// The packet that tells `original`'s sender of an error. `original` has its network offset set and passed the sanity
-/// checks; the error comes from `source`, of the same family. It quotes as much of the packet as fits into 576 bytes
-/// in IPv4 (RFC 1812, 4.3.2.3) and 1,280 in IPv6 (RFC 4443, 2.4(c)), begins at the network header, and has headroom.
+/// Builds the packet that reports an error to `original`'s sender. `original` has its network offset set and
+/// passed the sanity checks; the error comes from `source`, of the same family. The error quotes as much of
+/// the packet as fits into 576 bytes in IPv4 (RFC 1812, 4.3.2.3) and 1,280 in IPv6 (RFC 4443, 2.4(c)). The
+/// error begins at the network header, and has headroom.
 ///
-/// Whether it may be sent is [`may_send_error`]'s question. `None` when the pool is empty, when the families differ,
-/// when `source` is unspecified, or when the family has no such error.
+/// [`may_send_error`] decides whether the error may be sent. Returns `None` when the pool is empty, when the
+/// families differ, when `source` is unspecified, or when the family has no such error.
 pub fn build_error(
     pool: &Pool,
     original: &Packet,

@@ -1,9 +1,9 @@
-//! Where a packet goes and what it must look like there: routes, next hops, neighbours, TTL, fragments, ICMP errors.
+//! Forwarding decisions and packet changes: routes, next hops, neighbours, TTL, fragments, ICMP errors.
 //!
-//! Everything here is pure: no clock is read (the moment is passed in), nothing is sent or received. Nothing panics on
-//! the bytes of a packet, whatever they are: only tables of the router's own are indexed, by numbers they gave. Tables
-//! belong to one worker, which changes them between two batches, but for the table of routes: control changes it while
-//! all workers look at it. There is no locking.
+//! All functions are pure: they read no clock (the caller passes the time), and send or receive nothing. No
+//! bytes of a packet cause a panic: only the router's own tables are indexed, by numbers that they returned.
+//! Tables belong to one worker, which changes them between two batches. The exception is the route table,
+//! which control changes while all workers read it. There are no locks.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -1,4 +1,4 @@
-//! The link header that a packet leaves with: Ethernet, with up to two VLAN tags.
+//! Link header of outgoing packets: Ethernet, with up to two VLAN tags.
 
 use millrace_packet::Packet;
 use millrace_wire::vlan::StackedTag;
@@ -8,7 +8,7 @@ const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 const MAX_LEN: usize = ETHERNET_LEN + 2 * TAG_LEN;
 
-/// A link header, ready to be put before packets: made once per neighbour and family, applied per packet.
+/// Link header ready for use: built once per neighbour and family, applied to each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHeader {
     bytes: [u8; MAX_LEN],
@@ -16,8 +16,8 @@ pub struct LinkHeader {
 }
 
 impl LinkHeader {
-    /// The header from `source` to `destination` with these tags, outer first; what follows it is `ether_type`.
-    /// Tags beyond the second are left out.
+    /// Builds the header from `source` to `destination` with these tags, outer first, and `ether_type` as
+    /// type of the payload. Tags beyond the second are ignored.
     pub fn new(source: MacAddr, destination: MacAddr, tags: &[StackedTag], ether_type: EtherType) -> Self {
         let next = ether_type.0;
         let (words, tags) = match tags {
@@ -40,21 +40,22 @@ impl LinkHeader {
         Self { bytes, len }
     }
 
-    /// The header's bytes: 14, 18 or 22.
+    /// Returns the header's bytes: 14, 18 or 22.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or(&self.bytes)
     }
 
-    /// Its length in bytes.
+    /// Returns the header's length in bytes.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a link header has bytes")]
     pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// Replaces what stands before the packet's network header by this header. The bytes from the network header on
-    /// stay as they are (FW-05). Returns `false`, with nothing changed, when the frame has no room in front.
+    /// Replaces the bytes before the packet's network header by this header. The bytes from the network
+    /// header on stay unchanged (FW-05). Returns `false`, with nothing changed, when the frame has no room in
+    /// front.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, packet: &mut Packet) -> bool {
@@ -64,7 +65,7 @@ impl LinkHeader {
             && let Some(front) = packet.data_mut().first_chunk_mut::<ETHERNET_LEN>()
             && let Some(header) = self.bytes.first_chunk()
         {
-            // The usual case, without a copy of variable length.
+            // Usual case, without a copy of variable length.
             *front = *header;
             return true;
         }
@@ -94,7 +95,7 @@ mod tests {
     const SOURCE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const DESTINATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
-    /// ET-03: both tags are written, outer first.
+    /// Test case ET-03: both tags are written, outer first.
     #[test]
     fn two_tags_stand_between_the_addresses_and_the_type() {
         let tags = [
@@ -119,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// FW-05.
+        /// Test case FW-05.
         #[test]
         fn the_payload_stays_byte_identical(
             old in 0usize..40, tags in 0usize..3, payload in proptest::collection::vec(any::<u8>(), 1..5000),

@@ -1,5 +1,5 @@
-//! Who is at an address on a link: what the forwarding path asks. Who fills the table, the kernel's mirror or a
-//! [`Resolver`](crate::Resolver), does not matter here.
+//! Neighbour table: the MAC address of an address on a link, as the forwarding path looks it up. The mirror
+//! of the kernel's table or a [`Resolver`](crate::Resolver) fills the table.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -9,12 +9,12 @@ use foldhash::fast::FixedState;
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 
-/// A neighbour's name: an address on the link of a port.
+/// Key of a neighbour: an address on the link of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourKey {
-    /// The port whose link it is on.
+    /// Port of the link.
     pub port: PortId,
-    /// Its address there.
+    /// Address on that link.
     pub address: IpAddr,
 }
 
@@ -24,44 +24,44 @@ impl fmt::Display for NeighbourKey {
     }
 }
 
-/// What is known about a neighbour.
+/// State of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourState {
-    /// It was asked for and has not answered yet.
+    /// Request sent, no answer yet.
     Incomplete,
-    /// It has this address, by all that is known; whether that was confirmed lately is its keeper's matter.
+    /// Known MAC address. The owner of the table keeps track of its confirmation.
     Reachable(MacAddr),
-    /// It was asked for and did not answer.
+    /// Request sent, but no answer arrived.
     Failed,
 }
 
-/// The answer to a lookup.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Send to this address.
+    /// Send to this MAC address.
     Reachable(MacAddr),
-    /// Hold the packet: an answer is awaited.
+    /// Hold the packet: an answer is expected.
     Incomplete,
-    /// Report that the host can't be reached.
+    /// Answer "host unreachable".
     Failed,
-    /// Nobody asked for it yet.
+    /// No request sent yet.
     Unknown,
 }
 
-/// The table has as many resolved neighbours as it may.
+/// The table has its maximum number of resolved neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not taken")]
 pub struct TableFull {
-    /// Entries that the table may have.
+    /// Maximum number of entries of the table.
     pub capacity: usize,
-    /// The neighbour that found no place.
+    /// Neighbour that was refused.
     pub key: NeighbourKey,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     state: NeighbourState,
-    /// It was not learned, so nobody needs to be told of its use.
+    /// Whether the entry is static: its uses are not reported.
     fixed: bool,
     used: bool,
 }
@@ -72,22 +72,23 @@ impl Entry {
     }
 }
 
-/// Neighbours of all ports, bounded: resolved ones are never evicted, unresolved ones evict each other, the oldest
-/// first. So a scan of a whole prefix takes memory from nobody but itself (AR-05, ND-09).
+/// Neighbours of all ports, limited. Resolved neighbours are never evicted. Unresolved neighbours evict each
+/// other, the oldest first. So a scan of a whole prefix takes memory only from its own entries (AR-05,
+/// ND-09).
 #[derive(Debug)]
 pub struct NeighbourTable {
     entries: HashMap<NeighbourKey, Entry, FixedState>,
     capacity: usize,
     max_unresolved: usize,
     unresolved: usize,
-    /// Neighbours in the order in which they became unresolved; some may no longer be.
+    /// Neighbours in the order in which they became unresolved; some may be resolved or removed by now.
     waiting: VecDeque<NeighbourKey>,
     used: Vec<NeighbourKey>,
 }
 
 impl NeighbourTable {
-    /// A table of at most `capacity` entries, a quarter of which (at least one) may be unresolved. `seed` should be
-    /// random, so that nobody can choose addresses that collide.
+    /// Creates a table of at most `capacity` entries, a quarter of which (at least one) may be unresolved.
+    /// `seed` should be random, so that senders cannot choose addresses that collide.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -99,7 +100,7 @@ impl NeighbourTable {
         }
     }
 
-    /// Who is at `address` on the link of `port`; notes that a resolved one was used.
+    /// Looks up `address` on the link of `port`. Notes the use of a resolved neighbour.
     #[inline]
     pub fn lookup(&mut self, port: PortId, address: IpAddr) -> Resolution {
         let key = NeighbourKey { port, address };
@@ -117,13 +118,13 @@ impl NeighbourTable {
         }
     }
 
-    /// What is known about a neighbour, without noting a use.
+    /// Returns the state of a neighbour, without noting a use.
     pub fn get(&self, key: NeighbourKey) -> Option<NeighbourState> {
         self.entries.get(&key).map(|entry| entry.state)
     }
 
-    /// Sets what is known about a neighbour. A static entry stays as it is. Returns the unresolved neighbour that had
-    /// to make room, whose held packets wait for nothing any more.
+    /// Sets the state of a neighbour. A static entry stays unchanged. Returns the unresolved neighbour that
+    /// was evicted. Packets held for that neighbour wait in vain.
     ///
     /// # Errors
     /// [`TableFull`] when every entry is resolved.
@@ -138,7 +139,7 @@ impl NeighbourTable {
         self.put(key, Entry { state, fixed: false, used: false })
     }
 
-    /// Sets a neighbour's address for good: only [`remove`](Self::remove) and this change it.
+    /// Sets a static neighbour: only [`remove`](Self::remove) and this method change it.
     ///
     /// # Errors
     /// [`TableFull`] when every entry is resolved.
@@ -146,7 +147,8 @@ impl NeighbourTable {
         self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
     }
 
-    /// Nobody is at the address of zeros, which stands for a destination that is not chosen yet.
+    /// Inserts an entry. A MAC address of zeros is stored as failed, because it stands for a destination not
+    /// chosen yet.
     fn put(&mut self, key: NeighbourKey, entry: Entry) -> Result<Option<NeighbourKey>, TableFull> {
         let is_nobody = entry.state == NeighbourState::Reachable(MacAddr::ZERO);
         let entry = if is_nobody { Entry { state: NeighbourState::Failed, ..entry } } else { entry };
@@ -167,7 +169,7 @@ impl NeighbourTable {
         Ok(evicted)
     }
 
-    /// Makes room for one more entry.
+    /// Makes room for one more entry. Returns the evicted neighbour.
     fn make_room(&mut self, key: NeighbourKey, resolved: bool) -> Result<Option<NeighbourKey>, TableFull> {
         let full = self.entries.len() >= self.capacity;
         if !full && (resolved || self.unresolved < self.max_unresolved) {
@@ -194,14 +196,15 @@ impl NeighbourTable {
         self.waiting.push_back(key);
     }
 
-    /// Forgets a neighbour; says what was known.
+    /// Removes a neighbour and returns its state.
     pub fn remove(&mut self, key: NeighbourKey) -> Option<NeighbourState> {
         let entry = self.entries.remove(&key)?;
         self.unresolved -= usize::from(!entry.is_resolved());
         Some(entry.state)
     }
 
-    /// Calls `each` with learned neighbours that were used since they were last told, `most` at the most; whether there are more.
+    /// Calls `each` with learned neighbours used since their last report, `most` at most. Returns whether
+    /// there are more.
     pub fn drain_used(&mut self, most: usize, mut each: impl FnMut(NeighbourKey)) -> bool {
         let first = self.used.len() - self.used.len().min(most);
         for key in self.used.drain(first..) {
@@ -215,12 +218,12 @@ impl NeighbourTable {
         !self.used.is_empty()
     }
 
-    /// All entries, in no order; the flag says whether one is static.
+    /// Iterates over all entries, in no order; the flag tells whether an entry is static.
     pub fn iter(&self) -> impl Iterator<Item = (NeighbourKey, NeighbourState, bool)> {
         self.entries.iter().map(|(key, entry)| (*key, entry.state, entry.fixed))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -272,7 +275,7 @@ mod tests {
         assert!(table.is_empty());
     }
 
-    /// AR-05, ND-09: 65,536 silent addresses.
+    /// Test cases AR-05 and ND-09: 65,536 silent addresses.
     #[test]
     fn a_scan_does_not_evict_resolved_neighbours() {
         let mut table = NeighbourTable::new(1024, 1);
@@ -330,7 +333,7 @@ mod tests {
         assert_eq!(again, 1);
     }
 
-    /// AR-04.
+    /// Test case AR-04.
     #[test]
     fn a_static_entry_stays() {
         let mut table = NeighbourTable::new(16, 1);

@@ -1,42 +1,43 @@
 //! Next hops, and the choice among several by flow.
 //!
-//! The choice is rendezvous hashing (Thaler and Ravishankar 1998; RFC 2991, 3, calls it highest random weight): each
-//! next hop gets a score from the flow's hash and its own identity, and the highest wins. A next hop that goes
-//! therefore moves only its own flows, one that comes takes its share evenly. With weights the score is ln(u) / w
-//! for a uniform u, which gives each next hop a share in proportion to its weight.
+//! The choice is rendezvous hashing (Thaler and Ravishankar 1998; RFC 2991, 3, calls it highest random
+//! weight). Each next hop gets a score from the flow's hash and its own identity, and the highest score wins.
+//! So a removed next hop moves only its own flows, and a new one takes its share evenly. With weights the
+//! score is ln(u) / w for a uniform u, which gives each next hop a share in proportion to its weight.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use millrace_units::PortId;
 
-/// Most next hops of a route.
+/// Maximum number of next hops of a route.
 pub const MAX_NEXT_HOPS: usize = 64;
 
-/// One way to send the packets of a route.
+/// Next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHop {
-    /// The port to leave by.
+    /// Output port.
     pub port: PortId,
-    /// The router to send to; `None` when destinations are on the link. May be IPv6 for an IPv4 route (RFC 8950).
+    /// Address of the next router; `None` when destinations are on the link. May be IPv6 for an IPv4 route
+    /// (RFC 8950).
     pub gateway: Option<IpAddr>,
     /// Share of the flows relative to the other next hops; 0 counts as 1.
     pub weight: u16,
 }
 
 impl NextHop {
-    /// A next hop of weight 1.
+    /// Creates a next hop of weight 1.
     pub const fn new(port: PortId, gateway: Option<IpAddr>) -> Self {
         Self { port, gateway, weight: 1 }
     }
 
-    /// The address to resolve for a packet to `destination`.
+    /// Returns the address to resolve for a packet to `destination`.
     #[inline]
     pub fn neighbour(&self, destination: IpAddr) -> IpAddr {
         self.gateway.unwrap_or(destination)
     }
 
-    /// A number that depends on what the next hop is, its weight left out, and on nothing else.
+    /// Returns a number that depends only on port and gateway, not on the weight.
     fn identity(&self) -> u64 {
         let (family, address) = match self.gateway {
             None => (0, 0),
@@ -66,18 +67,18 @@ const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Why a set of next hops can't be made.
+/// Reason why a set of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopsError {
-    /// There was none.
+    /// No next hop was given.
     #[error("a route that forwards has no next hop: it needs 1 to {MAX_NEXT_HOPS}")]
     None,
-    /// There were more than a route can have.
+    /// More next hops were given than a route can have.
     #[error("a route has {0} next hops: it can have 1 to {MAX_NEXT_HOPS}")]
     TooMany(usize),
 }
 
-/// The next hops of a route: 1 to [`MAX_NEXT_HOPS`], in an order that does not depend on how they were given.
+/// Next hops of a route: 1 to [`MAX_NEXT_HOPS`], in an order that does not depend on the input order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct NextHops {
     hops: Box<[NextHop]>,
@@ -86,7 +87,8 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// The set of these next hops. Those that differ in weight only become one with the weights' sum.
+    /// Creates the set of these next hops. Next hops that differ only in weight are merged, with the sum of
+    /// the weights.
     ///
     /// # Errors
     /// [`NextHopsError`] when there is none or there are too many.
@@ -112,13 +114,13 @@ impl NextHops {
         }
     }
 
-    /// The set of one next hop.
+    /// Creates a set of one next hop.
     pub fn single(hop: NextHop) -> Self {
         let hop = NextHop { weight: hop.weight.max(1), ..hop };
         Self { identities: Box::new([hop.identity()]), hops: Box::new([hop]), equal_weights: true }
     }
 
-    /// The next hop of the flow with this hash. The same flow gets the same one as long as that is in the set.
+    /// Returns the next hop of the flow with this hash. A flow keeps its next hop while that is in the set.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -128,7 +130,8 @@ impl NextHops {
         if self.hops.len() == 1 { &self.hops[0] } else { &self.hops[self.rendezvous(hash)] }
     }
 
-    /// The next hop of the flow with this hash among those that are usable: flows whose own next hop is, keep it.
+    /// Returns the next hop of the flow with this hash among the usable ones. A flow whose own next hop is
+    /// usable keeps it.
     #[cold]
     pub fn select_among(&self, hash: u32, usable: impl Fn(&NextHop) -> bool) -> Option<&NextHop> {
         let score =
@@ -140,7 +143,7 @@ impl NextHops {
     fn rendezvous(&self, hash: u32) -> usize {
         let draws = self.identities.iter().map(|identity| mix(identity ^ u64::from(hash)));
         let best = if self.equal_weights {
-            // The logarithm is monotone: without weights it can be left out, with the same choice.
+            // The logarithm is monotone: without weights it can be omitted, with the same choice.
             draws.enumerate().max_by_key(|(_, draw)| *draw)
         } else {
             let weighted = |(draw, hop): (u64, &NextHop)| weighted_score(draw, hop.weight);
@@ -150,19 +153,19 @@ impl NextHops {
         best.map_or(0, |(at, _)| at)
     }
 
-    /// The next hops.
+    /// Iterates over the next hops.
     pub fn iter(&self) -> std::slice::Iter<'_, NextHop> {
         self.hops.iter()
     }
 
-    /// How many next hops there are, at least 1.
+    /// Returns the number of next hops, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a set has at least one next hop")]
     pub fn len(&self) -> usize {
         self.hops.len()
     }
 }
 
-/// ln(u) / w, for u in (0, 1] made from 64 random bits: at most 0, the higher the better.
+/// Returns ln(u) / w, for u in (0, 1] made from 64 random bits: at most 0, the higher the better.
 fn weighted_score(draw: u64, weight: u16) -> f64 {
     let uniform = ((draw >> 11) + 1) as f64 / (1u64 << 53) as f64;
     uniform.ln() / f64::from(weight)
@@ -202,7 +205,7 @@ mod tests {
         counts
     }
 
-    /// FW-02.
+    /// Test case FW-02.
     #[test]
     fn four_next_hops_get_a_quarter_of_ten_thousand_flows_each() {
         let hops = NextHops::new(&[hop(1, 1), hop(2, 1), hop(3, 1), hop(4, 1)]).unwrap();
@@ -211,7 +214,7 @@ mod tests {
         }
     }
 
-    /// FW-03: without one of them it is as if the set had never had it.
+    /// Test case FW-03: without a next hop, the choice equals that of a set that never had it.
     #[test]
     fn among_those_left_flows_choose_as_in_a_set_of_them_alone() {
         for weight in [1, 3] {
@@ -256,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// FW-02, resilient: only flows of the lost next hop move, whatever the weights.
+        /// Test case FW-02, resilient: only flows of the removed next hop move, with any weights.
         #[test]
         fn removing_a_next_hop_moves_only_its_flows(
             weights in proptest::collection::vec(1u16..10, 2..20), lost: prop::sample::Index, flow: u32,

@@ -1,36 +1,37 @@
-//! The options of an IPv4 packet in transit: RFC 1812, 5.3.13; RFC 7126; RFC 6274, 3.13.
+//! Options of IPv4 packets in transit: RFC 1812, 5.3.13; RFC 7126; RFC 6274, 3.13.
 //!
-//! Padding, unknown options, record route and timestamp pass as they are (OP-01, OP-02). Source routes are dropped,
-//! as RFC 7126 (BCP 186), 4.3 and 4.4, says against RFC 1812's default. Malformed options are answered (OP-07).
+//! Padding, unknown options, record route and timestamp pass unchanged (OP-01, OP-02). Packets with source
+//! routes are dropped, as RFC 7126 (BCP 186), 4.3 and 4.4, requires against RFC 1812's default. Malformed
+//! options are answered with an ICMP error (OP-07).
 
 use millrace_wire::ipv4::{self, option};
 use millrace_wire::tlv::{OptionFault, RawOption};
 
-/// What to do with source-routed packets.
+/// Treatment of source-routed packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceRoutePolicy {
     /// Drop them.
     #[default]
     Drop,
-    /// Forward them by their present destination, the option untouched.
+    /// Forward them by their current destination, with the option unchanged.
     Ignore,
 }
 
-/// What the options of a packet ask for.
+/// Treatment of a packet because of its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsVerdict {
-    /// Forward the packet, options unchanged.
+    /// Forward the packet with its options unchanged.
     Pass,
-    /// Drop it silently: it carries a source route.
+    /// Drop the packet silently, because it carries a source route.
     SourceRoute,
-    /// Drop it and report a parameter problem.
+    /// Drop the packet and answer with a parameter problem.
     Malformed {
         /// Offset of the offending octet from the start of the header.
         pointer: u8,
     },
 }
 
-/// Looks at the options of a sane IPv4 header; `header` holds at least that.
+/// Checks the options of a sane IPv4 header, which `header` contains completely.
 pub fn check_options4(header: &[u8], policy: SourceRoutePolicy) -> OptionsVerdict {
     for found in ipv4::Packet::new_unchecked(header).options() {
         let checked = found.and_then(|found| check_pointer(&found).map(|()| found));
@@ -45,7 +46,8 @@ pub fn check_options4(header: &[u8], policy: SourceRoutePolicy) -> OptionsVerdic
     OptionsVerdict::Pass
 }
 
-/// Options with a pointer have one, and it points behind itself: 4 at least, 5 in a timestamp (RFC 791, 3.1).
+/// Checks the pointer of an option with a pointer: at least 4, or 5 in a timestamp (RFC 791, 3.1), so that it
+/// points behind itself.
 fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
     let least = match found.kind() {
         option::RECORD_ROUTE | option::LOOSE_SOURCE_ROUTE | option::STRICT_SOURCE_ROUTE => 4,
@@ -60,7 +62,7 @@ fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
         room: length,
     };
     match option::pointer(found) {
-        // A timestamp has a fourth octet before its slots: overflow and flag.
+        // A timestamp has a fourth octet before its slots, for overflow and flag.
         _ if length + 1 < least => Err(fault(1)),
         Some(pointer) if usize::from(pointer) >= least => Ok(()),
         Some(_) => Err(fault(2)),
@@ -111,7 +113,7 @@ mod tests {
     }
 
     proptest! {
-        /// OP-07: no octets make the walk panic or point outside of the header.
+        /// Test case OP-07: no octets cause a panic, or a pointer outside of the header.
         #[test]
         fn any_octets_end_in_a_verdict(options in proptest::collection::vec(any::<u8>(), 0..=40)) {
             let bytes = ip4(Protocol::UDP, &options, b"");

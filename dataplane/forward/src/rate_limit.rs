@@ -4,17 +4,17 @@ use millrace_units::{Instant, TokenBucket, TokenRate};
 
 use crate::IcmpError;
 
-/// How many events are let through.
+/// Rate limit of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Events per second in the long run; 0 lets nothing through.
+    /// Events per second in the long run; 0 allows no event.
     pub per_second: u32,
-    /// Events that may follow each other at once, at least 1 to let any through.
+    /// Maximum number of events at once; an event needs at least 1.
     pub burst: u32,
 }
 
 impl Default for RateLimit {
-    /// 1,000 per second in bursts of up to 50, as Linux limits ICMP by default.
+    /// Returns 1,000 per second in bursts of up to 50, as Linux limits ICMP by default.
     fn default() -> Self {
         Self { per_second: 1000, burst: 50 }
     }
@@ -27,7 +27,8 @@ impl RateLimit {
     }
 }
 
-/// One bucket per kind of ICMP error, so that a flood of one kind does not silence the others.
+/// Rate limiter of ICMP errors, with one bucket per kind, so that a flood of one kind does not suppress
+/// others.
 #[derive(Clone, Debug)]
 pub struct ErrorLimiter {
     buckets: [TokenBucket; IcmpError::KINDS],
@@ -41,12 +42,12 @@ impl Default for ErrorLimiter {
 }
 
 impl ErrorLimiter {
-    /// The same limit for each kind.
+    /// Creates a limiter with the same limit for each kind.
     pub fn new(limit: RateLimit) -> Self {
         Self { buckets: [limit.bucket(); IcmpError::KINDS], suppressed: 0 }
     }
 
-    /// Whether an error of this kind may be sent now; if so it is counted against its limit.
+    /// Whether an error of this kind may be sent now; if so, counts it against its limit.
     #[inline]
     #[must_use]
     pub fn take(&mut self, error: &IcmpError, now: Instant) -> bool {
@@ -55,7 +56,7 @@ impl ErrorLimiter {
         may
     }
 
-    /// Errors that were not let through.
+    /// Returns the number of suppressed errors.
     pub fn suppressed(&self) -> u64 {
         self.suppressed
     }
@@ -65,7 +66,7 @@ impl ErrorLimiter {
 mod tests {
     use super::*;
 
-    /// IE-09: 10,000 requests per second for 5 s get 1,000 per second and one burst.
+    /// Test case IE-09: 10,000 requests per second for 5 s get 1,000 per second and one burst.
     #[test]
     fn a_flood_is_answered_at_the_limit() {
         let mut limiter = ErrorLimiter::default();

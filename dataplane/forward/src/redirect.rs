@@ -1,4 +1,4 @@
-//! Telling a host of a better first hop: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
+//! Redirects, which tell a host a better first hop: RFC 1812, 5.2.7.2; RFC 4861, 8.2.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,36 +9,38 @@ use millrace_wire::{MacAddr, Protocol, checksum, ipv6, ndp};
 
 use crate::NextHop;
 
-/// A packet that is about to be forwarded.
+/// Packet to be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct RedirectQuery<'a> {
-    /// The port it came by.
+    /// Incoming port.
     pub arrival: PortId,
-    /// The subnet of that port that its source is in.
+    /// Subnet of that port that contains the source.
     pub subnet: Option<IpNet>,
-    /// Where it goes.
+    /// Next hop of the packet.
     pub next_hop: &'a NextHop,
-    /// Its source address.
+    /// Source address.
     pub source: IpAddr,
-    /// Its destination address.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Whether it carries a source route: its sender chose the way.
+    /// Whether the packet carries a source route: then its sender chose the path.
     pub source_routed: bool,
 }
 
-/// The first hop that the packet's sender should use instead of this router: the gateway, or the destination itself
-/// when that is on the link. `None` when no redirect must be sent: the packet leaves by another port than it came by,
-/// its source or the first hop is not on that port's subnet, or it is source-routed (RD-01, RD-02).
+/// Returns the first hop that the packet's sender should use instead of this router: the gateway, or the
+/// destination itself if it is on the link. Returns `None` when no redirect must be sent: the packet leaves
+/// by another port, its source or the first hop is not on the port's subnet, or it is source-routed (RD-01,
+/// RD-02).
 pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     if query.arrival != query.next_hop.port || query.source_routed {
         return None;
     }
     let target = query.next_hop.neighbour(query.destination);
     let subnet = query.subnet?;
-    // IPv6 gateways are link-local, and each of those is on its link (RFC 4861, 8.2).
+    // IPv6 gateways are link-local, and every link-local address is on its link (RFC 4861, 8.2).
     let target_near =
         subnet.contains(&target) || matches!(target, IpAddr::V6(a) if a.is_unicast_link_local());
-    // A host ignores a redirect to another router by any but its link-local address (RFC 4861, 8.1).
+    // A host ignores a redirect to another router unless it names the router's link-local address (RFC 4861,
+    // 8.1).
     let believed = match target {
         IpAddr::V4(_) => true,
         IpAddr::V6(address) => address.is_unicast_link_local() || target == query.destination,
@@ -46,15 +48,15 @@ pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     (target_near && believed && target != query.source).then_some(target)
 }
 
-/// Octets of `original` in an IPv6 redirect: what 1,280 leave beside the headers and a link-layer address, in whole
-/// units of 8.
+/// Maximum quote of `original` in an IPv6 redirect, in octets: 1,280 minus the headers and a link-layer
+/// address, in whole units of 8.
 const MAX_QUOTE6: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - ndp::REDIRECT_LEN - 8 - 8;
 
-/// The IPv6 redirect (RFC 4861, 4.5) that tells `original`'s sender to use `target`, whose link-layer address goes
-/// along if it is known. `source` is the router's link-local address on that link. `original` has its network offset
-/// set and is sane. The message begins at the network header; `None` when the pool is empty.
+/// Builds the IPv6 redirect (RFC 4861, 4.5) of `original`'s sender to `target`, with the target's link-layer
+/// address if known. `source` is the router's link-local address on that link. `original` has its network
+/// offset set and is sane. The message begins at the network header. Returns `None` when the pool is empty.
 ///
-/// The one for IPv4 is [`IcmpError::Redirect`](crate::IcmpError::Redirect). Both are subject to
+/// The IPv4 message is [`IcmpError::Redirect`](crate::IcmpError::Redirect). Both are subject to
 /// [`may_send_error`](crate::may_send_error) and to a rate limit.
 pub fn build_redirect6(
     pool: &Pool,
@@ -111,7 +113,7 @@ mod tests {
         })
     }
 
-    /// RD-01, ND-07.
+    /// Test cases RD-01 and ND-07.
     #[test]
     fn a_host_is_redirected_to_a_gateway_on_its_own_subnet() {
         assert_eq!(target("10.1.0.5", Some("10.1.0.254"), 1, false), Some("10.1.0.254".parse().unwrap()));
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(target("2001:db8:1::5", Some("fe80::9"), 1, false), Some("fe80::9".parse().unwrap()));
     }
 
-    /// RD-02.
+    /// Test case RD-02.
     #[test]
     fn nobody_else_is_redirected() {
         assert_eq!(target("10.1.0.5", Some("10.2.0.254"), 2, false), None, "leaves by another port");
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(target("10.1.0.254", Some("10.1.0.254"), 1, false), None, "the gateway itself");
     }
 
-    /// ND-07.
+    /// Test case ND-07.
     #[test]
     fn an_ipv6_redirect_is_one_that_a_host_believes() {
         let pool = Pool::new(8).unwrap();

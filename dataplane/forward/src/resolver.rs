@@ -1,9 +1,10 @@
-//! Address resolution for ports that have no kernel below: ARP (RFC 826, RFC 1122, 2.3.2) and neighbour discovery
-//! (RFC 4861, 7) have the same states, so one machine serves both.
+//! Address resolution for ports without a kernel interface. ARP (RFC 826, RFC 1122, 2.3.2) and neighbour
+//! discovery (RFC 4861, 7) have the same states, so one state machine serves both.
 //!
-//! The machine is pure: events and the moment in, [`Action`]s out. Whoever runs it sends the requests and keeps a
-//! [`NeighbourTable`](crate::NeighbourTable) by the actions. After RFC 4861, 7.3: a neighbour is asked for at most
-//! once a second, three times; an answer holds for 30 seconds, then it is used on but probed at its next use.
+//! The state machine is pure: it takes events and the time, and returns [`Action`]s. Its caller sends the
+//! requests, and updates a [`NeighbourTable`](crate::NeighbourTable) by the actions. After RFC 4861, 7.3, a
+//! neighbour is asked for at most once a second, three times. An answer is valid for 30 seconds. After that
+//! it is still used, but probed at its next use.
 
 mod places;
 mod requests;
@@ -23,27 +24,27 @@ use places::Places;
 pub use requests::Origin;
 use state::{Entry, State};
 
-/// Neighbours for which time has passed that are looked after at once.
+/// Maximum number of due neighbours handled per call.
 const AT_ONCE: usize = 64;
 
-/// Times and bounds of a resolver.
+/// Times and limits of a resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolverSettings {
-    /// Time between two requests for the same neighbour, default 1 second; not less by RFC 1122, 2.3.2.1.
+    /// Time between two requests for the same neighbour, default 1 second, the minimum of RFC 1122, 2.3.2.1.
     pub retry: Duration,
-    /// Requests before giving up, default 3.
+    /// Number of requests before giving up, default 3.
     pub tries: u8,
-    /// How long an answer holds, default 30 seconds.
+    /// Time that an answer is valid, default 30 seconds.
     pub reachable: Duration,
-    /// How long a neighbour that is not used is remembered, default 10 minutes.
+    /// Time that an unused neighbour is remembered, default 10 minutes.
     pub stale: Duration,
-    /// How long a neighbour that did not answer is taken to be unreachable, default 1 second.
+    /// Time that a neighbour without an answer counts as unreachable, default 1 second.
     pub failed: Duration,
-    /// Requests for new neighbours of each port; default 200 a second in bursts of 50. Each port of arrival and each source has a share
-    /// that others can't take.
+    /// Rate limit of requests for new neighbours, for each output port; default 200 a second in bursts of 50.
+    /// Each incoming port and each source has a share that other origins cannot take.
     pub requests: RateLimit,
-    /// Places for neighbours of all ports, default 8,192; a quarter may be unresolved, and an eighth may hold neighbours of one
-    /// port that only spoke to the router.
+    /// Maximum number of neighbours of all ports, default 8,192. A quarter may be unresolved. An eighth may
+    /// be neighbours of one port that only sent requests to the router.
     pub capacity: usize,
     /// Least time between two defences of an own address, default 10 seconds (RFC 5227, 2.4).
     pub defend: Duration,
@@ -64,84 +65,88 @@ impl Default for ResolverSettings {
     }
 }
 
-/// What is to be done.
+/// Action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send an ARP request or neighbour solicitation for `key.address` by `key.port`: to all, or to one station.
+    /// Send an ARP request or neighbour solicitation for `key.address` by `key.port`, to all stations or to
+    /// one.
     SendRequest {
-        /// Whom to ask for.
+        /// Neighbour to ask for.
         key: NeighbourKey,
-        /// The station to ask, when it is known and only to be confirmed.
+        /// MAC address of the known station that is only to be confirmed; `None` asks all stations.
         to: Option<MacAddr>,
     },
-    /// Packets to the neighbour go to this station from now on; send those that wait.
+    /// Send packets to the neighbour to this station from now on, held packets included.
     Resolved {
-        /// The neighbour.
+        /// Resolved neighbour.
         key: NeighbourKey,
-        /// Its station.
+        /// MAC address of its station.
         mac: MacAddr,
     },
-    /// The neighbour did not answer; report those that wait as unreachable.
+    /// The neighbour did not answer; report its held packets as unreachable.
     Failed {
-        /// The neighbour.
+        /// Failed neighbour.
         key: NeighbourKey,
     },
-    /// Nothing is known about the neighbour any more; those that wait for it wait in vain.
+    /// The neighbour is forgotten; its held packets wait in vain.
     Forgotten {
-        /// The neighbour.
+        /// Forgotten neighbour.
         key: NeighbourKey,
     },
     /// A station uses one of the router's own addresses.
     Conflict {
-        /// The own address.
+        /// Own address.
         key: NeighbourKey,
-        /// The station.
+        /// MAC address of the station.
         mac: MacAddr,
-        /// Whether to send an announcement now, which is not to happen too often.
+        /// Whether to send an announcement now; announcements are rate-limited.
         defend: bool,
     },
 }
 
-/// What came of asking for a neighbour.
+/// Result of a solicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solicited {
-    /// An answer is awaited: hold the packet.
+    /// Hold the packet: an answer is expected.
     Pending,
-    /// It is known already.
+    /// The neighbour is known already.
     Known(MacAddr),
-    /// It did not answer a moment ago.
+    /// The neighbour did not answer a moment ago.
     Failed,
-    /// Too many neighbours are asked for: drop the packet.
+    /// Drop the packet: too many neighbours are unresolved, or the request rate is exceeded.
     Limited,
 }
 
-/// How a station named its address.
+/// Kind of message in which a station names its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// By asking for an address of ours: an ARP request to us, or a neighbour solicitation with a source address.
+    /// Request for an address of the router: an ARP request, or a neighbour solicitation with a source
+    /// address.
     Solicitation,
-    /// By an answer or an announcement.
+    /// Answer or announcement.
     Advertisement {
-        /// It answered us: an ARP reply to our address, or the solicited flag of a neighbour advertisement.
+        /// Whether the message answers the router: an ARP reply to its address, or the solicited flag of a
+        /// neighbour advertisement.
         solicited: bool,
-        /// It replaces what is known: true in ARP, the override flag in neighbour discovery.
+        /// Whether the message replaces a known address: true in ARP, the override flag in neighbour
+        /// discovery.
         overrides: bool,
     },
 }
 
-/// The neighbours of ports without a kernel below.
+/// Resolver of the neighbours of ports without a kernel interface.
 #[derive(Debug)]
 pub struct Resolver {
     settings: ResolverSettings,
     places: Places,
-    /// Neighbours behind links that went down, to be forgotten.
+    /// Neighbours on links that went down, to be forgotten.
     gone: Vec<NeighbourKey>,
-    /// The router's own addresses, with the last defence of each.
+    /// Router's own addresses, with the last defence of each.
     own: HashMap<NeighbourKey, Option<Instant>, FixedState>,
 }
 
 impl Resolver {
-    /// Without neighbours. `seed` should be random.
+    /// Creates a resolver without neighbours. `seed` should be random.
     pub fn new(settings: ResolverSettings, seed: u64) -> Self {
         Self {
             settings,
@@ -151,28 +156,28 @@ impl Resolver {
         }
     }
 
-    /// Says that an address is the router's own.
+    /// Adds an own address of the router.
     pub fn add_own(&mut self, key: NeighbourKey) {
         self.own.insert(key, None);
     }
 
-    /// Says that an address is not the router's any more.
+    /// Removes an own address of the router.
     pub fn remove_own(&mut self, key: NeighbourKey) {
         self.own.remove(&key);
     }
 
-    /// Whether an address is one that the router has on that port.
+    /// Whether an address is the router's own on that port.
     pub fn is_own(&self, key: NeighbourKey) -> bool {
         self.own.contains_key(&key)
     }
 
-    /// Sets a neighbour's station for good.
+    /// Sets a static neighbour.
     pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr, actions: &mut Vec<Action>) {
         self.places.put(key, Entry { state: State::Static(mac), deadline: Instant::FOREVER, wanted: true });
         actions.push(Action::Resolved { key, mac });
     }
 
-    /// A packet of an origin wants to go to this neighbour, and the table did not know it.
+    /// Requests the resolution of a neighbour for a packet, because the table did not know it.
     pub fn solicit(
         &mut self,
         key: NeighbourKey,
@@ -198,7 +203,7 @@ impl Resolver {
         Solicited::Pending
     }
 
-    /// The neighbour was used since the last scan of the table.
+    /// Notes that the neighbour was used since the last scan of the table.
     pub fn used(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) {
         if let Some(Entry { state: State::Stale(mac), wanted, .. }) = self.places.get(key) {
             let state = State::Probe { mac, tries: 1 };
@@ -207,9 +212,9 @@ impl Resolver {
         }
     }
 
-    /// A station said that `key.address` is at `mac`. Returns whether it was believed: group addresses and zeros are
-    /// not stations (AR-02), an own address is not a neighbour's (AR-03), and an advertisement speaks of known
-    /// neighbours only (AR-04, ND-04).
+    /// Handles a station's claim that `key.address` is at `mac`. Returns whether the claim was accepted.
+    /// Group addresses and zeros are no stations (AR-02), an own address is no neighbour (AR-03), and an
+    /// advertisement concerns only known neighbours (AR-04, ND-04).
     pub fn heard(
         &mut self,
         key: NeighbourKey,
@@ -261,7 +266,7 @@ impl Resolver {
         actions.push(Action::Conflict { key, mac, defend });
     }
 
-    /// Does what has fallen due: asks again, gives up, forgets.
+    /// Handles due neighbours: repeats requests, gives up, forgets.
     pub fn poll(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut left = AT_ONCE;
         while left > 0
@@ -294,7 +299,7 @@ impl Resolver {
         }
     }
 
-    /// When [`poll`](Self::poll) next has something to do.
+    /// Returns the time of the next work for [`poll`](Self::poll).
     pub fn next_event(&self) -> Option<Instant> {
         if !self.gone.is_empty() {
             return Some(Instant::ZERO);
@@ -310,8 +315,8 @@ impl Resolver {
         }
     }
 
-    /// Forgets the own addresses of a port, and with the next [polls](Self::poll) the neighbours that it learned there: the link went
-    /// down.
+    /// Handles a link that went down: forgets the own addresses of the port now, and its learned neighbours
+    /// with the next [polls](Self::poll).
     pub fn link_down(&mut self, port: PortId) {
         let learned = |(key, entry): (NeighbourKey, Entry)| {
             (key.port == port && !matches!(entry.state, State::Static(_))).then_some(key)
@@ -320,23 +325,23 @@ impl Resolver {
         self.own.retain(|key, _| key.port != port);
     }
 
-    /// How many neighbours are remembered.
+    /// Returns the number of remembered neighbours.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether none is remembered.
+    /// Whether no neighbour is remembered.
     pub fn is_empty(&self) -> bool {
         self.places.len() == 0
     }
 
-    /// Whether a neighbour that nobody asked for may have a place: of those there are, none yields to it.
+    /// Whether there is room for a neighbour that no packet waits for. No other neighbour yields to it.
     fn has_room_for_stranger(&self, port: PortId) -> bool {
         let share = (self.settings.capacity / 8).max(1);
         self.places.len() < self.settings.capacity && self.places.unconfirmed(port) < share
     }
 
-    /// Makes room for a neighbour that a packet waits for; whether there is any.
+    /// Makes room for a neighbour that a packet waits for. Returns whether there is room.
     fn make_room(&mut self, port: PortId, actions: &mut Vec<Action>) -> bool {
         let max_unresolved = (self.settings.capacity / 4).max(1);
         if self.places.unresolved() >= max_unresolved

@@ -1,12 +1,12 @@
-//! What is out of use but may still be seen by workers.
+//! Objects out of use that workers may still see.
 
 use std::collections::VecDeque;
 
-/// A span of changes. What is taken out of use in it may be used again once every worker has gone on from it.
+/// Epoch: a span of changes. Objects taken out of use in it may be reused once every worker has passed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u64);
 
-/// Things out of use, by the epoch in which they became so.
+/// Objects out of use, by the epoch in which they were taken out of use.
 #[derive(Debug)]
 pub(crate) struct Retired<T> {
     epoch: Epoch,
@@ -20,7 +20,7 @@ impl<T> Default for Retired<T> {
 }
 
 impl<T> Retired<T> {
-    /// The epoch in which things are taken out of use now.
+    /// Returns the current epoch.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -29,19 +29,19 @@ impl<T> Retired<T> {
         self.things.push_back((self.epoch, thing));
     }
 
-    /// Begins another epoch, and returns the one that ends.
+    /// Starts the next epoch, and returns the ended one.
     pub fn close(&mut self) -> Epoch {
         let closed = self.epoch;
         self.epoch.0 += 1;
         closed
     }
 
-    /// The next thing that was taken out of use in `epoch` or before.
+    /// Removes and returns the next object that was taken out of use in `epoch` or before.
     pub fn pop_upto(&mut self, epoch: Epoch) -> Option<(Epoch, T)> {
         self.things.pop_front_if(|(retired, _)| *retired <= epoch)
     }
 
-    /// How many things wait.
+    /// Returns the number of waiting objects.
     pub fn len(&self) -> usize {
         self.things.len()
     }

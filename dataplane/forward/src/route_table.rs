@@ -1,11 +1,12 @@
 //! Longest prefix match: a tree bitmap (Eatherton, Varghese and Dittia 2004) with a stride of 8 bits.
 //!
-//! A node stands for the octets above it and holds the prefixes that end inside the next octet: 1 to 8 bits of it
-//! (the root also those of length 0). Inside a node a prefix is a place in a binary heap: 1 is the empty one, `2n` and
-//! `2n + 1` continue `n`, so that the 256 full octets are places 256 to 511 and the prefixes of a place are reached by
-//! halving it. Two bit sets say which places have a value and which octets have a node below; values and nodes stand
-//! in dense arrays, in the order of their bits. So an update touches one node and nothing is pushed to leaves: it
-//! costs a walk down and a short move in an array, whatever lies below the prefix.
+//! A node stands for the octets above it and holds the prefixes that end inside the next octet: 1 to 8 bits
+//! of it (the root also the prefix of length 0). Inside a node, a prefix is a position in a binary heap.
+//! Position 1 is the empty prefix; `2n` and `2n + 1` extend `n`. So the 256 full octets are the positions 256
+//! to 511, and halving a position gives its shorter prefixes. One bit set marks the positions with a value,
+//! another marks the octets with a child node. Values and child nodes are in dense arrays, in the order of
+//! their bits. So an update changes one node, and pushes nothing to leaves. It costs a walk down and a short
+//! move in an array, whatever lies below the prefix.
 
 mod bits;
 mod iter;
@@ -18,16 +19,16 @@ mod tests;
 use bits::BitSet;
 pub use iter::Iter;
 
-/// An address as a number: `u32` for IPv4, `u128` for IPv6.
+/// Address as a number: `u32` for IPv4, `u128` for IPv6.
 pub trait PrefixBits: Copy + Eq + Ord + Default + std::fmt::Debug {
-    /// Bits of an address.
+    /// Number of bits of an address.
     const WIDTH: u8;
-    /// The octet at `depth`, 0 being the most significant.
+    /// Returns the octet at `depth`; 0 is the most significant.
     fn octet(self, depth: u8) -> u8;
-    /// With `octet` at `depth`, where zero stood.
+    /// Returns the address with `octet` at `depth`, which must be zero before.
     #[must_use]
     fn with_octet(self, depth: u8, octet: u8) -> Self;
-    /// The first `length` bits; zeros behind them.
+    /// Returns the first `length` bits, followed by zeros.
     #[must_use]
     fn masked(self, length: u8) -> Self;
 }
@@ -59,10 +60,11 @@ prefix_bits!(u32);
 prefix_bits!(u128);
 
 const ROOT: u32 = 0;
-/// Octets of the longest address.
+/// Number of octets of the longest address.
 const MAX_DEPTH: usize = 16;
 
-/// In three cache lines: a walk down needs only the first, the node with the answer the others too.
+/// Node in three cache lines: a walk down needs only the first; the node with the answer needs the others as
+/// well.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 struct Node {
@@ -72,7 +74,7 @@ struct Node {
     values: Vec<u32>,
 }
 
-/// For the places 32 to 63, the set of the places that halving leads through, as bits of the first word.
+/// For the positions 32 to 63, the set of positions on the path of halving, as bits of the first word.
 const UPWARDS: [u64; 32] = {
     let mut sets = [0; 32];
     let mut at = 0;
@@ -88,8 +90,8 @@ const UPWARDS: [u64; 32] = {
 };
 
 impl Node {
-    /// The longest prefix of `octet` in this node, as its place. Few branches depend on what is there: the three
-    /// longest lengths are looked at together, and the others lie in one word.
+    /// Returns the position of the longest prefix of `octet` in this node. Few branches depend on the
+    /// contents: the three greatest lengths are checked together, and the others are in one word.
     #[inline]
     fn longest(&self, octet: u8) -> Option<usize> {
         let full = 256 | usize::from(octet);
@@ -135,8 +137,8 @@ impl Node {
     }
 }
 
-/// A map from prefixes to small integers with longest prefix match, in little memory: what the writer of routes keeps.
-/// An empty one takes a few hundred bytes; a million IPv4 prefixes take about 30 MiB.
+/// Map from prefixes to small integers with longest prefix match, in little memory: the writer's copy of the
+/// routes. An empty table takes a few hundred bytes; a million IPv4 prefixes take about 30 MiB.
 #[derive(Clone, Debug)]
 pub struct RouteTable<A> {
     nodes: Vec<Node>,
@@ -151,7 +153,7 @@ impl<A: PrefixBits> Default for RouteTable<A> {
     }
 }
 
-/// How many octets lie above the node that holds prefixes of `length` bits, and the place there.
+/// Returns the number of octets above the node that holds prefixes of `length` bits, and the position there.
 #[inline]
 fn locate<A: PrefixBits>(address: A, length: u8) -> (u8, usize) {
     if length == 0 {
@@ -163,13 +165,13 @@ fn locate<A: PrefixBits>(address: A, length: u8) -> (u8, usize) {
 }
 
 impl<A: PrefixBits> RouteTable<A> {
-    /// Without prefixes.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self { nodes: vec![Node::default()], free: Vec::new(), len: 0, _address: std::marker::PhantomData }
     }
 
-    /// Sets the value of a prefix of `length` bits; bits of `address` behind them don't count. Returns the value that
-    /// it replaces.
+    /// Sets the value of a prefix of `length` bits; later bits of `address` are ignored. Returns the replaced
+    /// value.
     ///
     /// # Panics
     /// When `length` is above [`PrefixBits::WIDTH`].
@@ -200,7 +202,7 @@ impl<A: PrefixBits> RouteTable<A> {
         new
     }
 
-    /// Removes a prefix and returns its value. Nodes that become empty are used again.
+    /// Removes a prefix and returns its value. Empty nodes are reused.
     pub fn remove(&mut self, address: A, length: u8) -> Option<u32> {
         if length > A::WIDTH {
             return None;
@@ -216,14 +218,14 @@ impl<A: PrefixBits> RouteTable<A> {
         Some(value)
     }
 
-    /// Takes empty nodes at the end of `path` out of the tree.
+    /// Removes empty nodes at the end of `path` from the tree.
     fn prune(&mut self, path: &[u32], address: A) {
         for above in (1..path.len()).rev() {
             let at = path[above];
             if !self.nodes[at as usize].is_empty() {
                 return;
             }
-            // An empty node keeps no memory but its own.
+            // An empty node keeps no memory of its arrays.
             self.nodes[at as usize] = Node::default();
             self.free.push(at);
             let octet = usize::from(address.octet(above as u8 - 1));
@@ -233,7 +235,7 @@ impl<A: PrefixBits> RouteTable<A> {
         }
     }
 
-    /// The value of exactly this prefix.
+    /// Returns the value of exactly this prefix.
     pub fn get(&self, address: A, length: u8) -> Option<u32> {
         if length > A::WIDTH {
             return None;
@@ -247,21 +249,22 @@ impl<A: PrefixBits> RouteTable<A> {
         node.prefixes.contains(place).then(|| node.value(place))
     }
 
-    /// The value of the longest prefix of `address`.
+    /// Returns the value of the longest prefix of `address`.
     #[inline]
     pub fn lookup(&self, address: A) -> Option<u32> {
         let (at, _, place) = self.longest(address)?;
         Some(self.nodes[at as usize].value(place))
     }
 
-    /// The longest prefix of `address`, with its length and value.
+    /// Returns the longest prefix of `address`, with its length and value.
     pub fn lookup_prefix(&self, address: A) -> Option<(A, u8, u32)> {
         let (at, depth, place) = self.longest(address)?;
         let length = 8 * depth + place.ilog2() as u8;
         Some((address.masked(length), length, self.nodes[at as usize].value(place)))
     }
 
-    /// Node, depth and place of the longest prefix: down as far as nodes go, then up to the first that has one.
+    /// Returns node, depth and position of the longest prefix. The search goes down to the last node, then up
+    /// to the first node with a prefix.
     #[inline]
     fn longest(&self, address: A) -> Option<(u32, u8, usize)> {
         let mut path = [ROOT; MAX_DEPTH];
@@ -281,12 +284,12 @@ impl<A: PrefixBits> RouteTable<A> {
         }
     }
 
-    /// All prefixes with length and value, by address, then shorter ones first.
+    /// Iterates over all prefixes with length and value, by address, then shorter ones first.
     pub fn iter(&self) -> Iter<'_, A> {
         Iter::new(self)
     }
 
-    /// How many prefixes there are.
+    /// Returns the number of prefixes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -296,7 +299,7 @@ impl<A: PrefixBits> RouteTable<A> {
         self.len == 0
     }
 
-    /// Bytes of memory that the table takes.
+    /// Returns the bytes of memory of the table.
     pub fn memory(&self) -> usize {
         let arrays = |node: &Node| (node.values.capacity() + node.nodes.capacity()) * size_of::<u32>();
         let nodes = self.nodes.capacity() * size_of::<Node>();

@@ -1,26 +1,27 @@
-//! Addresses that must not be forwarded from or to: RFC 1812, 5.3.7; RFC 6890; RFC 4291.
+//! Martian addresses, which must not be forwarded from or to: RFC 1812, 5.3.7; RFC 6890; RFC 4291.
 //!
-//! Where Linux forwards what the RFCs advise against (0/8, 240/4, 169.254/16), each has a knob in [`MartianPolicy`].
+//! Linux forwards some ranges that the RFCs advise against (0/8, 240/4, 169.254/16). [`MartianPolicy`] has a
+//! setting for each.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::DropReason;
 
-/// Which special IPv4 addresses are forwarded all the same. The default forwards none.
+/// Special IPv4 addresses that are forwarded. The default forwards none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MartianPolicy {
-    /// 0.0.0.0/8 but for 0.0.0.0 itself (MA-02).
+    /// Whether 0.0.0.0/8 is forwarded, except 0.0.0.0 itself (MA-02).
     pub forward_this_network: bool,
-    /// 127.0.0.0/8 (MA-01).
+    /// Whether 127.0.0.0/8 is forwarded (MA-01).
     pub forward_loopback: bool,
-    /// 169.254.0.0/16 (MA-05, RFC 3927, 7).
+    /// Whether 169.254.0.0/16 is forwarded (MA-05, RFC 3927, 7).
     pub forward_link_local: bool,
-    /// 240.0.0.0/4 but for 255.255.255.255 (MA-04).
+    /// Whether 240.0.0.0/4 is forwarded, except 255.255.255.255 (MA-04).
     pub forward_class_e: bool,
 }
 
 impl MartianPolicy {
-    /// Whether a unicast address is in a range that this policy keeps off the wire.
+    /// Whether this policy prohibits forwarding of a unicast address.
     #[inline]
     fn forbids(self, address: Ipv4Addr) -> bool {
         let [a, b, ..] = address.octets();
@@ -34,14 +35,14 @@ impl MartianPolicy {
     }
 }
 
-/// Why a packet from `source` must not be forwarded, going by the address alone. Directed broadcasts of connected
-/// networks are the route table's to know ([`Route::Broadcast`](crate::Route::Broadcast)).
+/// Returns the reason why a packet from `source` must not be forwarded, by the address alone. The route table
+/// knows directed broadcasts of connected networks ([`Route::Broadcast`](crate::Route::Broadcast)).
 #[inline]
 pub fn check_source4(source: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     (source.is_multicast() || policy.forbids(source)).then_some(DropReason::MartianSource)
 }
 
-/// Why a packet to `destination` must not be forwarded as unicast, going by the address alone.
+/// Returns the reason why a packet to `destination` must not be forwarded as unicast, by the address alone.
 #[inline]
 pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     if destination.is_multicast() {
@@ -53,14 +54,14 @@ pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Optio
     }
 }
 
-/// Why a packet from `source` must not be forwarded (V6-09). A link-local source is not among the reasons: it is
-/// answered, see [`leaves_scope6`].
+/// Returns the reason why a packet from `source` must not be forwarded (V6-09). A link-local source is no
+/// such reason: the router answers it, see [`leaves_scope6`].
 #[inline]
 pub fn check_source6(source: Ipv6Addr) -> Option<DropReason> {
     (source.is_multicast() || never_on_the_wire6(source)).then_some(DropReason::MartianSource)
 }
 
-/// Why a packet to `destination` must not be forwarded as unicast (V6-09).
+/// Returns the reason why a packet to `destination` must not be forwarded as unicast (V6-09).
 #[inline]
 pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
     if destination.is_multicast() {
@@ -70,29 +71,30 @@ pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
     stays.then_some(DropReason::MartianDestination)
 }
 
-/// Whether forwarding would take a link-local source address beyond its link, which is answered by "beyond scope of
-/// source address" (RFC 4443, 3.1; V6-04).
+/// Whether forwarding would take a link-local source address beyond its link. The router answers "beyond
+/// scope of source address" (RFC 4443, 3.1; V6-04).
 #[inline]
 pub fn leaves_scope6(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
     source.is_unicast_link_local() && !destination.is_unicast_link_local()
 }
 
-/// Whether none of these checks objects to the address, as source or destination, under any policy: told by its first byte, so that
-/// it costs next to nothing. `false` says nothing.
+/// Whether the first byte proves that these checks accept the address as source and destination under any
+/// policy. The check costs next to nothing; `false` means undecided.
 #[inline]
 pub fn is_ordinary4(address: Ipv4Addr) -> bool {
     let first = address.octets()[0];
     !matches!(first, 0 | 127 | 169 | 224..)
 }
 
-/// The same of IPv6: global unicast and unique local addresses (RFC 4291, 2.4; RFC 4193).
+/// Whether the first byte proves that these checks accept an IPv6 address: global unicast and unique local
+/// addresses (RFC 4291, 2.4; RFC 4193).
 #[inline]
 pub fn is_ordinary6(address: Ipv6Addr) -> bool {
     let first = address.octets()[0];
     first & 0xe0 == 0x20 || first & 0xfe == 0xfc
 }
 
-/// The unspecified and the loopback address, and IPv4-mapped ones (RFC 4291, 2.5.2, 2.5.3, 2.5.5.2).
+/// Whether the address is unspecified, loopback or IPv4-mapped (RFC 4291, 2.5.2, 2.5.3, 2.5.5.2).
 #[inline]
 fn never_on_the_wire6(address: Ipv6Addr) -> bool {
     address.is_unspecified() || address.is_loopback() || address.to_ipv4_mapped().is_some()
@@ -131,7 +133,7 @@ mod tests {
         forward_class_e: true,
     };
 
-    /// Address, what it is as a source, as a destination, and both with every knob on.
+    /// Address, its verdicts as a source and as a destination, and both with every setting on.
     type Row4 = (
         &'static str,
         &'static str,
@@ -170,7 +172,7 @@ mod tests {
         }
     }
 
-    /// V6-09.
+    /// Test case V6-09.
     #[test]
     fn ipv6_martians_are_dropped() {
         let rows = [
@@ -192,7 +194,7 @@ mod tests {
         }
     }
 
-    /// V6-04, code 2.
+    /// Test case V6-04, code 2.
     #[test]
     fn a_link_local_source_must_not_leave_its_link() {
         let (local, global) = ("fe80::1".parse().unwrap(), "2001:db8::1".parse().unwrap());

@@ -1,17 +1,17 @@
-//! Longest prefix match for one writer and any number of readers, who never wait for each other.
+//! Longest prefix match for one writer and any number of readers, which never wait for each other.
 //!
-//! A direct table of 2²⁴ entries for the first 24 bits of an address (Gupta, Lin and McKeown 1998), and below it nodes
-//! for an octet each, whose equal entries are kept once (as in Degermark, Brodnik, Carlsson and Pink 1997); see
-//! `slots.rs` for what readers see. Nothing is pushed down into nodes: a prefix stands in the entries of the one level
-//! where it ends, and on the way down the last one found counts.
+//! The root is a direct table of 2²⁴ entries for the first 24 bits of an address (Gupta, Lin and McKeown
+//! 1998). Below it are nodes for one octet each, which store equal entries once (as in Degermark, Brodnik,
+//! Carlsson and Pink 1997). `slots.rs` describes the readers' view. No prefix is pushed down into nodes: it
+//! is in the entries of the level where it ends. A lookup uses the last value found on its path.
 //!
-//! The writer keeps the prefixes themselves in a [`RouteTable`], and changes what readers see by stores of single
+//! The writer keeps the prefixes in a [`RouteTable`], and changes the readers' view by stores of single
 //! words:
 //!
-//! - a prefix of up to 24 bits by one store for each of its 2^(24 - length) entries of the root; where there is a node,
-//!   to its default. The prefix of length 0 has a word of its own;
-//! - a longer one that was there, or that goes, by stores to the entries of one node;
-//! - one that is new by a new node, put in the old one's place by one store.
+//! - A prefix of up to 24 bits takes one store for each of its 2^(24 - length) root entries. If an entry leads
+//!   to a node, the store goes to the node's default. The prefix of length 0 has its own word.
+//! - A changed or removed longer prefix takes stores to the entries of one node.
+//! - A new longer prefix takes a new node, which one store puts in place of the old one.
 //!
 //! So for each prefix a reader sees the old value or the new one.
 
@@ -30,41 +30,41 @@ use crate::{PrefixBits, RouteTable};
 use nodes::{Nodes, Octets, Place};
 use slots::{Entry, ROOT_BITS, ROOT_OCTETS, Slots};
 
-/// Octets of the longest address.
+/// Number of octets of the longest address.
 const MOST_OCTETS: usize = 16;
-/// Marks an octet below which there is a node.
+/// Mark of an octet with a child node.
 const BELOW: u16 = 1 << 15;
 
-/// The route table has no room for another prefix.
+/// Error of a route table without room for another prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the route table is full")]
 pub struct FibFull;
 
-/// The writer's side of a table.
+/// Table of the writer.
 #[derive(Debug)]
 pub(crate) struct SharedTable<A> {
     prefixes: RouteTable<A>,
-    /// For each entry of the root the length of the prefix that it, or the node there as default, has its value from.
+    /// For each root entry, the length of the prefix of its value, or of its node's default.
     lengths: Vec<u8>,
     nodes: Nodes,
     slots: Arc<Slots>,
 }
 
-/// The readers' side of a table, for addresses of `N` octets.
+/// Table of a reader, for addresses of `N` octets.
 #[derive(Clone, Debug)]
 pub(crate) struct TableReader<const N: usize>(Arc<Slots>);
 
 impl<const N: usize> TableReader<N> {
-    /// The value of the longest prefix of an address.
+    /// Returns the value of the longest prefix of an address.
     #[inline]
     pub fn lookup(&self, octets: [u8; N]) -> Option<u32> {
         self.0.lookup(octets)
     }
 
-    /// The same for many addresses.
+    /// Looks up many addresses.
     ///
     /// # Panics
-    /// When `addresses` and `out` are not of one length.
+    /// When `addresses` and `out` differ in length.
     #[inline]
     pub fn lookup_batch<T: Copy, V>(
         &self,
@@ -78,14 +78,15 @@ impl<const N: usize> TableReader<N> {
     }
 }
 
-/// The numbers of `bits` bits that begin with the first `length` bits of one of them: the first, and how many.
+/// Returns the range of `bits`-bit numbers that share the first `length` bits of `number`: the first number,
+/// and the count.
 fn range(number: u32, length: u8, bits: u8) -> (usize, usize) {
     let free = bits - length;
     ((number >> free << free) as usize, 1 << free)
 }
 
 impl<A: PrefixBits> SharedTable<A> {
-    /// Without prefixes. Takes no memory to speak of before there are some.
+    /// Creates an empty table, which takes next to no memory.
     pub fn new() -> Result<Self, MemoryError> {
         Ok(Self::over(Slots::new()?))
     }
@@ -96,18 +97,18 @@ impl<A: PrefixBits> SharedTable<A> {
         Self { prefixes: RouteTable::new(), lengths: vec![0; 1 << ROOT_BITS], nodes, slots }
     }
 
-    /// For a thread that looks up addresses of `N` octets.
+    /// Returns a reader for addresses of `N` octets.
     pub fn reader<const N: usize>(&self) -> TableReader<N> {
         const { assert!(N * 8 == A::WIDTH as usize) };
         TableReader(self.slots.clone())
     }
 
-    /// The prefixes.
+    /// Returns the prefixes.
     pub fn prefixes(&self) -> &RouteTable<A> {
         &self.prefixes
     }
 
-    /// Sets the value of a prefix, which is below 2³¹ - 1. Returns the one that it replaces.
+    /// Sets the value of a prefix; it must be below 2³¹ - 1. Returns the replaced value.
     pub fn insert(&mut self, address: A, length: u8, value: u32) -> Result<Option<u32>, FibFull> {
         let old = self.prefixes.insert(address, length, value);
         if length <= ROOT_BITS {
@@ -139,7 +140,8 @@ impl<A: PrefixBits> SharedTable<A> {
         u32::from_be_bytes([0, address.octet(0), address.octet(1), address.octet(2)])
     }
 
-    /// Gives an entry, and the length that it is of, to what belongs to a prefix or to shorter ones in its range.
+    /// Stores an entry and its prefix length in the root range of a prefix, except where a longer prefix
+    /// applies.
     fn paint_root(&mut self, address: A, length: u8, (new_length, entry): (u8, Entry)) {
         if length == 0 {
             self.slots.fallback.store(entry.bits(), Ordering::Release);
@@ -160,7 +162,7 @@ impl<A: PrefixBits> SharedTable<A> {
         }
     }
 
-    /// What leads to the nodes on the way to prefixes of `length` bits, as far as there are nodes.
+    /// Returns the entries on the path to prefixes of `length` bits, as far as nodes exist.
     fn way(&self, address: A, length: u8) -> Way {
         let depth = depth(length);
         let mut way = Way { entries: [Entry::NONE; MOST_OCTETS], end: ROOT_OCTETS };
@@ -173,7 +175,7 @@ impl<A: PrefixBits> SharedTable<A> {
         way
     }
 
-    /// Where the entry stands that leads to `depth`.
+    /// Returns the location of the entry that leads to `depth`.
     fn place(&self, way: &Way, address: A, depth: usize) -> Place<'_> {
         if depth == ROOT_OCTETS {
             return Place::Root(&self.slots.root[Self::top(address) as usize]);
@@ -181,11 +183,11 @@ impl<A: PrefixBits> SharedTable<A> {
         self.nodes.place(way.entries[depth - 1], address.octet(depth as u8 - 1))
     }
 
-    /// Makes readers see a prefix that is new: makes nodes from where it ends upwards, as far as nothing leads there
-    /// yet, and then one entry lead to them.
+    /// Publishes a new prefix to readers: builds the missing nodes from the bottom upwards, then links them
+    /// with one store.
     fn grow(&mut self, address: A, length: u8) -> Result<(), FibFull> {
         let way = self.way(address, length);
-        // A value in a node may share its run with neighbours, so that node is made anew, too.
+        // A value in a node may share its run with neighbouring octets, so that node is rebuilt as well.
         let shared = !way.last().is_node() && way.end > ROOT_OCTETS;
         let from = if shared { way.end - 1 } else { way.end };
         let mut made: [Option<Entry>; MOST_OCTETS] = [None; MOST_OCTETS];
@@ -204,13 +206,13 @@ impl<A: PrefixBits> SharedTable<A> {
         if way.entries[from].is_node() {
             self.nodes.retire(way.entries[from]);
         }
-        // The nodes below it that the prefix covers have it as their default.
+        // Nodes below it that the prefix covers get its value as default.
         self.repaint(address, length);
         Ok(())
     }
 
-    /// A node of `depth` for what there is now. `old` is what stood there, a node or a value; `below` takes the place of
-    /// what was below the octet of `address`.
+    /// Builds a node of `depth` from the current prefixes. `old` is the old entry, a node or a value. `below`
+    /// replaces the child of the octet of `address`.
     fn build(
         &mut self,
         address: A,
@@ -233,7 +235,7 @@ impl<A: PrefixBits> SharedTable<A> {
         self.nodes.add(&octets, default)
     }
 
-    /// Makes readers not see a prefix any more that has gone. Needs no memory.
+    /// Withdraws a removed prefix from readers. Needs no memory.
     fn shrink(&mut self, address: A, length: u8) {
         let way = self.way(address, length);
         let empty = (ROOT_OCTETS..=way.end).find(|at| self.prefixes.stride(address, *at as u8).is_none());
@@ -243,8 +245,8 @@ impl<A: PrefixBits> SharedTable<A> {
         way.entries[empty..=way.end].iter().for_each(|node| self.nodes.retire(*node));
     }
 
-    /// Gives the octets of a prefix in its node, which is there, what they have now. What belongs to longer prefixes
-    /// stays as it is.
+    /// Updates the entries of a prefix's octets in its node, which must exist. Entries of longer prefixes
+    /// stay unchanged.
     fn repaint(&self, address: A, length: u8) {
         let way = self.way(address, length);
         let (node, depth) = (way.last(), way.end as u8);
@@ -264,37 +266,37 @@ impl<A: PrefixBits> SharedTable<A> {
         }
     }
 
-    /// Begins another epoch, and returns the one that ends.
+    /// Starts the next epoch, and returns the ended one.
     pub fn close_epoch(&mut self) -> Epoch {
         self.nodes.close_epoch()
     }
 
-    /// No reader looks any more at what was taken out of use in `epoch` or before.
+    /// Frees nodes that were taken out of use in `epoch` or before. No reader may use them any more.
     pub fn quiesced(&mut self, epoch: Epoch) {
         self.nodes.quiesced(epoch);
     }
 
-    /// How many nodes are out of use and can't be used again yet.
+    /// Returns the number of nodes that are out of use and not free yet.
     pub fn waiting(&self) -> usize {
         self.nodes.waiting()
     }
 
-    /// Bytes that readers may touch: 64 MiB for a root that is in use everywhere, and the nodes.
+    /// Returns the bytes that readers may touch: 64 MiB for a fully used root, and the nodes.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.slots.root) + self.nodes.memory()
     }
 
-    /// Bytes that only the writer has.
+    /// Returns the bytes that only the writer has.
     pub fn writer_memory(&self) -> usize {
         self.lengths.len() + self.prefixes.memory()
     }
 }
 
-/// Entries on the way down.
+/// Entries on the path of an address.
 struct Way {
-    /// By the depth that they lead to.
+    /// Entries by the depth that they lead to.
     entries: [Entry; MOST_OCTETS],
-    /// The depth of the last.
+    /// Depth of the last entry.
     end: usize,
 }
 
@@ -304,7 +306,7 @@ impl Way {
     }
 }
 
-/// How many octets lie above the node where prefixes of `length` bits end.
+/// Returns the number of octets above the node in which prefixes of `length` bits end.
 fn depth(length: u8) -> usize {
     usize::from((length - 1) / 8)
 }

@@ -1,19 +1,19 @@
-//! Packets for this room's tests. They begin at the network header.
+//! Packets for the tests of this crate, which begin at the network header.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_wire::{Protocol, ipv4, ipv6};
 
-/// 10.0.0.1
+/// Address 10.0.0.1.
 pub const HOST_A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// 192.0.2.9
+/// Address 192.0.2.9.
 pub const HOST_B4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-/// 2001:db8:a::1
+/// Address 2001:db8:a::1.
 pub const HOST_A6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xa, 0, 0, 0, 0, 1);
-/// 2001:db8:b::9
+/// Address 2001:db8:b::9.
 pub const HOST_B6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xb, 0, 0, 0, 0, 9);
 
-/// An IPv4 packet with `options` (padded with zeros to whole words), DF clear, TTL 64.
+/// Returns an IPv4 packet with `options` (padded with zeros to whole words), DF clear, TTL 64.
 pub fn ip4(protocol: Protocol, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let header_len = 20 + options.len().next_multiple_of(4);
     let mut bytes = vec![0; header_len + payload.len()];
@@ -39,14 +39,14 @@ pub fn ip4(protocol: Protocol, options: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Changes an IPv4 header and makes its checksum right again.
+/// Changes an IPv4 header and corrects its checksum.
 pub fn change4(bytes: &mut [u8], change: impl FnOnce(&mut ipv4::Packet<&mut [u8]>)) {
     let mut header = ipv4::Packet::new_unchecked(bytes);
     change(&mut header);
     header.fill_checksum();
 }
 
-/// A UDP datagram without a checksum, ports 1000 to 2000.
+/// Returns a UDP datagram without a checksum, ports 1000 to 2000.
 fn udp(payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x03, 0xe8, 0x07, 0xd0];
     bytes.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
@@ -55,12 +55,12 @@ fn udp(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// UDP over IPv4.
+/// Returns a UDP packet over IPv4.
 pub fn udp4(payload: &[u8]) -> Vec<u8> {
     ip4(Protocol::UDP, &[], &udp(payload))
 }
 
-/// An IPv6 packet, hop limit 64, traffic class 0x28, flow label 0x12345.
+/// Returns an IPv6 packet, hop limit 64, traffic class 0x28, flow label 0x12345.
 pub fn ip6(next_header: Protocol, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 40];
     let repr = ipv6::Repr {
@@ -77,7 +77,7 @@ pub fn ip6(next_header: Protocol, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// UDP over IPv6.
+/// Returns a UDP packet over IPv6.
 pub fn udp6(payload: &[u8]) -> Vec<u8> {
     ip6(Protocol::UDP, &udp(payload))
 }

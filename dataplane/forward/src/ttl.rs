@@ -1,18 +1,19 @@
-//! One hop less: RFC 1812, 5.3.1, and RFC 8200, 3. The IPv4 checksum is updated as RFC 1624 says.
+//! Decrement of TTL and hop limit: RFC 1812, 5.3.1, and RFC 8200, 3. The IPv4 checksum is updated as RFC 1624
+//! describes.
 
 use millrace_packet::Packet;
 use millrace_wire::{ipv4, ipv6};
 
-/// Takes one hop off an IPv4 packet whose network offset is set and whose header is sane. Says whether it may go on;
-/// a TTL of 0 or 1 has ended, and then nothing is changed.
+/// Decrements the TTL of an IPv4 packet whose network offset is set and whose header is sane. Returns whether
+/// the packet may be forwarded; a TTL of 0 or 1 stays unchanged.
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut Packet) -> bool {
     ipv4::Packet::new_unchecked(packet.network_mut()).decrement_ttl()
 }
 
-/// Takes one hop off an IPv6 packet whose network offset is set and whose header is sane. Says whether it may go on;
-/// a hop limit of 0 or 1 has ended, and then nothing is changed.
+/// Decrements the hop limit of an IPv6 packet whose network offset is set and whose header is sane. Returns
+/// whether the packet may be forwarded; a hop limit of 0 or 1 stays unchanged.
 #[inline]
 #[must_use]
 pub fn decrement_hop_limit(packet: &mut Packet) -> bool {
@@ -25,7 +26,7 @@ mod tests {
     use crate::test_packets::{udp4, udp6};
     use millrace_packet::Pool;
 
-    /// V4-09, TTL-01, TTL-02, TTL-04.
+    /// Test cases V4-09, TTL-01, TTL-02 and TTL-04.
     #[test]
     fn ttl_goes_down_by_one_and_the_checksum_stays_right() {
         let pool = Pool::new(4).unwrap();
@@ -42,7 +43,7 @@ mod tests {
         }
     }
 
-    /// V6-01: nothing but the hop limit changes.
+    /// Test case V6-01: only the hop limit changes.
     #[test]
     fn hop_limit_goes_down_by_one() {
         let pool = Pool::new(4).unwrap();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Which frames the kernel keeps and which go to user space: one decision, shared by the XDP program, the tcx program
- * and the socket filter. Its twin in Rust is src/classifier_twin.rs; a property test holds them together.
+ * Classifier: decides whether the kernel keeps a frame or user space gets it. The XDP program, the tcx
+ * program and the socket filter share it. Its twin in Rust is src/classifier_twin.rs; a property test
+ * compares both.
  */
 #ifndef MILLRACE_CLASSIFIER_H
 #define MILLRACE_CLASSIFIER_H
@@ -10,7 +11,7 @@
 
 #define VID_MASK 0x0fff
 
-/* The order is that of the counters in src/counters.rs. */
+/* Verdicts, in the order of the counters in src/counters.rs. */
 enum verdict {
 	USER_SPACE,
 	OTHER_ETHERTYPE,
@@ -20,12 +21,12 @@ enum verdict {
 	VLAN,
 };
 
-/* Native byte order; an absent tag is all zero. */
+/* VLAN tags in native byte order. An absent tag is all zero. */
 struct vlan_stack {
 	__u16 outer_tpid, outer_vid, inner_tpid, inner_vid;
 };
 
-/* Eight bytes, so that a change is one store. */
+/* Settings of a port: eight bytes, so that a change is one store. */
 struct config {
 	__u8 mac[ETH_ALEN];
 	__u8 fallback; /* XDP_PASS or XDP_DROP */
@@ -63,7 +64,7 @@ struct {
 	__type(value, __u8);
 } vlans SEC(".maps");
 
-/* A frame, seen from an XDP program (data, data_end) or from one that has a socket buffer (skb). */
+/* Frame in an XDP program (data, data_end) or in a program with a socket buffer (skb). */
 struct frame {
 	void *data, *data_end;
 	struct __sk_buff *skb;
@@ -78,7 +79,7 @@ static __always_inline int load(const struct frame *frame, __u32 offset, void *t
 	from = frame->data + offset;
 	if (from + size > frame->data_end)
 		return -1;
-	/* All that is read stands at an even place. */
+	/* All loaded fields have even offsets. */
 	__builtin_memcpy(to, __builtin_assume_aligned(from, 2), size);
 	return 0;
 }
@@ -88,7 +89,7 @@ static __always_inline int is_tag(__be16 type)
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
-/* A tag of vid 0 carries only a priority (802.1Q-2022 6.9.1): the frame is untagged. */
+/* Adds a tag. A tag of VID 0 carries only a priority (802.1Q-2022, 6.9.1): the frame counts as untagged. */
 static __always_inline void push_tag(struct vlan_stack *stack, __u16 tpid, __u16 vid)
 {
 	if (!vid)
@@ -102,7 +103,7 @@ static __always_inline void push_tag(struct vlan_stack *stack, __u16 tpid, __u16
 	}
 }
 
-/* Reads one tag from the frame; one that the frame cuts short is left, so that its ethertype tells. */
+/* Reads one tag from the frame. A tag cut short stays unread, and *type remains the ethertype of a tag. */
 static __always_inline void read_tag(const struct frame *frame, struct vlan_stack *stack, __u32 *offset, __be16 *type)
 {
 	struct {
@@ -116,7 +117,7 @@ static __always_inline void read_tag(const struct frame *frame, struct vlan_stac
 	*offset += sizeof(tag);
 }
 
-/* Reads at most two tags; the outer one is beside the frame where the kernel has taken it out. */
+/* Reads at most two tags. Where the kernel has removed the outer tag, it is beside the frame. */
 static __always_inline void read_tags(const struct frame *frame, struct vlan_stack *stack, __u32 *offset, __be16 *type)
 {
 	if (frame->skb && frame->skb->vlan_present)
@@ -164,7 +165,7 @@ static __always_inline int is_own(const struct ethhdr *link, const struct config
 	return !((to[0] ^ own[0]) | (to[1] ^ own[1]) | (to[2] ^ own[2]));
 }
 
-/* Which protocol follows a frame's link header, and where. */
+/* Network header of a frame: its offset, and the ethertype before it. */
 struct network {
 	__u32 offset;
 	__be16 type;

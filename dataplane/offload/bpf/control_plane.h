@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Control-plane policing: what is for the router itself is let through to the kernel class by class, each at its own rate, so that
- * a flood loses packets in its class alone. What the kernel gets because it is nobody's here, or another's, is not policed.
- * dataplane/pipeline/src/control_plane.rs does the same for ports that have no such program.
+ * Control-plane policing: each class of packets for the router itself enters the kernel at a rate of its own,
+ * so that a flood loses packets of its own class only. Packets that the kernel gets for other receivers, or
+ * for none here, are not policed. dataplane/pipeline/src/control_plane.rs does the same for ports without
+ * such a program.
  */
 #ifndef MILLRACE_CONTROL_PLANE_H
 #define MILLRACE_CONTROL_PLANE_H
@@ -36,11 +37,14 @@
 #define PORT_BFD_ECHO 3785
 #define PORT_BFD_MULTIHOP 4784
 
-/* The states of a socket that say nothing of who sends: a request that waits for its last packet, and one that listens. */
+/*
+ * Socket states that don't prove the sender's address: a listener, and a request that waits for the last
+ * handshake packet.
+ */
 #define SOCKET_LISTENS 10
 #define SOCKET_REQUESTED 12
 
-/* The order of `ControlClass` in foundation/packet/src/control_class.rs. */
+/* Classes, in the order of `ControlClass` in foundation/packet/src/control_class.rs. */
 enum control_class {
 	ESTABLISHED,
 	BGP,
@@ -54,7 +58,10 @@ enum control_class {
 	NOT_POLICED = CLASSES,
 };
 
-/* A packet costs what a byte does of the token buckets of filters; where it costs nothing, all go through. */
+/*
+ * Token buckets of the classes. A packet costs as much as a byte in the buckets of filters; at a cost of zero
+ * all packets pass.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CLASSES);
@@ -62,7 +69,7 @@ struct {
 	__type(value, struct policer);
 } control_plane SEC(".maps");
 
-/* What the kernel's lookup of a connection takes. */
+/* Arguments of the kernel's connection lookup. */
 union connection {
 	struct {
 		__be32 from, to;
@@ -74,7 +81,9 @@ union connection {
 	} ipv6;
 };
 
-/* Whether the kernel has a connection that the packet is of: who floods a port does not know its other end's. */
+/*
+ * Whether the packet belongs to a connection of the kernel. A flooder doesn't know the port of the other end.
+ */
 static __always_inline int is_established(void *context, union connection *connection, const __u32 size)
 {
 	struct bpf_sock *found = bpf_skc_lookup_tcp(context, connection, size, BPF_F_CURRENT_NETNS, 0);
@@ -104,7 +113,7 @@ static __always_inline enum control_class class_of_ports(__u8 protocol, __u16 so
 	}
 }
 
-/* The class of what is told by its protocol alone. */
+/* Returns the class of a packet by its protocol alone. */
 static __always_inline enum control_class class_of_protocol(__u8 protocol)
 {
 	switch (protocol) {
@@ -132,7 +141,9 @@ static __always_inline enum control_class class_of_ipv4(void *context, const str
 	    load(frame, offset, &version_ihl, 1) || load(frame, offset + 9, &protocol, 1) ||
 	    load(frame, offset + 6, &fragment, 2))
 		return OTHER;
-	/* Groups of a link are the router's; further ones may be on their way to others. */
+	/*
+	 * Link-local groups are for the router. Packets to other groups may be on their way to other hosts.
+	 */
 	if ((connection.ipv4.to & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) &&
 	    (connection.ipv4.to & bpf_htonl(0xffffff00)) != bpf_htonl(0xe0000000))
 		return NOT_POLICED;
@@ -157,10 +168,10 @@ static __always_inline enum control_class class_of_ipv6(void *context, const str
 		return OTHER;
 	if (connection.ipv6.to[0] == 0xff && (connection.ipv6.to[1] & 0x0f) > 2)
 		return NOT_POLICED;
-	/* Options of each hop, Router Alert among them. */
+	/* Hop-by-hop options, Router Alert among them. */
 	if (!next)
 		return OPTIONS;
-	/* Neighbour discovery comes from the link, or is none (RFC 4861, 6.1 and 7.1). */
+	/* Valid neighbour discovery comes from the link, with a hop limit of 255 (RFC 4861, 6.1 and 7.1). */
 	if (next == IP_ICMPV6 && hop_limit == 255 && !load(frame, offset + 40, &type, 1) && type >= ND_FIRST &&
 	    type <= ND_LAST)
 		return NEIGHBOURS;
@@ -179,15 +190,17 @@ static __always_inline enum control_class class_of_others(__be16 type)
 
 	if (number == ETH_P_ARP)
 		return NEIGHBOURS;
-	/* IS-IS, and spanning trees. */
+	/* A length: LLC frames of IS-IS and spanning tree protocols. */
 	if (number <= ETH_LLC_MOST)
 		return ROUTING;
-	/* What stands behind a third tag is not read: devices of the kernel can be for it. */
+	/* Headers behind a third tag are not read: kernel devices may receive such frames. */
 	return is_tag(type) || number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER :
 														   NOT_POLICED;
 }
 
-/* Whether a packet is for an address of the router, a group or a broadcast, whatever the frame's link header says. */
+/*
+ * Whether a packet is for an address of the router, a group or a broadcast, whatever its frame's link header.
+ */
 static __always_inline int is_for_router(const struct frame *frame, const struct network *network)
 {
 	__u8 to6[16];
@@ -205,8 +218,9 @@ static __always_inline int is_for_router(const struct frame *frame, const struct
 }
 
 /*
- * The verdict that a frame of another VLAN or to another station would have without tags and with the port's own MAC address, if it
- * is for the router itself: devices of the kernel behind the port (of a VLAN, a bridge) receive such frames.
+ * Returns the verdict of a frame of another VLAN or to another station as if it had no tags and the port's
+ * own MAC address, if the packet is for the router itself. Kernel devices above the port (VLANs, bridges)
+ * receive such frames.
  */
 static __always_inline enum verdict behind_the_port(const struct frame *frame, enum verdict verdict,
 						    const struct network *network)
@@ -224,7 +238,7 @@ static __always_inline enum verdict behind_the_port(const struct frame *frame, e
 	return MULTICAST;
 }
 
-/* The class of a frame that the kernel is to have, of which classify() has told what follows its link header. */
+/* Returns the class of a frame that classify() gave to the kernel, together with its network header. */
 static __always_inline enum control_class class_of(void *context, const struct frame *frame, enum verdict verdict,
 						   const struct network *network)
 {
@@ -240,7 +254,7 @@ static __always_inline enum control_class class_of(void *context, const struct f
 	}
 }
 
-/* Whether the kernel is to have a packet of a class. */
+/* Whether a packet of a class may enter the kernel. */
 static __always_inline int may_enter(__u32 class)
 {
 	struct policer *bucket = bpf_map_lookup_elem(&control_plane, &class);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * The flow cache: plain flows that user space has classified are forwarded here, in the driver, until something
- * changes. What is not understood here goes up, unchanged. The twin of the parsing and the rewriting in Rust is
- * src/flow_cache/forward_twin.rs; a property test holds them together.
+ * Flow cache: the XDP program forwards plain flows that a worker has classified, until something changes.
+ * Other packets are upcalls: they go to the worker unchanged. The twin of the parsing and the rewriting in
+ * Rust is src/flow_cache/forward_twin.rs; a property test compares both.
  *
- * One cache serves all ports of a router: its maps are pinned in a file system that nobody else sees, where the
- * programs of each port find them (src/flow_cache/directory.rs).
+ * One cache serves all ports of a router: its maps are pinned in a private file system, where the programs of
+ * each port find them (src/flow_cache/directory.rs).
  */
 #ifndef MILLRACE_FLOW_CACHE_H
 #define MILLRACE_FLOW_CACHE_H
@@ -13,27 +13,27 @@
 #include "helpers.h"
 #include "policer.h"
 
-/* Programs that share nothing need no such file system. */
+/* Programs without shared maps need no such file system. */
 #ifdef ALONE
 #define PINNING 0
 #else
 #define PINNING 1
 #endif
-/* The real numbers are given when the maps are made: src/flow_cache/mod.rs. */
+/* Placeholders: user space sets the real sizes when it makes the maps (src/flow_cache/mod.rs). */
 #define FLOWS 1
 #define BUCKETS 1
-/* Words of a bucket, which is a cache line. */
+/* Words of a bucket, which fills a cache line. */
 #define WORDS 16
 #define TREATMENTS 65536
-/* Words of a key that the hash is made of. */
+/* Words of a key that enter the hash. */
 #define HASHED 10
-/* Forms of plugins, one for each instance that has one. */
+/* Maximum number of eBPF variants of plugins, one for each instance with a variant. */
 #define FORMS 256
-/* Ports, by their numbers in the router, that can have their flows here. */
+/* Maximum number of ports with offloaded flows; a port's number in the router is below it. */
 #define PORTS 256
-/* As many workers as a router can have. */
+/* Maximum number of workers of a router. */
 #define WORKERS 64
-/* Receive queues of a port. */
+/* Maximum number of receive queues of a port. */
 #define RX_QUEUES 64
 
 #define PROTOCOL_ICMP 1
@@ -43,33 +43,35 @@
 
 #define TCP_LENGTH 20
 #define UDP_LENGTH 8
-/* More than the reserved bit and "don't fragment" set: a fragment. */
+/* Bits of the fragment field that only fragments set: all but the reserved bit and "don't fragment". */
 #define FRAGMENT 0x3fff
-/* The shortest Ethernet frame, without its check sequence: what is shorter is padded. */
+/* Length of the shortest Ethernet frame, without its check sequence. Shorter frames are padded. */
 #define SHORTEST_FRAME 60
 
-/* A partial checksum is completed here over so many bytes at most, and so many at a time. */
+/*
+ * Maximum number of bytes over which the program completes a partial checksum, and number of bytes per step.
+ */
 #define LONGEST_SUM 4096
 #define SUM_STEP 64
 
 #define GO_UP (-1)
-/* Dropped, so that its flow can be forwarded here from now on. */
+/* Drop that lets the worker become done with the flow's packets, so that the flow can be forwarded here. */
 #define MAKE_WAY (-2)
-/* Dropped, because a filter says so. */
+/* Drop by a filter. */
 #define FILTERED (-3)
-/* Dropped, because more comes than a filter lets through. */
+/* Drop by a policer. */
 #define POLICED (-4)
-/* Dropped, because the form of a plugin says so. */
+/* Drop by the eBPF variant of a plugin. */
 #define FORMED (-5)
 
-/* What forms say: include/form.h of foundation/bpf. */
+/* Verdicts of eBPF variants: include/form.h of foundation/bpf. */
 enum form_verdict {
 	FORM_PASS,
 	FORM_DROP,
 	FORM_UP,
 };
 
-/* FlowKey of foundation/packet, byte by byte. */
+/* Flow key, equal to FlowKey of foundation/packet byte by byte. */
 struct flow_key {
 	__u8 source[16], destination[16];
 	__u16 source_port, destination_port; /* native byte order */
@@ -78,61 +80,66 @@ struct flow_key {
 };
 
 /*
- * Where flows are found: each word names one, by one more than its number in the lower bits, and by bits of its hash above. 0 is a free
- * word. The flow is looked for from a word of its bucket on to that before it, and then, if no word is free, in a second bucket.
+ * Bucket of the hash table. Each word names a flow: the lower bits are the flow's number plus one, the upper
+ * bits are bits of its hash. 0 is a free word. A search visits all words of the flow's bucket from a start
+ * word on, and then, if none is free, a second bucket.
  */
 struct bucket {
 	__u32 words[WORDS];
 } __attribute__((aligned(64)));
 
 /*
- * A flow, in one cache line. Flows lie in the order in which they came, not in that of their hashes: those that come behind each other
- * often come so again. User space changes `version` before and after it changes anything else, so a program that finds it unchanged has
- * read a whole entry. src/flow_cache/layout.rs has the same.
+ * Flow entry, in one cache line. Entries lie in the order of insertion, not of hashes, since flows that
+ * arrive one after the other often do so again. User space changes `version` before and after any other
+ * change. A program that finds it unchanged has therefore read a whole entry. src/flow_cache/layout.rs has
+ * the same layout.
  */
 struct cached_flow {
-	struct flow_key key; /* all zero where there is none */
-	__u64 version; /* the generation in which all is right, and in the lower half how often the entry was changed */
+	struct flow_key key; /* all zero in a free entry */
+	__u64 version; /* upper half: generation of validity; lower half: number of changes */
 	__u64 bytes;
 	__u32 packets; /* wraps */
 	__u16 treatment;
-	__u8 settled; /* whether no packet of the flow is under way up there, as far as is known */
+	__u8 settled; /* whether no upcall of the flow is in flight, as far as known */
 	__u8 reserved;
 } __attribute__((aligned(64)));
 
-/* What belongs to a flow and is rarely looked at. */
+/* Rarely used part of a flow entry. */
 struct aside {
-	__u64 last_up; /* the way's count when the flow's last packet went up */
-	__u64 floor; /* the way's count when the entry began to be used */
+	__u64 last_up; /* the port's upcall count at the flow's last upcall */
+	__u64 floor; /* the port's upcall count when the entry came into use */
 	__u64 dropped, dropped_bytes;
 };
 
-/* What becomes of packets, the same for many flows. It is not changed while a flow has it. */
+/* Treatment of packets, shared by many flows. It doesn't change while a flow refers to it. */
 struct treatment {
-	__u16 out; /* the port to leave by */
+	__u16 out; /* output port */
 	__u16 mtu;
 	__u8 link[2 * ETH_ALEN]; /* destination and source */
-	__u16 worker; /* whose generation counts */
-	__u16 drops; /* whether all packets are dropped, because a filter says so */
-	__u16 policer; /* one more than the place of a token bucket that packets must find room in; 0 for none */
-	__u16 form; /* one more than the place of the form of a plugin that is asked about packets; 0 for none */
+	__u16 worker; /* worker whose generation must match */
+	__u16 drops; /* whether a filter drops all packets */
+	__u16 policer; /* index of the token bucket plus one; 0 for none */
+	__u16 form; /* index of the plugin's eBPF variant plus one; 0 for none */
 	__u8 reserved[8];
 };
 
 /*
- * The way up from a port: packets that went, and how many of them the workers are done with: sent on, or dropped. A flow
- * is forwarded here when none of its packets is still under way up there, so that none is overtaken.
+ * Upcalls of a port: the number of upcalls, and the number of those that the workers are done with (forwarded
+ * or dropped). A flow is forwarded here only while none of its upcalls is in flight, so that no packet
+ * overtakes another.
  */
 struct way {
 	__u64 up, done;
-	__u64 overloaded; /* a bit for each receive queue by which more comes than its worker bears */
+	__u64 overloaded; /* a bit for each receive queue whose worker is overloaded */
 	__u8 reserved[40];
 } __attribute__((aligned(64)));
 
-/* Packets that went up by one receive queue of a port. They are counted here first, and then in their port's way. */
+/*
+ * Upcalls by one receive queue of a port. They are counted here first, and then in their port's struct way.
+ */
 struct queue_way {
 	__u64 up;
-	__u64 read[2]; /* user space's alone */
+	__u64 read[2]; /* used by user space only */
 	__u8 reserved[40];
 } __attribute__((aligned(64)));
 
@@ -149,12 +156,12 @@ struct sent {
 	__u64 packets, bytes;
 };
 
-/* Which port this is in the router, and where flows lie. */
+/* Port of the program, and parameters of the hash table. */
 struct place {
 	__u16 port;
-	__u16 cached; /* whether its flows are looked up */
-	__u32 mask; /* one less than the buckets there are, a power of two */
-	__u32 numbers; /* the lower bits of a word */
+	__u16 cached; /* whether the flow cache is on for the port */
+	__u32 mask; /* number of buckets, a power of two, minus one */
+	__u32 numbers; /* mask of the lower bits of a word */
 	__u32 secrets[HASHED];
 };
 
@@ -221,7 +228,7 @@ struct {
 	__type(value, struct queue_way);
 } queue_ways SEC(".maps");
 
-/* Programs with frames of several buffers and those without can't share such a map. */
+/* Programs with multi-buffer frames can't share such a map with other programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(pinning, PINNING);
@@ -230,7 +237,7 @@ struct {
 	__type(value, __u32);
 } devices SEC(".maps"), devices_sg SEC(".maps");
 
-/* As of devices. */
+/* One map for each kind of program, as for devices. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(pinning, PINNING);
@@ -276,14 +283,14 @@ struct transport_header {
 	__u16 flags, window, tcp_checksum, urgent;
 };
 
-/* A packet that could be forwarded here. */
+/* Parsed packet that may be forwarded here. */
 struct candidate {
 	struct flow_key key __attribute__((aligned(8)));
 	__u32 network_length;
-	int partial; /* whether the sender left the checksum to its card */
+	int partial; /* whether the sender left the checksum to the card */
 };
 
-/* Words of 32 bits, of a header that they are aligned in. */
+/* Adds the 32-bit words of an aligned header to a sum. */
 static __always_inline __u64 add_words(__u64 sum, const void *from, const int count)
 {
 	const __u32 *words = from;
@@ -314,7 +321,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Whether a frame of this length holds just such a packet, or is padded because it would be too short. */
+/* Whether a frame of this length has exactly such a packet, with padding only up to the shortest frame. */
 static __always_inline int fits(__u64 frame_length, __u32 network_length)
 {
 	__u64 wanted = ETH_HLEN + network_length;
@@ -323,8 +330,8 @@ static __always_inline int fits(__u64 frame_length, __u32 network_length)
 }
 
 /*
- * Reads the ports. A transport checksum that equals the folded pseudo header is one that the sender left to its card
- * (dataplane/port/src/partial_checksum.rs).
+ * Reads the transport ports. A checksum equal to the folded pseudo header is a partial one that the sender
+ * left to its card (dataplane/port/src/partial_checksum.rs).
  */
 static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
 					  __u64 pseudo)
@@ -391,8 +398,8 @@ static __always_inline int read_ipv6(struct candidate *packet, const void *heade
 }
 
 /*
- * What stands so far before the end of a packet, which is `length` bytes long from `start` on: `size` bytes, or nothing.
- * The mask tells the verifier what is true anyway.
+ * Returns `size` bytes that begin `left` bytes before the end of a packet; null where they exceed the frame.
+ * The packet has `length` bytes from `start` on. The mask shows the verifier a bound that always holds.
  */
 static __always_inline const void *before_end(const void *start, const void *end, __u32 length, __u32 left, __u32 size)
 {
@@ -405,8 +412,8 @@ static __always_inline const void *before_end(const void *start, const void *end
 }
 
 /*
- * The sum of all from here to the end of the packet, unfolded; negative if that is too long. The loops run by what is
- * left, of which the verifier knows only bounds: so it need not look at each length by itself.
+ * Returns the unfolded sum of `length` bytes from `start` on; negative if they are too many. The loops count
+ * the rest down: the verifier knows bounds of it, and need not check each length separately.
  */
 static __always_inline __s64 sum_to_end(const void *start, const void *end, __u32 length)
 {
@@ -447,7 +454,7 @@ static __always_inline __s64 sum_to_end(const void *start, const void *end, __u3
 	return sum;
 }
 
-/* Finishes a partial checksum; the field itself contributes the sum of the pseudo header. */
+/* Completes a partial checksum. The field itself contributes the sum of the pseudo header. */
 static __always_inline int complete(const struct candidate *packet, void *data, const void *end)
 {
 	__u32 transport = packet->key.family == 4 ? ETH_HLEN + sizeof(struct ipv4_header) :
@@ -469,7 +476,7 @@ static __always_inline int complete(const struct candidate *packet, void *data, 
 	return 0;
 }
 
-/* TTL or hop limit, the checksum with it (RFC 1624), and the link header. */
+/* Decrements TTL or hop limit with the checksum (RFC 1624), and writes the link header. */
 static __always_inline void rewrite(void *data, const __u8 *link, __u8 family)
 {
 	void *header = data + ETH_HLEN;
@@ -498,7 +505,10 @@ static __always_inline void count_sent(__u32 port, __u64 length)
 	count->bytes += length;
 }
 
-/* Products of sums (NH of UMAC, RFC 4418): whoever does not know the secrets finds no keys that meet more often than others. */
+/*
+ * Returns the hash of a flow key: products of sums (NH of UMAC, RFC 4418). Without the secrets nobody finds
+ * keys that collide more often than others.
+ */
 static __always_inline __u64 hash_of(const struct flow_key *key, const __u32 *secrets)
 {
 	const __u32 *words = (const void *)key;
@@ -511,7 +521,7 @@ static __always_inline __u64 hash_of(const struct flow_key *key, const __u32 *se
 		for (i = 1; i < 4; i++)
 			sum += (__u64)(__u32)(words[i] + secrets[i]) * (__u32)(words[i + 4] + secrets[i + 4]);
 	}
-	/* As MurmurHash3 ends. */
+	/* Final mix of MurmurHash3. */
 	sum = (sum ^ sum >> 33) * 0xff51afd7ed558ccd;
 	sum = (sum ^ sum >> 33) * 0xc4ceb9fe1a85ec53;
 	return sum ^ sum >> 33;
@@ -525,14 +535,14 @@ static __always_inline int is_of(const struct cached_flow *flow, const struct fl
 		 (has[4] ^ wanted[4]));
 }
 
-/* An entry that was looked at, and its version before anything else of it was read. */
+/* Inspected entry, and its version as read before its other fields. */
 struct looked {
 	__u64 version;
 	__u32 slot;
-	int is_it; /* whether it is the flow's */
+	int is_it; /* whether the entry has the flow's key */
 };
 
-/* Looks at the entry that a word names, if that bears the bits of this hash. */
+/* Returns the entry that a word names, if the word has the bits of this hash. Sets `at`. */
 static __always_inline struct cached_flow *look(const struct place *here, const struct flow_key *key, __u64 hash, __u32 word,
 						struct looked *at)
 {
@@ -557,7 +567,10 @@ static __always_inline struct bucket *bucket_of(const struct place *here, __u64 
 	return bpf_map_lookup_elem(&buckets, &number);
 }
 
-/* Looks at all words of a bucket but the one that was looked at already. Returns nothing as well where a word is free. */
+/*
+ * Searches all words of a bucket, the first one again, for a flow. Returns null if none matches, and sets
+ * *is_full if no word is free.
+ */
 static __always_inline struct cached_flow *look_at_all(const struct place *here, const struct flow_key *key, __u64 hash,
 						       const struct bucket *bucket, struct looked *at, int *is_full)
 {
@@ -576,7 +589,10 @@ static __always_inline struct cached_flow *look_at_all(const struct place *here,
 	return 0;
 }
 
-/* The entry of a flow that is not where it is looked for first, or none. A function, so that what it needs is on no other's stack. */
+/*
+ * Returns the entry of a flow that is not at its first word, or null. As a function of its own, it keeps its
+ * variables off other stacks.
+ */
 static __attribute__((noinline)) struct cached_flow *look_further(const struct place *here, const struct flow_key *key,
 								   struct looked *at)
 {
@@ -594,7 +610,7 @@ static __attribute__((noinline)) struct cached_flow *look_further(const struct p
 	return bucket ? look_at_all(here, key, hash, bucket, at, &is_full) : 0;
 }
 
-/* The entry of a flow, or none. */
+/* Returns the entry of a flow, or null. */
 static __always_inline struct cached_flow *find(const struct place *here, const struct flow_key *key, struct looked *at)
 {
 	__u64 hash = hash_of(key, here->secrets);
@@ -608,8 +624,8 @@ static __always_inline struct cached_flow *find(const struct place *here, const 
 }
 
 /*
- * What becomes of a flow's packets, if its entry is of the generation in force. It was read whole if its version is still the one
- * that was read before.
+ * Returns the treatment of a flow if its entry has the current generation. The entry was read whole if its
+ * version has not changed since.
  */
 static __always_inline const struct treatment *treatment_of(const struct cached_flow *flow, __u64 version)
 {
@@ -627,23 +643,23 @@ static __always_inline const struct treatment *treatment_of(const struct cached_
 	return treatment;
 }
 
-/* What a packet that goes up is counted by. */
+/* Context for counting an upcall. */
 struct ascent {
 	const struct xdp_md *context;
 	const struct place *here;
 	struct way *way;
 };
 
-/* Notes that a packet goes up, of this flow if it has one. */
+/* Counts an upcall, also for its flow if there is one. */
 static __always_inline int go_up(const struct ascent *ascent, struct cached_flow *flow, __u32 slot)
 {
-	/* Ports of more queues have no flows here. */
+	/* Ports with more receive queues have no offloaded flows. */
 	__u32 number = ascent->here->port * RX_QUEUES + ascent->context->rx_queue_index;
 	struct queue_way *queue = bpf_map_lookup_elem(&queue_ways, &number);
 	struct aside *aside = flow ? bpf_map_lookup_elem(&asides, &slot) : 0;
 	__u64 up;
 
-	/* Who has seen the second count has seen the first one. */
+	/* A reader that sees the second count also sees the first one. */
 	if (queue)
 		__sync_fetch_and_add(&queue->up, 1);
 	up = __sync_fetch_and_add(&ascent->way->up, 1) + 1;
@@ -654,7 +670,7 @@ static __always_inline int go_up(const struct ascent *ascent, struct cached_flow
 	return GO_UP;
 }
 
-/* Whether the worker is done with all packets of the flow that went up. */
+/* Whether the worker is done with all upcalls of the flow. */
 static __always_inline int none_is_up(const struct way *way, struct cached_flow *flow, __u32 slot)
 {
 	const struct aside *aside;
@@ -695,8 +711,9 @@ static __always_inline int has_room(const struct treatment *treatment, __u64 len
 }
 
 /*
- * Asks the form at a place. A program that is called in this way returns to who called this function. Neither the compiler nor the
- * verifier may take what stands here for all that it returns: hence the barrier, and a function that is global.
+ * Returns the verdict of the eBPF variant at an index. A program called in this way returns to the caller of
+ * this function. Neither compiler nor verifier may take FORM_UP as the only result: hence the barrier, and
+ * the global function.
  */
 __attribute__((noinline)) int ask_form(struct xdp_md *context, __u32 place)
 {
@@ -707,7 +724,7 @@ __attribute__((noinline)) int ask_form(struct xdp_md *context, __u32 place)
 	return nobody;
 }
 
-/* The same for frames of several buffers. */
+/* Works as ask_form() for frames of several buffers. */
 __attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
 {
 	int nobody = FORM_UP;
@@ -717,7 +734,10 @@ __attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
 	return nobody;
 }
 
-/* Whether a frame can come from this address: it is no group's, and not zero. A worker drops the others. */
+/*
+ * Whether the source address is a station's: neither a group nor zero. A worker drops frames from other
+ * addresses.
+ */
 static __always_inline int is_station(const __u8 *address)
 {
 	return !(address[0] & 1) && (address[0] | address[1] | address[2] | address[3] | address[4] | address[5]);
@@ -736,7 +756,10 @@ static __always_inline int read_packet(struct candidate *packet, void *data, con
 	return GO_UP;
 }
 
-/* A frame that classify() gave to user space: the action that forwards it here, or GO_UP. `sg`: it may have several buffers. */
+/*
+ * Returns the action for a frame that classify() gave to user space: forwarding or drop here, or GO_UP. `sg`:
+ * the frame may have several buffers.
+ */
 static __always_inline int forward_here(struct xdp_md *context, __u64 length, const int sg)
 {
 	void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
@@ -770,22 +793,22 @@ static __always_inline int forward_here(struct xdp_md *context, __u64 length, co
 	treatment = treatment_of(flow, at.version);
 	if (!treatment || packet.network_length > treatment->mtu)
 		return go_up(&ascent, flow, at.slot);
-	/* What a worker would count, and charge: padding is none of it. */
+	/* Bytes that a worker would count and charge: without padding. */
 	bytes = ETH_HLEN + packet.network_length;
 	if (treatment->drops)
 		return drop_here(at.slot, bytes, FILTERED);
-	/* A flow that fills the way up would always have packets there, and some are lost there anyway. */
+	/* A flow that overloads its worker always has upcalls in flight, and some of them are lost anyway. */
 	if (!none_is_up(way, flow, at.slot))
 		return way->overloaded ? MAKE_WAY : go_up(&ascent, flow, at.slot);
 	port = treatment->out;
-	/* Where there is no device nothing has been changed yet. */
+	/* Without an output device the frame is still unchanged. */
 	if (bpf_redirect_map(to, port, XDP_DROP) != XDP_REDIRECT || (packet.partial && complete(&packet, data, end)))
 		return go_up(&ascent, flow, at.slot);
 	if (treatment->form) {
 		said = sg ? ask_form_sg(context, treatment->form - 1) : ask_form(context, treatment->form - 1);
 		if (said == FORM_DROP)
 			return drop_here(at.slot, bytes, FORMED);
-		/* The verifier forgets what it knew of the packet. */
+		/* After the call the verifier no longer knows the packet's bounds. */
 		data = (void *)(long)context->data;
 		end = (void *)(long)context->data_end;
 		if (said != FORM_PASS || data + ETH_HLEN + sizeof(struct ipv4_header) > end)

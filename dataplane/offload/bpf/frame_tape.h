@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Frames that user space has written one behind the other, for a program that is run on as many live frames: each run turns its frame
- * into the next one of the tape. Rust writes it: src/injector/frame_tape.rs.
+ * Frame tape: frames that user space has written one behind the other. A program runs on as many live frames,
+ * and each run turns its frame into the next one of the tape. Rust writes the tape:
+ * src/injector/frame_tape.rs.
  */
 #ifndef MILLRACE_FRAME_TAPE_H
 #define MILLRACE_FRAME_TAPE_H
 
 #include "helpers.h"
 
-/* A power of two, behind which the longest frame still has room. */
+/* Size of the tape in bytes, a power of two. Behind it there is room for the longest frame. */
 #define TAPE_BYTES 0x40000
 #define LONGEST_ON_TAPE 4096
 
-/* An entry: the frame's length, another word, the frame, and what is missing to a whole number of words. */
+/*
+ * Bytes before the frame of an entry: the frame's length and an unused word. The entry is padded to a whole
+ * number of 8-byte words.
+ */
 #define ENTRY_HEAD 8
 
 struct tape {
 	__u8 bytes[TAPE_BYTES + ENTRY_HEAD + LONGEST_ON_TAPE];
 };
 
-/* Where the next entry begins, how many were taken; meets_again: a port's own program will see what millrace_hand passes. */
+/*
+ * Cursor of the tape: start of the next entry, and number of taken entries. meets_again: the port's own
+ * program will meet the frames that millrace_hand passes.
+ */
 struct tape_cursor {
 	__u32 at, taken, meets_again, reserved;
 };
@@ -40,7 +47,10 @@ struct {
 	__type(value, struct tape_cursor);
 } tape_cursor SEC(".maps");
 
-/* Makes the next entry of the frame, which is in one buffer. Returns the cursor behind it; null where there is no entry. */
+/*
+ * Replaces a single-buffer frame by the next entry. Returns the cursor behind the entry; null where there is
+ * no entry.
+ */
 static __always_inline struct tape_cursor *take_from_tape(struct xdp_md *context)
 {
 	__u32 zero = 0, at, length, have = linear_length(context);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What the kernel itself sends by a port that has a scheduler: redirected to a TAP device that the router reads, where
- * the kernel cuts super-frames and completes checksums as for any device. What the router sends, by AF_XDP or AF_PACKET
- * past the queueing disciplines, does not come by here. Linux 6.6.
+ * Host output: packets that the kernel itself sends by a port with a scheduler. The program redirects them to
+ * a TAP device that the router reads. There the kernel cuts super-frames and completes checksums as for any
+ * device. Frames that the router sends by AF_XDP, or by AF_PACKET past the queueing disciplines, don't meet
+ * this program. Linux 6.6.
  */
 #include "helpers.h"
 
@@ -12,7 +13,7 @@
 #define ROUTER_SOLICITATION 133
 #define REDIRECT 137
 
-/* The index of the TAP device. */
+/* Interface index of the TAP device. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -20,7 +21,7 @@ struct {
 	__type(value, __u32);
 } catcher SEC(".maps");
 
-/* ARP and neighbour discovery: a full queue must not cost the port its neighbours. */
+/* Whether a packet is ARP or neighbour discovery: a full queue must not cost the port its neighbours. */
 static __always_inline int is_neighbour_message(struct __sk_buff *skb)
 {
 	__u8 next_header, kind;
@@ -39,7 +40,10 @@ int millrace_host(struct __sk_buff *skb)
 	__u32 zero = 0, mtu = 0;
 	__u32 *to = bpf_map_lookup_elem(&catcher, &zero);
 
-	/* The device goes with the process that reads it: then nothing is swallowed that nobody would send. */
+	/*
+	 * The TAP device disappears with the process that reads it. Packets then pass, since no process would
+	 * send them.
+	 */
 	if (!to || !*to || is_neighbour_message(skb) || bpf_check_mtu(skb, *to, &mtu, 0, 0) == -ENODEV)
 		return TCX_NEXT;
 	return bpf_redirect(*to, 0);

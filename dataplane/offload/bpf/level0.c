@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * The programs of one port. Linux 5.15 has all that millrace_xdp needs; millrace_xdp_sg and millrace_hand need 5.18,
- * millrace_tcx 6.6: so each is loaded only when it is used.
+ * Programs of one port. Linux 5.15 suffices for millrace_xdp; millrace_xdp_sg and millrace_hand need 5.18,
+ * millrace_tcx 6.6. Each program is loaded only when it is used.
  */
 #include "classifier.h"
 #include "control_plane.h"
@@ -14,7 +14,7 @@
 
 #define QUEUES 256
 
-/* Rust reads this as an array of words: src/counters.rs. */
+/* Counters of a port. Rust reads them as an array of words: src/counters.rs. */
 struct counters {
 	__u64 seen, seen_bytes;
 	__u64 by_verdict[6];
@@ -38,8 +38,8 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * One socket of the process, which closes before all others when it dies: then every port passes at once, and none
- * waits for the sockets of the other ports to be closed.
+ * The witness: a socket of the process that closes before all others when the process dies. From then on
+ * every port falls back at once, without waiting until the sockets of other ports are closed.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -49,8 +49,9 @@ struct {
 } witness SEC(".maps");
 
 /*
- * Frames that millrace_hand has let go on this processor and that millrace_xdp (generic) or millrace_tcx will meet
- * again. The kernel receives them synchronously, with soft interrupts off, so nothing comes between.
+ * Number of frames that millrace_hand has punted to the kernel on this processor and that millrace_xdp
+ * (generic) or millrace_tcx will meet again. The kernel receives them synchronously, with soft interrupts
+ * off, so no other frame comes between.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -104,7 +105,10 @@ static __always_inline int count_forwarded(struct counters *count, int action)
 	}
 }
 
-/* Whether a frame that is the kernel's goes there: it does unless it is for the router itself, and too many of its class come. */
+/*
+ * Whether a frame that classify() gave to the kernel enters it. Control-plane policing drops a frame for the
+ * router itself that exceeds the rate of its class.
+ */
 static __always_inline int enters(void *context, const struct frame *frame, struct counters *count, enum verdict verdict,
 				  const struct network *network)
 {
@@ -184,7 +188,10 @@ int millrace_tcx(struct __sk_buff *skb)
 	return verdict == USER_SPACE ? TCX_DROP : TCX_NEXT;
 }
 
-/* Runs before millrace_tcx, which alone counts, and once for each socket. */
+/*
+ * Socket filter. The kernel runs it before millrace_tcx, once for each socket; only millrace_tcx counts
+ * frames.
+ */
 SEC("socket")
 int millrace_filter(struct __sk_buff *skb)
 {
@@ -199,7 +206,10 @@ int millrace_filter(struct __sk_buff *skb)
 	return classify(&frame, port, &network) == USER_SPACE ? 0xffffffff : 0;
 }
 
-/* Run, not attached: each live frame becomes the next of the tape and is received by the kernel. */
+/*
+ * Runs on live frames without being attached: each frame becomes the next frame of the tape, and the kernel
+ * receives it.
+ */
 SEC("xdp")
 int millrace_hand(struct xdp_md *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Token buckets that programs and workers take from: one word each, the time until which what went through has been paid
- * for. foundation/units/src/token_bucket.rs explains the algorithm and computes the same.
+ * Token buckets that programs and workers share. Each is one word: the time up to which past packets have
+ * been paid for. foundation/units/src/token_bucket.rs explains the algorithm and computes the same.
  */
 #ifndef MILLRACE_POLICER_H
 #define MILLRACE_POLICER_H
@@ -15,12 +15,12 @@
 
 struct policer {
 	__u64 paid; /* in ticks */
-	__u64 byte; /* ticks that a byte takes, times 65,536 */
+	__u64 byte; /* ticks per byte, times 65,536 */
 	__u64 depth; /* ticks between a full bucket and an empty one */
 	__u64 reserved[5];
 } __attribute__((aligned(64)));
 
-/* Whether so many bytes were in the bucket, which are out then. */
+/* Takes `bytes` from the bucket. Returns whether it had them. */
 static __always_inline int takes(struct policer *bucket, __u64 bytes)
 {
 	__u64 now = bpf_ktime_get_ns() * TICKS_PER_NANOSECOND;
@@ -38,7 +38,7 @@ static __always_inline int takes(struct policer *bucket, __u64 bytes)
 			return 1;
 		paid = found;
 	}
-	/* Others were quicker again and again: it goes through, and is paid for. */
+	/* Other programs changed the word at each attempt: the packet passes, and is paid for. */
 	__sync_fetch_and_add(&bucket->paid, cost);
 	return 1;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Run, not attached: each live frame becomes the next of the tape and leaves by one device. */
+/*
+ * Runs on live frames without being attached: each frame becomes the next frame of the tape and leaves by one
+ * device.
+ */
 #include "frame_tape.h"
 
 struct {

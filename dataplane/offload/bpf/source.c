@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * The traffic generator: turns each live frame into a template's, varied, and sends it out of a device. And its other end, which drops
- * what arrives at first sight, and counts it.
+ * Traffic generator: turns each live frame into a varied copy of a template and sends it by a device. The
+ * sink at the other end counts and drops every arriving frame.
  */
 #include "helpers.h"
 
@@ -9,7 +9,10 @@
 #define SLOT_BYTES 4064
 #define FARTHEST 255
 
-/* Offsets from the start of the frame in bytes; 0 means absent. Rust writes this: src/injector/template.rs. */
+/*
+ * Template of a frame, with offsets from the start of the frame in bytes; 0 means absent. Rust writes it:
+ * src/injector/template.rs.
+ */
 struct slot {
 	__u32 length;
 	__u16 address, port, payload, address_sum, port_sum, reserved[5];
@@ -49,7 +52,7 @@ struct {
 	__type(value, struct arrived);
 } arrived SEC(".maps");
 
-/* Where millrace_pass sends what it gets: the smallest program that forwards. */
+/* Device by which millrace_pass sends every frame. It is the smallest program that forwards. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -57,7 +60,7 @@ struct {
 	__type(value, __u32);
 } pass_to SEC(".maps");
 
-/* The part of a frame, from an offset on, that is within reach; null when the frame is too short. */
+/* Returns `size` bytes of a frame from an offset below 256; null when the frame is too short. */
 static __always_inline void *reach(struct xdp_md *context, __u32 offset, const __u32 size)
 {
 	void *at = (void *)(long)context->data + (offset & FARTHEST);
@@ -65,7 +68,7 @@ static __always_inline void *reach(struct xdp_md *context, __u32 offset, const _
 	return at + size > (void *)(long)context->data_end ? 0 : at;
 }
 
-/* Replaces a field by field + add; returns the one's complement difference of the sums (RFC 1624 eqn. 3). */
+/* Adds to a 16-bit field. Returns the one's complement difference of the sums (RFC 1624, eqn. 3). */
 static __always_inline __u32 add16(struct xdp_md *context, __u32 offset, __u32 add)
 {
 	__be16 *field = reach(context, offset, sizeof(*field));
@@ -95,7 +98,7 @@ static __always_inline __u32 add32(struct xdp_md *context, __u32 offset, __u32 a
 	return difference + (value >> 16) + (value & 0xffff);
 }
 
-/* Overwrites 8 bytes that are zero in the template; returns the difference of the sums. */
+/* Overwrites 8 bytes that are zero in the template. Returns the difference of the sums. */
 static __always_inline __u32 put64(struct xdp_md *context, __u32 offset, __u64 value)
 {
 	__u8 *field = reach(context, offset, 8);

@@ -1,4 +1,4 @@
-//! Attaching a program to a device and detaching it, by a link or without one.
+//! Attachment of a program to a device, by a link or without one, and its detachment.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,21 +10,21 @@ use crate::bpf_syscall::{self, Hook};
 use crate::leftover::Loaded;
 use crate::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
 
-/// What becomes of frames meant for user space while no socket is registered, also after the daemon's death.
+/// Treatment of frames for user space while no socket is registered, also after the daemon's death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnDeath {
-    /// The kernel forwards on. The program vanishes with the process.
+    /// The kernel forwards the frames. The program vanishes with the process.
     #[default]
     Kernel,
-    /// They are dropped: the program stays attached after the process's death, until a later start replaces it. What
-    /// is the kernel's own (ARP, the router's addresses, …) goes on reaching the kernel.
+    /// The program drops the frames. It stays attached after the process's death, until a later start
+    /// replaces it. Frames for the kernel (ARP, the router's addresses, …) continue to reach the kernel.
     Drop,
 }
 
-/// What keeps a program attached.
+/// Handle that keeps a program attached.
 #[derive(Debug)]
 pub(crate) enum Hold {
-    /// A link: the program goes when this is closed.
+    /// Link: closing it detaches the program.
     Link(#[expect(dead_code, reason = "held for its closing")] OwnedFd),
     /// XDP without a link, in the mode of these flags.
     Xdp { program: OwnedFd, flags: u32 },
@@ -33,7 +33,7 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// Detaches the program. A device that is gone took it along.
+    /// Detaches the program. A removed device is no error, because its program is gone too.
     pub(crate) fn release(self, ifindex: u32) -> io::Result<()> {
         let released = match self {
             Self::Link(_) => Ok(()),
@@ -48,7 +48,7 @@ impl Hold {
     }
 }
 
-/// The device, or that it is gone.
+/// Returns the device, or the error that it is gone.
 pub(crate) fn find_device(ifindex: u32) -> Result<Device, OffloadError> {
     rtnetlink::device(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => OffloadError::DeviceGone { ifindex },
@@ -56,7 +56,8 @@ pub(crate) fn find_device(ifindex: u32) -> Result<Device, OffloadError> {
     })
 }
 
-/// The XDP program an earlier Millrace left on the device, with its mode; an error when it is somebody else's.
+/// Returns the XDP program that an earlier Millrace left on the device, with its mode. Another program is an
+/// error.
 pub(crate) fn xdp_leftover(device: &Device) -> Result<Option<(Loaded, u32)>, OffloadError> {
     let Some((id, mode)) = device.xdp else { return Ok(None) };
     match Loaded::find(id) {
@@ -68,7 +69,7 @@ pub(crate) fn xdp_leftover(device: &Device) -> Result<Option<(Loaded, u32)>, Off
     }
 }
 
-/// Attaches an XDP program in the mode of `mode` (DRV or SKB), in the place of a leftover.
+/// Attaches an XDP program in the mode `mode` (DRV or SKB), and replaces a leftover.
 pub(crate) fn xdp(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -82,7 +83,8 @@ pub(crate) fn xdp(
         rtnetlink::set_xdp(ifindex, Some(program), mode, Some(old.as_fd()))?;
         return Ok(Hold::Xdp { program: program.try_clone_to_owned()?, flags: mode });
     }
-    // A link refuses to replace, and the two modes exclude each other: the old one goes first.
+    // A link cannot replace a program, and both modes exclude each other, so the old program is detached
+    // first.
     if let Some((old, old_mode)) = &old {
         rtnetlink::set_xdp(ifindex, None, *old_mode, Some(old.as_fd()))?;
     }
@@ -97,7 +99,8 @@ pub(crate) fn xdp(
     }
 }
 
-/// A link's refusal has no words; the same attachment without a link has.
+/// Adds the kernel's message to a link's error: a link reports none, but the same attachment without a link
+/// does.
 fn explain(program: BorrowedFd<'_>, ifindex: u32, mode: u32, error: io::Error) -> Refusal {
     match rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None) {
         Err(refusal) => Refusal { error, words: refusal.words },
@@ -108,7 +111,7 @@ fn explain(program: BorrowedFd<'_>, ifindex: u32, mode: u32, error: io::Error) -
     }
 }
 
-/// The typed error for a refused XDP attachment.
+/// Converts a refused XDP attachment to a typed error.
 pub(crate) fn xdp_error(device: &Device, ifindex: u32, mode: u32, refusal: Refusal) -> OffloadError {
     let name = device.name.clone();
     let detail = refusal.to_string();
@@ -135,12 +138,12 @@ pub(crate) fn xdp_error(device: &Device, ifindex: u32, mode: u32, refusal: Refus
     }
 }
 
-/// Whether a failed native attachment may be tried again in generic mode.
+/// Whether a failed native attachment may be retried in generic mode.
 pub(crate) fn may_fall_back(error: &OffloadError) -> bool {
     matches!(error, OffloadError::NotSupported { .. } | OffloadError::Kernel { .. })
 }
 
-/// Attaches a tcx ingress program; what an earlier Millrace left goes once the new one is there.
+/// Attaches a tcx ingress program, then detaches the programs that an earlier Millrace left.
 pub(crate) fn tcx(
     program: BorrowedFd<'_>,
     device: &Device,
@@ -183,7 +186,7 @@ pub(crate) fn tcx_error(device: &Device, ifindex: u32, error: io::Error) -> Offl
     }
 }
 
-/// The flag of generic mode, for those that don't care about rtnetlink.
+/// Flag of generic mode, for modules that do not use rtnetlink.
 pub(crate) const GENERIC: u32 = SKB_MODE;
-/// The flag of native mode.
+/// Flag of native mode.
 pub(crate) const NATIVE: u32 = DRV_MODE;

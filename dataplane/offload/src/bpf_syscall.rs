@@ -1,7 +1,8 @@
-//! The parts of bpf(2) that aya does not offer: links with their errors, tcx without links, live test runs, entries of maps by
-//! descriptor; and file systems that are mounted nowhere.
+//! Parts of bpf(2) that aya does not offer: links with their errors, tcx without links, live test runs, and
+//! map entries by descriptor. Also file systems without a mount point.
 //!
-//! Layouts are those of `union bpf_attr` in <linux/bpf.h>; the kernel takes a shorter one and reads the rest as zero.
+//! Layouts are those of `union bpf_attr` in <linux/bpf.h>. The kernel accepts a shorter structure and reads
+//! the rest as zero.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_long, c_uint};
@@ -23,14 +24,14 @@ const FSOPEN_CLOEXEC: c_uint = 1;
 const FSCONFIG_CMD_CREATE: c_uint = 6;
 const FSMOUNT_CLOEXEC: c_uint = 1;
 
-/// A hook on a device that a link can be made to.
+/// Hook on a device that a link can attach to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
     /// XDP, with the mode in `XDP_FLAGS_*`.
     Xdp { flags: u32 },
-    /// tcx ingress, after the programs that are there.
+    /// tcx ingress, after the programs already attached.
     TcxIngress,
-    /// tcx egress, after the programs that are there.
+    /// tcx egress, after the programs already attached.
     TcxEgress,
 }
 
@@ -104,7 +105,7 @@ struct TestRun {
     reserved: u32,
 }
 
-/// `struct xdp_md`: what the program is told of a frame.
+/// `struct xdp_md`: context of a frame for the program.
 #[repr(C)]
 #[derive(Default)]
 struct XdpContext {
@@ -122,15 +123,17 @@ fn fd_number(fd: BorrowedFd<'_>) -> u32 {
 }
 
 /// # Safety
-/// Every address inside `attributes` must be valid for what `command` reads or writes there.
+/// Every address inside `attributes` must be valid for the reads and writes of `command`.
 unsafe fn bpf<T>(command: c_uint, attributes: &mut T) -> io::Result<c_long> {
-    // SAFETY: the pointer and the size describe `attributes`; the caller answers for the addresses inside.
+    // SAFETY: the pointer and the size describe `attributes`; the caller ensures that the addresses inside
+    // are valid.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Mounts a file system of this type nowhere: it is reached by the descriptor of its root, and ends with it.
+/// Mounts a file system of this type without a mount point. Only the descriptor of its root reaches it, and
+/// it ends with that descriptor.
 pub(crate) fn detached_mount(file_system: &CStr) -> io::Result<OwnedFd> {
     let opened = |result: c_long| match result {
         // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
@@ -149,7 +152,7 @@ pub(crate) fn detached_mount(file_system: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Takes an entry out of the map `map`, whose keys have the size of `K`.
+/// Deletes an entry of the map `map`, whose keys have the size of `K`.
 pub(crate) fn delete_key<K>(map: &OwnedFd, key: &K) -> io::Result<()> {
     let mut attributes = MapElement {
         map_fd: fd_number(map.as_fd()),
@@ -158,11 +161,11 @@ pub(crate) fn delete_key<K>(map: &OwnedFd, key: &K) -> io::Result<()> {
         value: 0,
         flags: 0,
     };
-    // SAFETY: the key is read only, as long as the map's keys are, and outlives the call.
+    // SAFETY: the kernel only reads the key, which is as long as the map's keys and outlives the call.
     unsafe { bpf(BPF_MAP_DELETE_ELEM, &mut attributes).map(drop) }
 }
 
-/// Attaches `program` by a link: closing the link, also by death, detaches it.
+/// Attaches `program` by a link. Closing the link, also by death of the process, detaches it.
 pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
     let (attach_type, flags) = match hook {
         Hook::Xdp { flags } => (BPF_XDP, flags),
@@ -182,7 +185,7 @@ pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The same descriptor under a number of `least` or more.
+/// Duplicates a descriptor to a number of at least `least`.
 pub(crate) fn renumber(fd: &OwnedFd, least: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
@@ -198,7 +201,7 @@ pub(crate) fn attach_tcx(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()
     tcx(BPF_PROG_ATTACH, program, ifindex)
 }
 
-/// Detaches a `program` that was attached by [`attach_tcx`], by this process or an earlier one.
+/// Detaches a `program` that [`attach_tcx`] attached, in this process or an earlier one.
 pub(crate) fn detach_tcx(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
     tcx(BPF_PROG_DETACH, program, ifindex)
 }
@@ -214,7 +217,8 @@ fn tcx(command: c_uint, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>
     unsafe { bpf(command, &mut attributes).map(drop) }
 }
 
-/// The ids of the programs at tcx ingress, in the order they run; `linked` says which hang on a link.
+/// Returns the ids of the programs at tcx ingress in the order of their execution, each with whether it has a
+/// link.
 pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
     let (mut programs, mut links) = ([0_u32; 64], [0_u32; 64]);
     let mut attributes = ProgQuery {
@@ -231,8 +235,8 @@ pub(crate) fn query_tcx(ifindex: u32) -> io::Result<Vec<(u32, bool)>> {
     Ok(programs.iter().zip(&links).take(count).map(|(&program, &link)| (program, link != 0)).collect())
 }
 
-/// Runs `program` on `repeat` frames that begin as `data`, as received from `ifindex`, and lets its verdicts come
-/// true; `batch` frames at a time.
+/// Runs `program` on `repeat` frames that begin as `data`, as received from `ifindex`, `batch` frames at a
+/// time. The kernel carries out the verdicts.
 pub(crate) fn run_live(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -253,17 +257,17 @@ pub(crate) fn run_live(
         batch_size: batch,
         ..TestRun::default()
     };
-    // SAFETY: `data` and `context` are read only, and outlive the call.
+    // SAFETY: the kernel only reads `data` and `context`, and both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes).map(drop) }
 }
 
-/// Runs `program` once on `data` without consequences and returns its verdict.
+/// Runs `program` once on `data` without effects and returns its verdict.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<u32> {
     run_dry_to(program, data, &mut []).map(|(verdict, _)| verdict)
 }
 
-/// The same; returns the frame as the program left it as well.
+/// Runs `program` once on `data` without effects. Returns its verdict, and the frame as the program left it.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; data.len()];
@@ -283,12 +287,12 @@ fn run_dry_to(program: BorrowedFd<'_>, data: &[u8], out: &mut [u8]) -> io::Resul
         repeat: 1,
         ..TestRun::default()
     };
-    // SAFETY: `data` is read only, `out` has room for what is said; both outlive the call.
+    // SAFETY: the kernel only reads `data`, `out` has room for the given length, and both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
     Ok((attributes.retval, attributes.data_size_out as usize))
 }
 
-/// Opens an AF_XDP socket that is bound to nothing: enough to stand in a map.
+/// Opens an unbound AF_XDP socket, which a map accepts.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn xdp_socket() -> OwnedFd {
     // SAFETY: socket(2) takes no address; the descriptor it returns is ours.

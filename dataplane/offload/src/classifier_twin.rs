@@ -1,11 +1,12 @@
-//! The classifier of bpf/classifier.h once more, slow and plain, to hold the programs against.
+//! Second implementation of the classifier of bpf/classifier.h, slow and simple, for comparison with the
+//! programs.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{VlanStack, VlanTag};
 
-/// Who gets a frame, and why the kernel.
+/// Receiver of a frame, with the reason if it is the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     UserSpace,
@@ -16,7 +17,7 @@ pub(crate) enum Verdict {
     Vlan,
 }
 
-/// What a port's maps hold.
+/// Contents of a port's maps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     pub(crate) mac: [u8; 6],
@@ -33,7 +34,7 @@ fn is_tag(ethertype: u16) -> bool {
     ethertype == 0x8100 || ethertype == 0x88a8
 }
 
-/// The verdict on a frame that still has all its tags inside.
+/// Returns the verdict on a frame that contains all its VLAN tags.
 pub(crate) fn classify(frame: &[u8], port: &Knowledge) -> Verdict {
     let Some(mut ethertype) = half(frame, 12) else { return Verdict::OtherEthertype };
     let mut at = 14;

@@ -1,4 +1,5 @@
-//! Control-plane policing: at which rates what is for the router itself gets to the kernel (bpf/control_plane.h).
+//! Control-plane policing (CoPP): rate limits of packets for the router itself, by class
+//! (bpf/control_plane.h).
 
 use aya::Ebpf;
 use aya::maps::{Array, MapError};
@@ -6,32 +7,33 @@ use aya::maps::{Array, MapError};
 use crate::object::map_mut;
 use crate::{CONTROL_CLASSES, OffloadError, object};
 
-/// Ticks of a second, of which a packet takes some: a tick is a sixteenth of a nanosecond.
+/// Ticks per second. A tick is a sixteenth of a nanosecond; each packet costs a number of ticks.
 const TICKS: u64 = 16_000_000_000;
-/// Parts of a tick.
+/// Fractions per tick.
 const FRACTION: u64 = 1 << 16;
 
-/// How much of a class gets through.
+/// Rate limit of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassRate {
-    /// Packets per second, 1 to 1,000,000,000.
+    /// Rate in packets per second, 1 to 1,000,000,000.
     pub rate: u64,
-    /// Packets that may come at once, 1 to 1,000,000,000.
+    /// Burst in packets, 1 to 1,000,000,000.
     pub burst: u64,
 }
 
 impl ClassRate {
-    /// Parts of a tick that a packet takes, and ticks between a full bucket and an empty one.
+    /// Returns the cost of a packet in fractions of a tick, and the depth of the bucket in ticks.
     fn price(self) -> (u64, u64) {
         let packet = TICKS * FRACTION / self.rate.clamp(1, 1_000_000_000);
         let depth =
             u128::from(packet) * u128::from(self.burst.clamp(1, 1_000_000_000)) / u128::from(FRACTION);
-        // More than that is no bound within the life of a router, and the program adds it to the time.
+        // A greater depth would be no limit within the life of a router, and the program adds the depth to
+        // the time.
         (packet, u64::try_from(depth).unwrap_or(u64::MAX).min(1 << 62) + 1)
     }
 }
 
-/// Sets how much of each class gets through; what is `None` is not policed. Buckets are full then.
+/// Sets the rate limit of each class, and fills its bucket. A class with `None` is not policed.
 pub(crate) fn set(
     object: &mut Ebpf,
     rates: &[Option<ClassRate>; CONTROL_CLASSES],

@@ -1,4 +1,4 @@
-//! Classes of what is for the router itself: the programs, run dry in the kernel.
+//! Control-plane classes of packets for the router itself: dry runs of the programs in the kernel.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,12 +42,12 @@ impl Programs {
         Self { object, programs }
     }
 
-    /// The class that each program counts a frame in, and whether that got through.
+    /// Returns the class that each program counts a frame in, and whether the frame passed.
     fn classes(&self, frame: &[u8]) -> Vec<(usize, bool)> {
         let run = |(program, dropped): &(OwnedFd, u32)| {
             let before = read_counters(&self.object).unwrap();
             let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
-                // A dry run wants whole network headers of a tcx program; a real device does not.
+                // A dry run needs whole network headers for a tcx program; a real device does not.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && *dropped == 2 =>
                 {
@@ -196,7 +196,8 @@ fn what_is_for_the_router_itself_is_told_apart() {
     }
 }
 
-/// What a frame lacks is not read from what lay there before: it counts by the headers that it has, the same in all programs.
+/// A program never reads missing bytes of a short frame from older memory contents. All programs classify the
+/// frame by the headers that it has.
 #[test]
 fn a_frame_that_ends_early_counts_by_what_it_has() {
     if !can_load() {
@@ -227,7 +228,7 @@ fn a_frame_that_ends_early_counts_by_what_it_has() {
         );
     }
     for (what, frame, _) in self::table() {
-        // Shorter ones are for workers, which count them.
+        // Shorter frames go to workers, which count them.
         let least = match (frame[..6] == OWN, [frame[12], frame[13]]) {
             (true, [0x08, 0x00]) => 34,
             (true, [0x86, 0xdd]) => 54,

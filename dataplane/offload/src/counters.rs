@@ -1,4 +1,4 @@
-//! What the level-0 program of a port has counted.
+//! Counters of a port's offload program.
 
 use aya::Ebpf;
 use aya::maps::{MapError, PerCpuArray};
@@ -6,61 +6,65 @@ use aya::maps::{MapError, PerCpuArray};
 use crate::OffloadError;
 use crate::object::{map_error, missing};
 
-/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of all other frame counts.
+/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of all other frame
+/// counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level0Counters {
     /// Frames that reached the program.
     pub seen: u64,
     /// Bytes of those frames, from the Ethernet header on, without FCS.
     pub seen_bytes: u64,
-    /// Sent to user space.
+    /// Frames sent to user space.
     pub redirected: u64,
-    /// Kept by the kernel: neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or no whole Ethernet header.
+    /// Frames kept by the kernel: neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or without a whole
+    /// Ethernet header.
     pub other_ethertype: u64,
-    /// Kept by the kernel: destination MAC is another station's.
+    /// Frames kept by the kernel: another station's destination MAC address.
     pub not_ours: u64,
-    /// Kept by the kernel: an address of this router.
+    /// Frames kept by the kernel: destination is an address of this router.
     pub local: u64,
-    /// Kept by the kernel: broadcast or multicast, by MAC or IP destination.
+    /// Frames kept by the kernel: broadcast or multicast, by MAC or IP destination.
     pub multicast: u64,
-    /// Kept by the kernel: tagged with a VLAN that is no sub-interface of ours.
+    /// Frames kept by the kernel: tagged with a VLAN that is no sub-interface of the router.
     pub vlan: u64,
-    /// Forwarded in the driver, by the flow cache.
+    /// Frames forwarded by the flow cache.
     pub forwarded: u64,
-    /// To be forwarded in the driver, but the device to leave by was gone: dropped.
+    /// Frames that the flow cache dropped because the output device was gone.
     pub undeliverable: u64,
-    /// Dropped so that a flow could move from an overloaded worker into the driver without a packet overtaking another.
+    /// Frames dropped while a flow moved from an overloaded worker to the flow cache, so that no packet
+    /// overtakes another.
     pub made_way: u64,
-    /// Dropped in the driver, by the flow cache, because a filter says so.
+    /// Frames that the flow cache dropped because of a filter.
     pub filtered: u64,
-    /// Dropped in the driver, by the flow cache, because more came than the token bucket of a filter lets through.
+    /// Frames that the flow cache dropped because they exceeded the token bucket of a filter.
     pub policed: u64,
-    /// Dropped in the driver, by the flow cache, because the form of a plugin says so.
+    /// Frames that the flow cache dropped because of the eBPF variant of a plugin.
     pub formed: u64,
-    /// Meant for user space, but no socket was registered; the kernel forwarded instead (`OnDeath::Kernel`).
+    /// Frames for user space, forwarded by the kernel because no socket was registered (`OnDeath::Kernel`).
     pub fallback_passed: u64,
-    /// Meant for user space, but no socket was registered; dropped (`OnDeath::Drop`).
+    /// Frames for user space, dropped because no socket was registered (`OnDeath::Drop`).
     pub fallback_dropped: u64,
-    /// Given back by [`crate::KernelHandback`] and let through; not part of `seen`. Only ports in generic mode and
-    /// AF_PACKET ports meet such frames again.
+    /// Frames from [`crate::KernelHandback`] that the program let through; not part of `seen`. Only ports in
+    /// generic mode and AF_PACKET ports see such frames again.
     pub handed_back: u64,
-    /// By class, frames for the router itself that the kernel got; among those above. The rest of what it got is not policed.
+    /// Policed frames for the router itself that reached the kernel, by class. The counters above include
+    /// them. Other frames of the kernel are not policed.
     pub entered: [u64; CONTROL_CLASSES],
-    /// By class, frames for the router itself that were dropped because more came of their class than it bears.
+    /// Frames for the router itself dropped above the rate limit of their class, by class.
     pub refused: [u64; CONTROL_CLASSES],
 }
 
-/// Classes of packets for the router itself: those of `millrace_packet::ControlClass`.
+/// Number of classes of packets for the router itself: those of `millrace_packet::ControlClass`.
 pub const CONTROL_CLASSES: usize = 8;
 
-/// Words of `struct counters` before those of classes.
+/// Words of `struct counters` before the words of classes.
 const PLAIN: usize = 17;
 
 /// `struct counters` of bpf/level0.c.
 pub(crate) type Words = [u64; PLAIN + 2 * CONTROL_CLASSES];
 
 impl Level0Counters {
-    /// Adds up what each processor has counted.
+    /// Adds up the counters of all processors.
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
         let mut sum: Words = [0; PLAIN + 2 * CONTROL_CLASSES];
         processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
@@ -110,7 +114,7 @@ impl Level0Counters {
         }
     }
 
-    /// Frames that the kernel got, by all reasons but hand-back.
+    /// Returns the number of frames that the kernel got, for all reasons but hand-back.
     pub const fn passed(&self) -> u64 {
         self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed
     }

@@ -1,4 +1,4 @@
-//! The programs run dry in the kernel, one frame at a time.
+//! Dry runs of the programs in the kernel, one frame at a time.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,13 +12,13 @@ use crate::{Level0Counters, VlanStack, VlanTag, bpf_syscall, object};
 
 /// MAC address of the port.
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// Its sub-interface with two tags.
+/// VLAN tags of the port's sub-interface with two tags.
 pub(crate) const QINQ: VlanStack =
     VlanStack { outer: VlanTag { tpid: 0x88a8, vid: 7 }, inner: Some(VlanTag { tpid: 0x8100, vid: 10 }) };
-/// Its addresses.
+/// IP addresses of the port.
 pub(crate) const LOCAL: [&str; 4] = ["10.0.0.1", "10.0.0.255", "2001:db8::1", "fd00::1"];
 
-/// The programs, loaded, with the maps of one port.
+/// Loaded programs, with the maps of one port.
 pub(crate) struct Programs {
     pub(crate) object: Ebpf,
     pub(crate) xdp: Vec<OwnedFd>,
@@ -28,7 +28,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Loads them.
+    /// Loads the programs.
     pub(crate) fn load() -> Self {
         let mut object = object::level0().unwrap();
         let mut load = |name| object::load(&mut object, name).unwrap();
@@ -53,13 +53,14 @@ impl Programs {
         Self { object, xdp, tcx, filter, knowledge }
     }
 
-    /// What each program says; panics where two disagree, or the counters don't show the verdict.
+    /// Returns the common verdict of all programs. Panics if two programs disagree, or if the counters do not
+    /// show the verdict.
     pub(crate) fn verdict(&self, frame: &[u8]) -> Verdict {
         let mut verdicts = Vec::new();
         for (program, to_user) in [(&self.xdp[0], 1), (&self.xdp[1], 1), (&self.tcx, 2)] {
             let before = read_counters(&self.object).unwrap();
             let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
-                // A dry run wants whole network headers of a tcx program; a real device does not.
+                // A dry run needs whole network headers for a tcx program; a real device does not.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && to_user == 2 =>
                 {
@@ -77,7 +78,7 @@ impl Programs {
             );
             verdicts.push(verdict);
         }
-        // A dry run takes the link header away from a socket filter, a real packet socket does not.
+        // A dry run removes the link header before a socket filter; a real packet socket does not.
         let with_header = [&[0; 14], frame].concat();
         let taken = bpf_syscall::run_dry(self.filter.as_fd(), &with_header).unwrap() != 0;
         assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
@@ -86,13 +87,13 @@ impl Programs {
     }
 }
 
-/// Puts a key into a map.
+/// Inserts a key into a map.
 pub(crate) fn insert<K: aya::Pod>(object: &mut Ebpf, map: &str, key: K) {
     let mut map = aya::maps::HashMap::<_, K, u8>::try_from(object.map_mut(map).unwrap()).unwrap();
     map.insert(key, 1, 0).unwrap();
 }
 
-/// What was counted between two readings.
+/// Returns the counts between two readings.
 pub(crate) fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters {
     Level0Counters {
         seen: after.seen - before.seen,
@@ -117,7 +118,7 @@ pub(crate) fn difference(after: &Level0Counters, before: &Level0Counters) -> Lev
     }
 }
 
-/// The one class that a single frame was counted in.
+/// Returns the verdict that the counters show for a single frame.
 pub(crate) fn counted_verdict(counted: &Level0Counters) -> Verdict {
     let classes = [
         (counted.redirected + counted.fallback_dropped, Verdict::UserSpace),
@@ -133,7 +134,7 @@ pub(crate) fn counted_verdict(counted: &Level0Counters) -> Verdict {
     found[0].1
 }
 
-/// The sum of RFC 1071.
+/// Returns the checksum of RFC 1071.
 pub(crate) fn ones_complement(bytes: &[u8]) -> u16 {
     let mut sum: u32 =
         bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();

@@ -1,10 +1,10 @@
-//! What can go wrong between Millrace and the kernel's programs.
+//! Errors of programs in the kernel and of frame injection.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why a program could not be loaded, attached or told something.
+/// Error of loading, attaching or configuring a program.
 #[derive(Debug, Error)]
 pub enum OffloadError {
     /// The device no longer exists in this network namespace.
@@ -12,133 +12,133 @@ pub enum OffloadError {
         "no device with index {ifindex} in this network namespace: it was removed, renamed away or moved"
     )]
     DeviceGone {
-        /// The index that was asked for.
+        /// Requested index.
         ifindex: u32,
     },
-    /// The process may not do this.
+    /// The process lacks privileges.
     #[error("{what} needs CAP_NET_ADMIN and CAP_SYS_ADMIN (or root): {source}")]
     Permission {
-        /// What was tried.
+        /// Operation that failed.
         what: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Somebody else's program is attached.
+    /// Another program is attached.
     #[error(
         "another XDP program (id {id}, name {name}) is attached to {device}: remove it (`ip link set {device} xdp off`) or choose another driver for this port"
     )]
     Occupied {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// The other program's id.
+        /// Id of the other program.
         id: u32,
-        /// The other program's name, as the kernel keeps it (at most 15 characters).
+        /// Name of the other program, as the kernel keeps it (at most 15 characters).
         name: String,
     },
-    /// The device is busy, and no program explains it.
+    /// The device is busy, and no attached program explains that.
     #[error(
         "{device} is busy ({detail}): a program that was just detached can hold it for some 50 ms; try again"
     )]
     Busy {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// The kernel's words.
+        /// Message of the kernel.
         detail: String,
     },
-    /// The frames of this device don't fit one buffer.
+    /// Frames of the device are longer than one buffer.
     #[error(
         "the MTU of {device} or its peer is too large for native XDP in one buffer (about 3,506 on a veth): lower it to 3,498, or attach with frags"
     )]
     MtuTooLarge {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// The kernel's words.
+        /// Message of the kernel.
         detail: String,
     },
-    /// The device or the kernel can't do this.
+    /// The device or the kernel lacks a feature.
     #[error("{device} does not support {what}: {detail}")]
     NotSupported {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What was asked for.
+        /// Required feature.
         what: &'static str,
-        /// The kernel's words.
+        /// Message of the kernel.
         detail: String,
     },
-    /// A program was refused, by the verifier or before.
+    /// The verifier or the loader refused a program.
     #[error("the kernel refused the program {program}: {detail}")]
     Load {
-        /// The program's name.
+        /// Name of the program.
         program: &'static str,
-        /// The verifier's or loader's words.
+        /// Message of the verifier or loader.
         detail: String,
     },
-    /// The form of a plugin can't be used.
+    /// The eBPF variant of a plugin is not usable.
     #[error("the form for the driver: {detail}")]
     Form {
-        /// Why, in the verifier's words where it was that.
+        /// Reason, with the verifier's message if the verifier refused it.
         detail: String,
     },
     /// A map refused an entry.
     #[error("the map {map} of the level-0 program: {detail}")]
     Map {
-        /// The map's name.
+        /// Name of the map.
         map: &'static str,
-        /// What was refused, and why.
+        /// Refused entry, and the reason.
         detail: String,
     },
-    /// A socket can't be registered or unregistered for this queue.
+    /// A socket cannot be registered or unregistered for this queue.
     #[error("queue {queue}: {detail}")]
     Queue {
-        /// The device queue's index.
+        /// Index of the device queue.
         queue: u32,
-        /// Why not.
+        /// Reason.
         detail: String,
     },
-    /// Any other answer of the kernel.
+    /// Any other error of the kernel.
     #[error("{call} failed for {device}: {source}")]
     Kernel {
-        /// The device's name, or its index when it has none.
+        /// Name of the device, or its index when it has no name.
         device: String,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// Why frames could not be injected.
+/// Error of frame injection.
 #[derive(Debug, Error)]
 pub enum InjectError {
-    /// The frame does not fit the room of a page.
+    /// The frame is longer than the room in a page.
     #[error("a frame of {length} bytes is too long to inject: at most {max} bytes fit")]
     TooLong {
-        /// The frame's length in bytes.
+        /// Length of the frame in bytes.
         length: usize,
-        /// The longest frame that fits, in bytes.
+        /// Length of the longest frame that fits, in bytes.
         max: usize,
     },
     /// The frame has no whole Ethernet header.
     #[error("a frame of {length} bytes is too short to inject: an Ethernet header needs 14")]
     TooShort {
-        /// The frame's length in bytes.
+        /// Length of the frame in bytes.
         length: usize,
     },
-    /// No frames, or more than the program can hold.
+    /// No templates, or more than the program can hold.
     #[error("{count} templates: between 1 and {max} are needed")]
     Templates {
-        /// How many were given.
+        /// Number of given templates.
         count: usize,
-        /// How many can be held.
+        /// Maximum number of templates.
         max: usize,
     },
     /// The port's device no longer exists in this network namespace.
     #[error("no device with index {ifindex} in this network namespace")]
     DeviceGone {
-        /// The index that was asked for.
+        /// Requested index.
         ifindex: u32,
     },
-    /// The program could not be made ready.
+    /// The program could not be prepared.
     #[error(transparent)]
     Program(#[from] OffloadError),
     /// The kernel refused the run.
@@ -147,7 +147,7 @@ pub enum InjectError {
 }
 
 impl OffloadError {
-    /// For system calls on a map's descriptor.
+    /// Returns a conversion for errors of system calls on a map's descriptor.
     pub(crate) fn from_io(map: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Map { map, detail: error.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What ethtool knows of a device: its driver's name, its queues in use, and the speed of its link.
+//! Device properties from ethtool: name of the driver, queues in use, VLAN offload, and link speed.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_void};
@@ -10,10 +10,10 @@ const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// The flag of a device that takes VLAN tags out of what it receives.
+/// Flag of a device that removes VLAN tags from received frames.
 const FLAG_RXVLAN: u32 = 1 << 8;
 
-/// `struct ethtool_drvinfo` of <linux/ethtool.h>, as far as it matters.
+/// `struct ethtool_drvinfo` of <linux/ethtool.h>, with the unused fields as one array.
 #[repr(C)]
 struct DriverInfo {
     command: u32,
@@ -21,7 +21,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// `struct ethtool_cmd`: of what it tells only the speed matters, in Mb/s and two halves.
+/// `struct ethtool_cmd`. Only the speed is used, in Mb/s and as two halves.
 #[repr(C)]
 #[derive(Default)]
 struct Settings {
@@ -43,7 +43,7 @@ struct Value {
     data: u32,
 }
 
-/// `struct ethtool_channels`: maxima, then what is in use.
+/// `struct ethtool_channels`: maxima, then the numbers in use.
 #[repr(C)]
 #[derive(Default)]
 struct Channels {
@@ -58,7 +58,8 @@ struct Channels {
     combined: u32,
 }
 
-/// The name of the driver of `device` (in the calling thread's namespace); None when it keeps silent.
+/// Returns the driver name of `device` (in the calling thread's namespace); `None` if the driver reports
+/// none.
 pub(crate) fn driver(device: &str) -> Option<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     // SAFETY: this command fills a `struct ethtool_drvinfo`.
@@ -67,7 +68,7 @@ pub(crate) fn driver(device: &str) -> Option<String> {
     Some(String::from_utf8_lossy(info.driver.get(..length)?).into_owned())
 }
 
-/// The receive and transmit queues in use, which can be fewer than the device has room for.
+/// Returns the receive and transmit queues in use, which may be fewer than the device has.
 pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: this command fills a `struct ethtool_channels`.
@@ -76,8 +77,8 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     (rx > 0).then_some((rx, tx))
 }
 
-/// Whether `device` (in the calling thread's namespace) takes VLAN tags out of frames before an XDP program sees them; None when the
-/// driver does not know.
+/// Whether `device` (in the calling thread's namespace) removes VLAN tags before an XDP program sees the
+/// frame. `None` if the driver does not report it.
 #[must_use]
 pub fn takes_tags_out(device: &str) -> Option<bool> {
     let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
@@ -86,14 +87,15 @@ pub fn takes_tags_out(device: &str) -> Option<bool> {
     Some(value.data & FLAG_RXVLAN != 0)
 }
 
-/// How many receive queues of `device` (in the calling thread's namespace) are in use; None when the driver does not know.
+/// Returns the number of receive queues in use of `device` (in the calling thread's namespace); `None` if the
+/// driver does not report it.
 #[must_use]
 pub fn receive_queues(device: &str) -> Option<u32> {
     queues(device).map(|(rx, _)| rx)
 }
 
-/// Bits in a second that the link of `device` (in the calling thread's namespace) carries; None when the driver does not know, as
-/// without a carrier. A virtual device may name any speed.
+/// Returns the link speed of `device` (in the calling thread's namespace) in bits per second. `None` if the
+/// driver does not report it, as without a carrier. A virtual device may report any speed.
 #[must_use]
 pub fn link_speed(device: &str) -> Option<u64> {
     let mut settings = Settings { command: ETHTOOL_GSET, ..Settings::default() };
@@ -104,7 +106,7 @@ pub fn link_speed(device: &str) -> Option<u64> {
 }
 
 /// # Safety
-/// `buffer` must begin with an ethtool command and have the size that this command fills.
+/// `buffer` must begin with an ethtool command and have the size of that command's structure.
 unsafe fn ask(device: &str, buffer: *mut c_void) -> Option<()> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
     let mut name = [0 as c_char; libc::IFNAMSIZ];
@@ -114,7 +116,7 @@ unsafe fn ask(device: &str, buffer: *mut c_void) -> Option<()> {
     name.iter_mut().zip(device.bytes()).for_each(|(to, from)| *to = from as c_char);
     let mut request =
         libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: buffer.cast() } };
-    // SAFETY: the request names a buffer that the caller answers for; both outlive the call.
+    // SAFETY: the caller ensures that the request's buffer is valid; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     (result == 0).then_some(())
 }

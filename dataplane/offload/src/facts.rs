@@ -1,12 +1,12 @@
-//! What a device is, asked of the kernel without trying anything on it: for a device that is in use.
+//! Device properties queried from the kernel without trials, for devices in use.
 
 use crate::rtnetlink;
 use crate::{ethtool, genetlink, link_speed};
 
-/// What the kernel says of a device.
+/// Properties of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeviceFacts {
-    /// The driver's name; empty when it keeps silent.
+    /// Name of the driver; empty if the driver reports none.
     pub driver: String,
     /// MTU in bytes, without link header.
     pub mtu: u32,
@@ -16,12 +16,12 @@ pub struct DeviceFacts {
     pub tx_queues: u32,
     /// XDP features that the driver announces (`basic`, `redirect`, `rx-sg`, …), empty before Linux 6.3.
     pub xdp_features: Vec<&'static str>,
-    /// Bits per second of its link, if the driver says so.
+    /// Link speed in bits per second, if the driver reports it.
     pub speed: Option<u64>,
 }
 
 impl DeviceFacts {
-    /// Asks about a device of the calling thread's namespace; `None` when it is gone.
+    /// Queries a device of the calling thread's namespace; `None` if it is gone.
     pub fn of(ifindex: u32) -> Option<Self> {
         let device = rtnetlink::device(ifindex).ok()?;
         let (rx_queues, tx_queues) =
@@ -36,13 +36,14 @@ impl DeviceFacts {
         })
     }
 
-    /// Why a program can't send redirected frames by the device, and what would let it; `None` where it can.
+    /// Returns the reason why programs cannot redirect frames to the device, and the remedy; `None` if they
+    /// can.
     pub fn why_no_redirects(&self) -> Option<&'static str> {
         why_no_redirects(&self.driver, &self.xdp_features)
     }
 }
 
-/// Why a program can't send redirected frames by a device of that driver, which announces these features.
+/// Returns the reason why programs cannot redirect frames to a device with this driver and these features.
 pub fn why_no_redirects(driver: &str, features: &[&'static str]) -> Option<&'static str> {
     match (driver, features) {
         (_, features) if features.contains(&"ndo-xmit") => None,

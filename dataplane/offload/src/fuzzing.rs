@@ -1,4 +1,4 @@
-//! Entrance of the fuzz targets: the programs run dry in the kernel, against their twin.
+//! Interface for fuzz targets: dry runs of the programs in the kernel, compared with their twins.
 
 use millrace_packet::DriverFlow;
 
@@ -8,7 +8,7 @@ use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
 use crate::flow_cache::forward_twin::{forwarded, read};
 use crate::{FormObject, KEY_BYTES, LoadedForm, object};
 
-/// The programs of a port, loaded into the kernel and attached to nothing: without a flow cache, and with one.
+/// Programs of a port, loaded into the kernel but not attached: without a flow cache, and with one.
 pub struct DryRuns {
     classifying: Programs,
     forwarding: Bench,
@@ -24,7 +24,7 @@ impl DryRuns {
     /// Loads the programs.
     ///
     /// # Errors
-    /// Why this can't be done here: it needs root.
+    /// Reason why this is not possible here: loading needs root.
     ///
     /// # Panics
     /// When the kernel refuses a program as root.
@@ -54,9 +54,10 @@ impl DryRuns {
         self.forwarding.cache.load_form(object).expect("the kernel verifies it")
     }
 
-    /// Sends a frame of 15 bytes or more to the port, whose flow cache has an entry of the frame's flow, where it can have one, with the
-    /// eBPF variant of a plugin. Each program forwards what the twin forwards, to the byte, unless `drops` says that the plugin drops the
-    /// packet; without the entry it forwards nothing.
+    /// Sends a frame of 15 bytes or more to the port, whose flow cache has an entry for the frame's flow, if
+    /// possible. The entry uses the eBPF variant of a plugin. Each program must forward the same bytes as the
+    /// twin, unless `drops` tells that the plugin drops the packet. Without the entry, the programs must
+    /// forward nothing.
     ///
     /// # Panics
     /// When the two disagree.
@@ -68,7 +69,7 @@ impl DryRuns {
     ) {
         let frame = [&OWN[..], &frame[OWN.len()..]].concat();
         let bench = &mut self.forwarding;
-        // What is the kernel's never comes to the cache.
+        // Frames for the kernel never reach the flow cache.
         let is_ours = classify(&frame, &Knowledge { mac: OWN, ..Knowledge::default() }) == Verdict::UserSpace;
         let read = read(&frame, PORT).filter(|read| is_ours && read.network_length <= usize::from(WAY.mtu));
         let Some(read) = read else {
@@ -94,16 +95,16 @@ impl DryRuns {
     }
 }
 
-/// A packet of a flow that the cache may have.
+/// Packet of a flow that the cache may hold.
 #[derive(Debug)]
 pub struct CachedPacket<'a> {
     key: [u8; KEY_BYTES],
-    /// The frame, without padding.
+    /// Frame, without padding.
     pub frame: &'a [u8],
 }
 
 impl CachedPacket<'_> {
-    /// Family, protocol, source port and destination port.
+    /// Returns family, protocol, source port and destination port.
     pub fn flow(&self) -> (u8, u8, u16, u16) {
         let word = |at: usize| u16::from_ne_bytes([self.key[at], self.key[at + 1]]);
         (self.key[37], self.key[36], word(32), word(34))

@@ -1,4 +1,4 @@
-//! What a driver says it can do with XDP: the generic netlink family `netdev` (Linux 6.3).
+//! XDP features of drivers, from the generic netlink family `netdev` (Linux 6.3).
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,22 +17,22 @@ const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
 const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_CMD_DEV_CHANGE_NTF: u8 = 4;
-/// The group of the family's that hears of changes of devices.
+/// Multicast group of the family for changes of devices.
 const MGMT: &[u8] = b"mgmt\0";
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
-/// A netlink header and a generic netlink header.
+/// Length in bytes of a netlink header and a generic netlink header.
 const HEADERS: usize = 20;
-/// Where the command stands, behind the netlink header.
+/// Offset of the command, behind the netlink header.
 const COMMAND: usize = 16;
-/// Bytes of a notification: there are some ten attributes in it.
+/// Length of the receive buffer for a notification, in bytes; a notification has some ten attributes.
 const NEWS: usize = 4096;
 
-/// `enum netdev_xdp_act`, from bit 0 on.
+/// Names of `enum netdev_xdp_act`, from bit 0 on.
 const FEATURES: [&str; 7] =
     ["basic", "redirect", "ndo-xmit", "xsk-zerocopy", "hw-offload", "rx-sg", "ndo-xmit-sg"];
 
-/// The features the driver of `ifindex` announces.
+/// Returns the XDP features that the driver of `ifindex` announces.
 pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
     let socket = open()?;
     let answer = netdev_family(&socket)?;
@@ -44,16 +44,17 @@ pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
     Ok(FEATURES.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect())
 }
 
-/// Tells when what drivers announce changes, for the devices of the network namespace in which it was opened: that of a veth does
-/// with what its other end is set to, wherever that is.
+/// Notifications of changed XDP features, for the devices of the network namespace in which it was opened.
+/// Features of a veth depend on settings of its other end, in any namespace.
 #[derive(Debug)]
 pub struct FeatureNews(Socket);
 
 impl FeatureNews {
-    /// Listens from now on. Its descriptor is readable when there is something to [take](Self::take).
+    /// Opens the notifications. The descriptor is readable when there is a notification to
+    /// [take](Self::take).
     ///
     /// # Errors
-    /// When the kernel tells of no such changes (before Linux 6.3), or generic netlink is not there.
+    /// When the kernel sends no such notifications (before Linux 6.3), or has no generic netlink.
     pub fn open() -> io::Result<Self> {
         let socket = open()?;
         let answer = netdev_family(&socket)?;
@@ -64,8 +65,8 @@ impl FeatureNews {
         Ok(Self(socket))
     }
 
-    /// Takes all news that there are. Returns whether some device for which `matters` says so, by its index, announces something
-    /// else now, or may: news can be lost.
+    /// Takes all pending notifications. `matters` selects devices by their index. Returns whether the
+    /// features of a selected device changed; also `true` when notifications may be lost.
     pub fn take(&mut self, matters: impl Fn(u32) -> bool) -> bool {
         let mut found = false;
         loop {
@@ -91,7 +92,7 @@ impl AsRawFd for FeatureNews {
     }
 }
 
-/// A socket with the kernel at its other end.
+/// Opens a socket connected to the kernel.
 fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -99,15 +100,16 @@ fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What the kernel says of the family.
+/// Returns the kernel's description of the family `netdev`.
 fn netdev_family(socket: &Socket) -> io::Result<Vec<u8>> {
     ask(socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")
 }
 
-/// The number of a multicast group of a family: they stand in a list of lists, each with a name and a number.
+/// Returns the number of a multicast group of a family. The attribute is a list of lists, each with a name
+/// and a number.
 fn group(family: &[u8], name: &[u8]) -> Option<u32> {
     let groups = attribute(family, HEADERS, CTRL_ATTR_MCAST_GROUPS)?;
-    // The list's entries are attributes, counted from 1.
+    // The entries of the list are attributes, numbered from 1.
     let mut entries = (1..).map_while(|entry| attribute(groups, 0, entry));
     let group = entries.find(|entry| attribute(entry, 0, CTRL_ATTR_MCAST_GRP_NAME) == Some(name))?;
     Some(u32::from_ne_bytes(attribute(group, 0, CTRL_ATTR_MCAST_GRP_ID)?.try_into().ok()?))
@@ -154,7 +156,7 @@ mod tests {
         ip(&set);
     }
 
-    /// Whether there is news of `device` within so many looks, a millisecond apart.
+    /// Whether a notification for `device` arrives within `looks` attempts, a millisecond apart.
     fn hears(news: &mut FeatureNews, device: u32, looks: u32) -> bool {
         (0..looks).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
@@ -177,7 +179,7 @@ mod tests {
             let features = in_namespace(&wire.near, || xdp_features(port)).unwrap();
             assert_eq!(features.contains(&"ndo-xmit"), takes, "{features:?}");
         }
-        // What other devices announce, here or elsewhere, is nothing that matters.
+        // Feature changes of other devices, here or in other namespaces, must not be reported.
         toggle(&other, "off");
         toggle(&other, "on");
         ip(&format!("-n {} link add third type veth peer name fourth", wire.near));

@@ -1,7 +1,7 @@
-//! Catching what the kernel itself sends by a device, so that the router's scheduler sends it.
+//! Redirection of the kernel's own packets to the router, so that the router's scheduler sends them.
 //!
-//! A tcx egress program redirects it to a TAP device that the router reads. What the router sends itself is not caught:
-//! AF_XDP in copy mode, and AF_PACKET with `PACKET_QDISC_BYPASS`, send past that hook.
+//! A tcx egress program redirects the packets to a TAP device that the router reads. The router's own packets
+//! bypass that hook: AF_XDP in copy mode, and AF_PACKET with `PACKET_QDISC_BYPASS`, skip it.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
@@ -13,7 +13,7 @@ use crate::bpf_syscall::{Hook, create_link, renumber};
 use crate::object::map_mut;
 use crate::{OffloadError, object};
 
-/// The attached program. Dropping detaches it, and so does the death of the process.
+/// Attached program. Dropping it, or the death of the process, detaches it.
 #[derive(Debug)]
 pub struct HostCatch {
     ifindex: u32,
@@ -21,14 +21,15 @@ pub struct HostCatch {
 }
 
 impl HostCatch {
-    /// Redirects what the kernel sends by the device `ifindex` to the TAP device `catcher`, both of the calling thread's
-    /// network namespace. While there is no such TAP device, the kernel sends itself. Needs Linux 6.6.
+    /// Redirects packets that the kernel sends by the device `ifindex` to the TAP device `catcher`, both of
+    /// the calling thread's network namespace. While that TAP device does not exist, the kernel sends the
+    /// packets itself. Needs Linux 6.6.
     ///
-    /// `above` are descriptors of this process that are to be closed after the program is detached, when the process is
-    /// killed: Linux closes the highest first.
+    /// `above` are descriptors of this process that must close after the program is detached, when the
+    /// process is killed. Linux closes the highest descriptor first.
     ///
     /// # Errors
-    /// See [`OffloadError`].
+    /// [`OffloadError`] when a device is gone, or the kernel refuses the program or its attachment.
     pub fn attach(ifindex: u32, catcher: u32, above: &[RawFd]) -> Result<Self, OffloadError> {
         let device = find_device(ifindex)?;
         let mut object = object::host_output()?;
@@ -41,7 +42,7 @@ impl HostCatch {
         Ok(Self { ifindex, _link: link })
     }
 
-    /// The device's index.
+    /// Returns the index of the device.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }

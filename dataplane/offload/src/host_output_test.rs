@@ -1,4 +1,4 @@
-//! What the kernel sends is caught while there is somebody to read it, and what the router sends is not.
+//! Redirection of the kernel's output while a reader exists, and no redirection of the router's output.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use crate::test_support::{
 };
 use crate::{HostCatch, bpf_syscall, object};
 
-/// A TAP device that stays without anybody who reads it.
+/// Creates a TAP device without a reader.
 fn make_tap(wire: &Wire) -> u32 {
     ip(&format!("-n {} tuntap add catcher mode tap", wire.near));
     ip(&format!("-n {} link set catcher up", wire.near));
@@ -28,7 +28,7 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
         let socket = wire.far(|| packet_socket(peer));
         wire.near(|| {
             let socket = UdpSocket::bind("10.0.0.1:4000").unwrap();
-            // An error would make a program believe that the network is full.
+            // A send error would make a program believe that the network is full.
             assert_eq!(socket.send_to(text, "10.0.0.2:9").unwrap(), text.len());
         });
         receive_all(&socket).iter().any(|frame| frame.ends_with(text))
@@ -43,7 +43,7 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
     assert!(arrived(b"after"));
 }
 
-/// A frame that ends before the type of its message is none of neighbour discovery: it waits its turn like others.
+/// A frame that ends before its message type is no neighbour discovery message. It waits like other frames.
 #[test]
 fn neighbour_messages_are_told_by_bytes_that_are_there() {
     const NEXT: u32 = -1_i32 as u32;

@@ -1,4 +1,4 @@
-//! Programs that are on a device already: whose they are, and what an earlier Millrace told its own.
+//! Programs that are already on a device: their owner, and the map contents left by an earlier Millrace.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,22 +8,22 @@ use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::object::NAME_PREFIX;
 
-/// The ids of all programs that Millrace has loaded on this machine, in this process, another or an earlier one.
-/// Empty where the kernel does not tell.
+/// Returns the ids of all programs that Millrace has loaded on this machine, in this process, another or an
+/// earlier one. Empty if the kernel does not report them.
 pub fn own_program_ids() -> Vec<u32> {
     let programs = loaded_programs().flatten();
     let ours = programs.filter(|info| String::from_utf8_lossy(info.name()).starts_with(NAME_PREFIX));
     ours.map(|info| info.id()).collect()
 }
 
-/// A loaded program.
+/// Loaded program.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     info: ProgramInfo,
 }
 
 impl Loaded {
-    /// Looks the program with this id up.
+    /// Finds the program with this id.
     pub(crate) fn find(id: u32) -> Option<Self> {
         loaded_programs().flatten().find(|info| info.id() == id).map(|info| Self { info })
     }
@@ -32,7 +32,7 @@ impl Loaded {
         String::from_utf8_lossy(self.info.name()).into_owned()
     }
 
-    /// Whether it is a level-0 program of this or an earlier process.
+    /// Whether a process of Millrace, this one or an earlier one, loaded the program.
     pub(crate) fn is_ours(&self) -> bool {
         self.name().starts_with(NAME_PREFIX)
     }
@@ -41,8 +41,9 @@ impl Loaded {
         self.info.fd().ok()?.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Copies MAC, addresses and VLANs into the maps of its successor, so that what it drops stays dropped until the
-    /// successor has been told better. What can't be read is left out: the successor's owner will set it anyway.
+    /// Copies MAC address, addresses and VLANs into the maps of the succeeding program. So dropped frames
+    /// stay dropped until the new owner configures that program. Unreadable values are skipped, because the
+    /// new owner sets them anyway.
     pub(crate) fn bequeath(&self, heir: &mut Ebpf) {
         for map in self.info.map_ids().ok().flatten().unwrap_or_default() {
             let Ok(name) =

@@ -1,9 +1,13 @@
-//! Level 0: the programs that run in the kernel for each port, and their maps.
+//! Offload level: the programs that run in the kernel for each port, and their maps.
 //!
-//! A port's program decides for every frame whether the kernel keeps it (ARP, the router's own addresses, multicast,
-//! …), Millrace forwards it in user space, or the program itself does, by the [`FlowCache`]. [`PortPrograms`] loads and attaches that program, [`KernelHandback`]
-//! gives frames back to the kernel as if the port had just received them, [`FrameSource`] makes traffic at rates no
-//! socket reaches, [`FrameSink`] takes it, [`HostCatch`] catches what the kernel itself sends, and [`DeviceReport`] says what a device can do.
+//! A port's program decides about every frame. The kernel keeps some frames (ARP, the router's own addresses,
+//! multicast, …). The program forwards others itself, by the [`FlowCache`], or sends them to user space.
+//!
+//! - [`PortPrograms`] loads and attaches that program.
+//! - [`KernelHandback`] punts frames to the kernel as if the port had just received them.
+//! - [`FrameSource`] generates traffic at rates no socket reaches; [`FrameSink`] receives it.
+//! - [`HostCatch`] redirects the kernel's own output to the router.
+//! - [`DeviceReport`] reports the capabilities of a device.
 #![deny(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(

@@ -1,18 +1,19 @@
-//! The router's own addresses, as the level-0 program keeps them.
+//! Router's own addresses in the maps of the offload program.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// What to add to and what to remove from a map so that it holds exactly `wanted`.
+/// Addresses to add to a map and to remove from it, so that it holds exactly `wanted`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Not there yet, sorted.
+    /// Missing addresses, sorted.
     pub(crate) add: Vec<IpAddr>,
-    /// No longer wanted, sorted.
+    /// Addresses no longer wanted, sorted.
     pub(crate) remove: Vec<IpAddr>,
 }
 
-/// Loopback addresses never get into the map: such a destination on a wire is a martian, which user space counts.
+/// Computes the difference. Loopback addresses never enter the map: such a destination on a wire is a
+/// martian, which user space counts.
 pub(crate) fn difference(present: &HashSet<IpAddr>, wanted: &[IpAddr]) -> Difference {
     let wanted: HashSet<IpAddr> = wanted.iter().copied().filter(|address| !address.is_loopback()).collect();
     let mut add: Vec<_> = wanted.difference(present).copied().collect();

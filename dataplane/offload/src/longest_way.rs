@@ -1,8 +1,9 @@
-//! How many instructions the XDP program takes for a packet at most, counted in the program itself as it was compiled.
+//! Maximum number of instructions of the XDP program per packet, counted in the compiled program.
 //!
-//! The longest way from the first instruction to an exit, where every branch may be taken. Loops count as one round: there are two over the
-//! bytes of a packet whose checksum is completed, and two over the words of buckets, for flows that the first word that is looked at does
-//! not name; that is said beside.
+//! The count is that of the longest path from the first instruction to an exit, where every branch may be
+//! taken. Each loop counts as one iteration. Two loops run over the bytes of a packet whose checksum is
+//! completed. Two run over the words of buckets, for flows that the first word does not name. The number of
+//! loops is reported as well.
 
 use crate::object::LEVEL0;
 
@@ -11,24 +12,24 @@ const JUMP32: u8 = 0x06;
 const JUMP_ALWAYS: u8 = 0x00;
 const CALL: u8 = 0x80;
 const EXIT: u8 = 0x90;
-/// A load of 64 bits, which takes two places.
+/// Opcode of a 64-bit load, which takes two instruction slots.
 const LOAD_WIDE: u8 = 0x18;
-/// The helper that only token buckets ask: the time.
+/// Number of the helper that returns the time; only token buckets call it.
 const TIME: i32 = 5;
 
-/// Instructions of the XDP program, at most, for a packet.
+/// Maximum number of instructions of the XDP program per packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LongestWay {
-    /// Of a flow without a token bucket.
+    /// Instructions for a flow without a token bucket.
     pub forward: u32,
-    /// What a token bucket adds.
+    /// Additional instructions for a token bucket.
     pub police: u32,
-    /// Loops, which counted as one round.
+    /// Number of loops, each counted as one iteration.
     pub loops: u32,
 }
 
 impl LongestWay {
-    /// Of the program that ports run; `None` only where its object file is not one.
+    /// Counts the program that ports run; `None` only if its object file is invalid.
     pub fn of_program() -> Option<Self> {
         let code = function(LEVEL0, "millrace_xdp")?;
         let mut whole = Search::new(code, None);
@@ -38,14 +39,14 @@ impl LongestWay {
     }
 }
 
-/// Instructions of a function of an object file for a packet, at most, and how many loops counted as one round; `None` where it is not
-/// there, or ends nowhere.
+/// Returns the maximum number of instructions per packet of a function in an object file, and its number of
+/// loops. `None` if the function does not exist or never ends.
 pub(crate) fn longest_way(elf: &[u8], name: &str) -> Option<(u32, u32)> {
     let mut search = Search::new(function(elf, name)?, None);
     Some((search.run()?, search.loops))
 }
 
-/// An instruction.
+/// Decoded instruction.
 #[derive(Clone, Copy)]
 struct Instruction {
     code: u8,
@@ -61,14 +62,14 @@ impl Instruction {
         Some(Self { code: bytes[0], offset, immediate })
     }
 
-    /// Where it may go on from its place; no further than here, if it ends the program.
+    /// Returns the instructions that may follow; none if this instruction ends the program.
     fn next(self, at: usize) -> Vec<usize> {
         let width = if self.code == LOAD_WIDE { 2 } else { 1 };
         let target = |offset: isize| at.wrapping_add_signed(offset + 1);
         match (self.code & 0x07, self.code & 0xf0) {
             (JUMP, EXIT) => Vec::new(),
             (JUMP, JUMP_ALWAYS) => vec![target(self.offset.into())],
-            // Its target is further away.
+            // Jump with a 32-bit offset.
             (JUMP32, JUMP_ALWAYS) => vec![target(self.immediate as isize)],
             (JUMP, CALL) => vec![at + 1],
             (JUMP | JUMP32, _) => vec![at + 1, target(self.offset.into())],
@@ -81,14 +82,14 @@ impl Instruction {
     }
 }
 
-/// A way through a program that was looked for.
+/// Search for the longest path through a program.
 struct Search<'a> {
     code: &'a [u8],
-    /// The helper that is not to be called.
+    /// Helper that the path must not call.
     without: Option<i32>,
-    /// For each place that is done with, the longest way from there to an exit, if there is one.
+    /// For each finished instruction, the length of the longest path from there to an exit, if there is one.
     longest: Vec<Option<Option<u32>>>,
-    /// How many jumps lead back.
+    /// Number of backward jumps that close a loop.
     loops: u32,
 }
 
@@ -97,7 +98,7 @@ impl<'a> Search<'a> {
         Self { code, without, longest: vec![None; code.len() / 8], loops: 0 }
     }
 
-    /// Where it may go on from a place; nowhere where it calls what it must not.
+    /// Returns the instructions that may follow an instruction; none behind a call of the excluded helper.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(instruction) = Instruction::at(self.code, at) else { return Vec::new() };
         let forbidden = self.without.is_some_and(|helper| instruction.is_call_of(helper));
@@ -108,9 +109,10 @@ impl<'a> Search<'a> {
         Instruction::at(self.code, at).is_some_and(|instruction| instruction.code == JUMP | EXIT)
     }
 
-    /// The longest way from the first instruction to an exit.
+    /// Returns the length of the longest path from the first instruction to an exit.
     fn run(&mut self) -> Option<u32> {
-        // Depth first: a place is done with once all are that it leads to, but for those that it came from.
+        // Depth first: an instruction is finished when all its successors are finished or on the current
+        // path.
         let mut way: Vec<(usize, Vec<usize>)> = vec![(0, self.next(0))];
         while let Some((at, left)) = way.last_mut() {
             let at = *at;
@@ -131,7 +133,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The code of a function of an object file (ELF, 64 bits, little-endian: what clang makes for this kernel).
+/// Returns the code of a function of an object file (ELF, 64 bits, little-endian, the output of clang for
+/// this kernel).
 fn function<'a>(elf: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let sections = Sections { elf, start: word(elf, 0x28, 8)?, size: word(elf, 0x3a, 2)? };
     let symbols = (0..word(elf, 0x3c, 2)?).find(|index| sections.field(*index, 4, 4) == Some(2))?;
@@ -146,7 +149,7 @@ fn function<'a>(elf: &'a [u8], name: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// The table of sections.
+/// Section table of an ELF file.
 struct Sections<'a> {
     elf: &'a [u8],
     start: usize,
@@ -164,7 +167,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// A number of so many bytes.
+/// Reads a little-endian number of `count` bytes.
 fn word(bytes: &[u8], at: usize, count: usize) -> Option<usize> {
     let found = bytes.get(at..at.checked_add(count)?)?;
     Some(found.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(longest(&program, Some(TIME)), (Some(3), 0));
         let around = [instruction(0xb7, 0, 0), instruction(0x15, -2, 0), instruction(0x95, 0, 0)].concat();
         assert_eq!(longest(&around, None), (Some(3), 1));
-        // What lies before is not always a loop.
+        // A backward jump is not always a loop.
         let back = [instruction(0x05, 1, 0), instruction(0x95, 0, 0), instruction(0x05, -2, 0)].concat();
         assert_eq!(longest(&back, None), (Some(3), 0));
     }

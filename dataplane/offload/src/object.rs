@@ -1,4 +1,4 @@
-//! The compiled programs inside this library, and loading them.
+//! Compiled programs, which this library includes, and their loading.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,16 +15,17 @@ static HOST_OUTPUT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"),
 static SOURCE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/source.o"));
 static SEND: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/send.o"));
 
-/// The kernel's names of our programs all begin so: it is how a later start knows what an earlier one left behind.
+/// Prefix of all program names in the kernel. A later start recognises leftover programs by it.
 pub(crate) const NAME_PREFIX: &str = "millrace_";
 
-/// Creates the maps of a port's programs, with a flow cache of its own that nobody fills; the programs themselves are
-/// loaded one by one.
+/// Creates the maps of a port's programs, with its own flow cache, which stays empty. The programs themselves
+/// are loaded one by one.
 pub(crate) fn level0() -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0_ALONE, |_| {})
 }
 
-/// The same with the flow cache of a directory of maps, which is made for so many flows, in so many buckets, if it isn't there.
+/// Creates the maps of a port's programs, with the flow cache of a directory of maps. If the cache does not
+/// exist, creates it for `flows` flows in `buckets` buckets.
 pub(crate) fn level0_in(directory: &Path, (flows, buckets): (u32, u32)) -> Result<Ebpf, OffloadError> {
     open("level0", LEVEL0, |loader| {
         loader.default_map_pin_directory(directory);
@@ -43,7 +44,7 @@ pub(crate) fn send() -> Result<Ebpf, OffloadError> {
     open("send", SEND, |_| {})
 }
 
-/// Creates the maps of the program that catches what the kernel itself sends.
+/// Creates the maps of the program that redirects the kernel's own output.
 pub(crate) fn host_output() -> Result<Ebpf, OffloadError> {
     open("host_output", HOST_OUTPUT, |_| {})
 }
@@ -54,7 +55,7 @@ fn open(
     configure: impl FnOnce(&mut EbpfLoader<'_>),
 ) -> Result<Ebpf, OffloadError> {
     let mut loader = EbpfLoader::new();
-    // Our programs need no kernel types; reading them would cost some 100 ms.
+    // The programs need no kernel types, and reading them would take some 100 ms.
     loader.btf(None).verifier_log_level(VerifierLogLevel::DEBUG);
     configure(&mut loader);
     loader.load(object).map_err(|error| OffloadError::Load { program: name, detail: chain(&error) })
@@ -96,7 +97,7 @@ fn refused(program: &'static str, error: &ProgramError) -> OffloadError {
     }
 }
 
-/// An error and its causes, in one line each.
+/// Returns the text of an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
@@ -104,14 +105,14 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// The kernel's id of a program.
+/// Returns the kernel's id of a program.
 pub(crate) fn id_of(program: BorrowedFd<'_>) -> Option<u32> {
     let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&program));
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().parse().ok()
 }
 
-/// Changes `struct config`: six bytes of MAC, then the fallback action.
+/// Changes `struct config`: six bytes of MAC address, then the fallback action.
 pub(crate) fn write_config(object: &mut Ebpf, change: impl FnOnce(&mut [u8; 8])) -> Result<(), OffloadError> {
     let failed = |error: MapError| map_error("config", &error);
     let mut map = Array::<_, [u8; 8]>::try_from(map_mut(object, "config")?).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The programs of one port: loaded, attached, told what the router knows, and detached again.
+//! Programs of one port: load, attach, configure and detach.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -21,22 +21,23 @@ use crate::{
 
 const XDP_DROP: u8 = 1;
 const XDP_PASS: u8 = 2;
-/// As many device queues as the map `sockets` has room for.
+/// Number of device queues that the map `sockets` has room for.
 const QUEUES: u32 = 256;
 
-/// Where the XDP program is to run.
+/// Requested mode of the XDP program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// In the driver; an error where the driver can't.
+    /// XDP in the driver; an error if the driver does not support it.
     Native,
-    /// In the kernel's generic hook, after a socket buffer was made: works on every device, costs a copy.
+    /// XDP in the kernel's generic hook, behind the allocation of a socket buffer. This works on every
+    /// device, and costs a copy.
     Generic,
-    /// Native if possible, else generic; [`PortPrograms::why`] then says why.
+    /// Native mode if possible, otherwise generic mode; [`PortPrograms::why`] then returns the reason.
     #[default]
     Auto,
 }
 
-/// How a port's programs are attached.
+/// Attachment of a port's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attachment {
     /// XDP in the driver.
@@ -47,7 +48,8 @@ pub enum Attachment {
     Tcx,
 }
 
-/// The attached programs of one port. Dropping detaches them; but a panic counts as a death, see [`OnDeath`].
+/// Attached programs of one port. Dropping them detaches them, but a panic counts as a death, see
+/// [`OnDeath`].
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
@@ -62,23 +64,25 @@ pub struct PortPrograms {
     local: HashSet<IpAddr>,
     vlans: HashSet<VlanStack>,
     sockets: HashSet<u32>,
-    /// Where the flow cache has its flows.
+    /// Parameters of the flow table of the flow cache.
     places: FlowPlaces,
 }
 
 impl PortPrograms {
-    /// Loads the level-0 program and attaches it to `ifindex` of the calling thread's network namespace. Until
-    /// [`Self::set_own_mac`] is called every unicast frame is somebody else's, so the kernel gets all; in the place of
-    /// a program left behind by [`OnDeath::Drop`] what that one knew goes on holding until then.
+    /// Loads the offload program and attaches it to `ifindex` of the calling thread's network namespace.
+    /// Until [`Self::set_own_mac`] is called, the kernel gets all frames, because no unicast frame matches
+    /// the port's MAC address. If the program replaces one left by [`OnDeath::Drop`], that program's
+    /// addresses and VLANs stay in force until then.
     ///
-    /// `frags` admits frames of several buffers; set it only where the MTU needs it (on a veth, above about 3,506
-    /// bytes at the peer). A veth trap: with `frags` the peer keeps its segmentation offload and super-frames of 64 KB
-    /// arrive; without it the kernel turns the peer's off. A VLAN trap: XDP does not see tags that the device takes
-    /// out of the frame, so turn `rxvlan` (on a veth also the peer's `txvlan`) off before forwarding for VLANs.
+    /// `frags` accepts frames of several buffers. Set it only if the MTU needs it (on a veth, above about
+    /// 3,506 bytes at the peer). With `frags`, the peer of a veth keeps its segmentation offload, and
+    /// super-frames of 64 KB arrive. Without it, the kernel turns the peer's segmentation offload off. XDP
+    /// does not see VLAN tags that the device removes from the frame. So turn `rxvlan` (on a veth also the
+    /// peer's `txvlan`) off before forwarding for VLANs.
     ///
     /// # Errors
-    /// See [`OffloadError`]. A program that an earlier Millrace left behind is replaced, no other is touched. That no
-    /// other Millrace is alive on this device is the caller's to know.
+    /// See [`OffloadError`]. The call replaces a program that an earlier Millrace left behind, and no other
+    /// program. The caller must know that no other Millrace runs on this device.
     pub fn attach_xdp(
         ifindex: u32,
         mode: Mode,
@@ -88,10 +92,11 @@ impl PortPrograms {
         Self::attach_xdp_with(object::level0()?, ifindex, mode, frags, on_death)
     }
 
-    /// The same for a port that can have its flows forwarded in the driver: see [`Self::cache_flows`].
+    /// Attaches as [`Self::attach_xdp`] does, for a port whose flows can use the flow cache: see
+    /// [`Self::cache_flows`].
     ///
     /// # Errors
-    /// As [`Self::attach_xdp`].
+    /// Errors as for [`Self::attach_xdp`].
     pub fn attach_xdp_cached(
         ifindex: u32,
         mode: Mode,
@@ -125,11 +130,11 @@ impl PortPrograms {
     }
 
     /// Loads and attaches the tcx ingress program for an AF_PACKET port, whose sockets must carry
-    /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called the kernel gets all; from then on what user
-    /// space takes is dropped for the kernel, socket or not. Needs Linux 6.6.
+    /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called, the kernel gets all frames. From
+    /// then on, the kernel drops frames for user space, with a socket or without. Needs Linux 6.6.
     ///
     /// # Errors
-    /// See [`OffloadError`].
+    /// [`OffloadError`] when the device is gone, or the kernel refuses a program or its attachment.
     pub fn attach_tcx(ifindex: u32, on_death: OnDeath) -> Result<Self, OffloadError> {
         let device = attach::find_device(ifindex)?;
         let mut object = object::level0()?;
@@ -169,7 +174,7 @@ impl PortPrograms {
         programs
     }
 
-    /// What was taken over from a predecessor must be known here too, or it would never be removed.
+    /// Reads the map entries taken over from a predecessor, so that they can be removed later.
     fn read_inheritance(&mut self) {
         if let Ok(map) = self.hash_map::<u32>("local4") {
             let found: Vec<_> = map.keys().flatten().map(|key| IpAddr::from(key.to_ne_bytes())).collect();
@@ -185,18 +190,19 @@ impl PortPrograms {
         }
     }
 
-    /// The program for `SO_ATTACH_BPF`: with it an AF_PACKET socket receives only what user space takes. Attach it
-    /// before the socket is bound. None for XDP ports.
+    /// Returns the program for `SO_ATTACH_BPF`, which limits an AF_PACKET socket to frames for user space.
+    /// Attach it before binding the socket. `None` for XDP ports.
     pub fn socket_filter_fd(&self) -> Option<BorrowedFd<'_>> {
         self.filter.as_ref().map(AsFd::as_fd)
     }
 
-    /// The kernel's id of the attached program, as `ip link` and `bpftool` show it.
+    /// Returns the kernel's id of the attached program, as `ip link` and `bpftool` show it.
     pub fn program_id(&self) -> Option<u32> {
         object::id_of(self.program.as_fd())
     }
 
-    /// Redirects the frames of device queue `queue` to the AF_XDP socket `fd`, which must be bound to that queue.
+    /// Redirects frames of the device queue `queue` to the AF_XDP socket `fd`, which must be bound to that
+    /// queue.
     ///
     /// # Errors
     /// [`OffloadError::Queue`] when the kernel refuses, or the queue index is 256 or more.
@@ -211,11 +217,13 @@ impl PortPrograms {
         self.set_witness(fd)
     }
 
-    /// Names the AF_XDP socket whose end means that of the process: without it the port's frames fall back as
-    /// [`OnDeath`] says, whatever sockets it has. The socket registered last is taken unless this says otherwise.
+    /// Sets the witness: the AF_XDP socket whose end counts as the end of the process. Without a live
+    /// witness, the port's frames fall back as [`OnDeath`] tells, whatever sockets it has. By default the
+    /// witness is the socket registered last.
     ///
-    /// When a process is killed its sockets close one after the other, the highest descriptor first, and each waits
-    /// some milliseconds; with the same witness at every port none waits for the others.
+    /// When a process is killed, its sockets close one after the other, the highest descriptor first, and
+    /// each waits some milliseconds. With the same witness at every port, no port waits for the sockets of
+    /// others.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the kernel refuses.
@@ -223,15 +231,16 @@ impl PortPrograms {
         self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
 
-    /// Ends the redirection of `queue`; its frames fall back as [`OnDeath`] says.
+    /// Ends the redirection of `queue`. Its frames fall back as [`OnDeath`] tells.
     ///
     /// # Errors
-    /// [`OffloadError::Queue`] when no socket was registered. That a registered one was closed meanwhile is none.
+    /// [`OffloadError::Queue`] when no socket was registered. A registered socket that was closed meanwhile
+    /// is no error.
     pub fn unregister_socket(&mut self, queue: u32) -> Result<(), OffloadError> {
         if !self.sockets.remove(&queue) {
             return Err(OffloadError::Queue { queue, detail: "no socket is registered".to_owned() });
         }
-        // The kernel removes a closed socket by itself.
+        // The kernel removes a closed socket itself.
         let _ = self.socket_map("sockets")?.unset(queue);
         Ok(())
     }
@@ -241,17 +250,17 @@ impl PortPrograms {
         XskMap::try_from(map).map_err(|error| map_error(name, &error))
     }
 
-    /// Sets the MAC address whose unicast frames this port forwards.
+    /// Sets the MAC address of the unicast frames that this port forwards.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn set_own_mac(&mut self, mac: [u8; 6]) -> Result<(), OffloadError> {
         write_config(&mut self.object, |config| config[..6].copy_from_slice(&mac))
     }
 
-    /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the subnet
-    /// broadcasts. Only differences are written, additions before removals as far as there is room. Loopback addresses are left out: from a
-    /// wire they are martians, which user space counts.
+    /// Sets the addresses whose packets the kernel keeps: those of all interfaces in the namespace, and the
+    /// subnet broadcasts. The call writes only differences, additions before removals as far as there is
+    /// room. Loopback addresses are skipped: on a wire they are martians, which user space counts.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 16,384 of one family.
@@ -270,7 +279,7 @@ impl PortPrograms {
             self.write_local(address, false)?;
             self.local.remove(&address);
         }
-        // Where there was no room, there may be now.
+        // Removals may have made room for the remaining additions.
         add.try_for_each(|address| self.add_local(address))
     }
 
@@ -312,8 +321,9 @@ impl PortPrograms {
         HashMap::try_from(map_mut(&mut self.object, name)?).map_err(|error| map_error(name, &error))
     }
 
-    /// Sets the VLANs that are sub-interfaces of ours. All their frames to our MAC, broadcast or multicast go to user
-    /// space, ARP and neighbour discovery included; other tagged frames are the kernel's.
+    /// Sets the VLANs of the router's sub-interfaces. All their frames to the port's MAC address, broadcast
+    /// or multicast go to user space, including ARP and neighbour discovery. The kernel keeps other tagged
+    /// frames.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when there are more than 8,192.
@@ -330,11 +340,11 @@ impl PortPrograms {
         Ok(())
     }
 
-    /// Sets how many packets for the router itself get to the kernel, by class; at first as many as come. Each port has its own
-    /// token buckets, which are full then.
+    /// Sets the rate limits of packets for the router itself, by class; initially there are none. Each port
+    /// has its own token buckets, which this call fills.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn set_control_plane(
         &mut self,
         rates: &[Option<ClassRate>; CONTROL_CLASSES],
@@ -342,66 +352,69 @@ impl PortPrograms {
         control_plane::set(&mut self.object, rates)
     }
 
-    /// Says whether flows that come in are looked up in the flow cache that the programs were attached with, and
-    /// under which of the router's numbers they stand there. At first they are not.
+    /// Sets whether the programs look up flows in the flow cache that they were attached with, and the
+    /// router's number of the port. Initially they do not.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
         map.set(0, FlowCache::place(self.places, port, cached), 0).map_err(failed)
     }
 
-    /// Whether the device takes frames that a program redirects to it, as its driver says now. That of a veth does as
-    /// long as its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where none says.
+    /// Whether the device accepts frames redirected by a program, as its driver reports now. A veth does so
+    /// while its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where no
+    /// driver reports it.
     ///
-    /// The second word says whether it takes frames of several buffers, too.
+    /// The second value tells the same for frames of several buffers.
     pub fn takes_redirects(&self) -> (bool, bool) {
         let features = genetlink::xdp_features(self.ifindex).unwrap_or_default();
         (features.contains(&"ndo-xmit"), features.contains(&"ndo-xmit-sg"))
     }
 
-    /// The longest packet that the other end of the device takes of those that are redirected, in bytes without link header: that of a
-    /// veth may have a smaller MTU than the device itself. A longer one is lost there, with up to 15 that were redirected
-    /// behind it. `None` where there is no such end, or nothing is known of it.
+    /// Returns the length of the longest redirected packet that the other end of the device accepts, in bytes
+    /// without link header. The other end of a veth may have a smaller MTU than the device itself. It loses a
+    /// longer packet, with up to 15 packets redirected behind it. `None` if there is no such end, or nothing
+    /// is known of it.
     pub fn longest_at_far_end(&self) -> Option<u32> {
         rtnetlink::far_mtu(self.ifindex).map(|mtu| mtu + rtnetlink::VETH_ROOM)
     }
 
-    /// What the program has counted.
+    /// Returns the counters of the program.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn counters(&self) -> Result<Level0Counters, OffloadError> {
         read_counters(&self.object)
     }
 
-    /// How the programs are attached.
+    /// Returns the attachment of the programs.
     pub fn mode(&self) -> Attachment {
         self.attachment
     }
 
-    /// Why [`Mode::Auto`] fell back to generic mode, in the kernel's words.
+    /// Returns the reason why [`Mode::Auto`] fell back to generic mode, in the kernel's words.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// How many receive queues of the device were in use when the programs were attached; each wants a socket. Fewer
-    /// than rtnetlink's `IFLA_NUM_RX_QUEUES` may say: a veth has room for one per processor and uses one.
+    /// Returns the number of receive queues of the device in use when the programs were attached; each needs
+    /// a socket. The number may be smaller than rtnetlink's `IFLA_NUM_RX_QUEUES`: a veth has room for one
+    /// queue per processor and uses one.
     pub fn queues(&self) -> u32 {
         self.queues
     }
 
-    /// The device's index.
+    /// Returns the index of the device.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }
 
-    /// Removes everything, also with [`OnDeath::Drop`].
+    /// Detaches the programs, also with [`OnDeath::Drop`].
     ///
     /// # Errors
-    /// The kernel's, if it refuses; a device that is gone is no error.
+    /// [`OffloadError::Kernel`] if the kernel refuses; a device that is gone is no error.
     pub fn detach(mut self) -> Result<(), OffloadError> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         let device = self.ifindex.to_string();
@@ -418,7 +431,7 @@ impl PortPrograms {
     /// When the kernel refuses.
     pub fn leave(mut self) -> Result<(), OffloadError> {
         if self.on_death == OnDeath::Drop {
-            // Dropped without a release: what is attached without a link stays.
+            // Dropping the programs without `hold` leaves a program without a link attached.
             self.hold = None;
         }
         self.detach()
@@ -435,13 +448,13 @@ impl Drop for PortPrograms {
             return;
         }
         if let Some(hold) = self.hold.take() {
-            // Nobody is left to be told.
+            // There is no caller to report an error to.
             let _ = hold.release(self.ifindex);
         }
     }
 }
 
-/// A device, and how a program is to be attached there.
+/// Device, and the options of the attachment.
 struct Target<'a> {
     device: &'a Device,
     ifindex: u32,
@@ -461,7 +474,7 @@ impl Target<'_> {
         match self.attach_in(program, NATIVE) {
             Ok(hold) => Ok((hold, Attachment::Native, None)),
             Err(error) if mode == Mode::Auto && attach::may_fall_back(&error) => {
-                // The native attempt may have taken the leftover away.
+                // The native attempt may have detached the leftover.
                 self.leftover = attach::xdp_leftover(&attach::find_device(self.ifindex)?)?;
                 Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, Some(error.to_string())))
             }

@@ -1,4 +1,4 @@
-//! Ports on a veth: what reaches whom, and what stays when the process goes.
+//! Ports on a veth: the receiver of each class of frames, and the state that remains when the process ends.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ fn tell(programs: &mut PortPrograms) {
     programs.set_vlans(&[VlanStack::single(10)]).unwrap();
 }
 
-/// Two transit frames, one in our VLAN, and one for each class the kernel keeps.
+/// Returns two transit frames, one frame of the router's VLAN, and one for each class that the kernel keeps.
 fn mixture() -> Vec<Vec<u8>> {
     let v4 = |to| frame_to(OWN, 0x0800, &ipv4_packet("10.0.0.2", to, 20));
     let transit = v4("198.51.100.1");
@@ -110,7 +110,7 @@ fn a_packet_socket_receives_what_tcx_takes_and_nothing_else() {
     let counters = settled(&programs, frames.len() as u64);
     assert_eq!(classes(&counters), [1; 5], "{counters:?}");
     assert_eq!((counters.redirected, counters.seen), (3, counters.passed() + 3));
-    // The kernel has taken the tag out of the third.
+    // The kernel has removed the tag of the third frame.
     assert_eq!(receive_all(&socket), [frames[0].clone(), frames[1].clone(), frames[0].clone()]);
     wire.near(|| programs.detach().unwrap());
     assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()), []);
@@ -149,7 +149,7 @@ fn addresses_and_vlans_can_be_taken_away_again() {
     wire.near(|| programs.detach().unwrap());
 }
 
-/// Of one family 16,384 addresses fit: less than those before and those behind together.
+/// The map holds 16,384 addresses of one family, fewer than the old and the new addresses together.
 #[test]
 fn addresses_are_replaced_by_as_many_others() {
     if !can_load() {
@@ -217,7 +217,7 @@ fn a_large_peer_needs_frags_and_a_missing_device_is_said() {
     });
 }
 
-/// Attaches in a child process and kills it.
+/// Attaches a program in a child process and kills the process.
 fn die_attached(wire: &Wire, on_death: OnDeath, tcx: bool) {
     let port = wire.port();
     let (near, mut ready) = (wire.near.clone(), [0; 1]);
@@ -284,7 +284,7 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
     die_attached(&wire, OnDeath::Drop, false);
     assert!(wire.show().contains("millrace_xdp") || wire.show().contains("prog/xdp"), "{}", wire.show());
     let programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
-    // What the dead one knew holds on: nothing was told to this one.
+    // The addresses of the dead process's program still apply, because this program was not configured.
     let frames = mixture();
     send(&wire, &frames);
     let counters = settled(&programs, frames.len() as u64);
@@ -292,7 +292,7 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
     drop(wire.near(|| programs.detach()));
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
     die_attached(&wire, OnDeath::Drop, false);
-    // Also by one that is attached in another way.
+    // A program with another attachment replaces it as well.
     let programs =
         wire.near(|| PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Kernel).unwrap());
     assert_eq!(programs.mode(), Attachment::Generic);

@@ -1,4 +1,4 @@
-//! What a device can do for a port: asked of the kernel and tried, for `doctor`.
+//! Capabilities of a device for a port, queried from the kernel and tried, for `doctor`.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,38 +11,38 @@ use crate::leftover::Loaded;
 use crate::rtnetlink::{self, Device};
 use crate::{OffloadError, OnDeath, ethtool, genetlink, object};
 
-/// Whether something works on a device.
+/// Support of a feature by a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// It was tried, and works.
+    /// The feature was tried, and works.
     Yes,
-    /// It was tried, and does not, for this reason.
+    /// The feature was tried, and failed for this reason.
     No(String),
-    /// It could not be tried, for this reason.
+    /// The feature could not be tried, for this reason.
     Unknown(String),
 }
 
-/// A program that is attached to a device.
+/// Program attached to a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttachedProgram {
-    /// The kernel's id.
+    /// Id in the kernel.
     pub id: u32,
-    /// The name, at most 15 characters.
+    /// Name, at most 15 characters.
     pub name: String,
-    /// In the driver (true) or generic.
+    /// Whether the program runs in the driver; false in generic mode.
     pub native: bool,
-    /// Whether it is a Millrace's.
+    /// Whether Millrace loaded the program.
     pub ours: bool,
 }
 
-/// What was found out about one device.
+/// Report on one device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceReport {
-    /// The device's index.
+    /// Index of the device.
     pub ifindex: u32,
-    /// The device's name.
+    /// Name of the device.
     pub name: String,
-    /// The driver's name, as ethtool tells it; empty when the driver keeps silent.
+    /// Name of the driver, as ethtool reports it; empty if the driver reports none.
     pub driver: String,
     /// MTU in bytes, without link header.
     pub mtu: u32,
@@ -50,21 +50,21 @@ pub struct DeviceReport {
     pub rx_queues: u32,
     /// Transmit queues in use.
     pub tx_queues: u32,
-    /// XDP features the driver announces (`basic`, `redirect`, `rx-sg`, …), empty before Linux 6.3.
+    /// XDP features that the driver announces (`basic`, `redirect`, `rx-sg`, …), empty before Linux 6.3.
     pub xdp_features: Vec<&'static str>,
-    /// Whether XDP attaches in the driver.
+    /// Support of XDP in the driver.
     pub native_xdp: Support,
-    /// Whether tcx ingress attaches.
+    /// Support of tcx ingress.
     pub tcx: Support,
-    /// Whether tcx egress attaches: with it, schedulers send what the kernel itself sends.
+    /// Support of tcx egress. With it, schedulers also send the kernel's own output.
     pub tcx_egress: Support,
-    /// The XDP program that is attached now.
+    /// XDP program attached now.
     pub attached: Option<AttachedProgram>,
 }
 
 impl DeviceReport {
-    /// Probes the device `name` of the calling thread's namespace. Attaches and detaches a program that passes all
-    /// frames, but only where none is attached.
+    /// Probes the device `name` of the calling thread's namespace. Attaches and detaches a program that
+    /// passes all frames, but only where none is attached.
     ///
     /// # Errors
     /// [`OffloadError::Kernel`] when there is no such device.
@@ -98,14 +98,15 @@ impl DeviceReport {
     }
 }
 
-/// A level-0 program that knows no MAC passes every frame; in one buffer, as most ports run.
+/// Loads an offload program without a MAC address, which passes every frame, for frames of one buffer as most
+/// ports have.
 fn harmless(program: &'static str) -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::level0()?;
     let program = object::load(&mut object, program)?;
     Ok((object, program))
 }
 
-/// A program that knows no device to redirect to, and lets the kernel send.
+/// Loads a program without a target device, which lets the kernel send.
 fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
     let mut object = object::host_output()?;
     let program = object::load(&mut object, "millrace_host")?;
@@ -114,7 +115,7 @@ fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
 
 fn try_native(ifindex: u32, device: &Device) -> Support {
     match device.xdp {
-        // One that is there already says as much as one that is tried.
+        // A program that is already there proves as much as a trial.
         Some((_, NATIVE)) => return Support::Yes,
         Some(_) => {
             let why = "a program is attached behind the driver, and was left alone";
@@ -187,7 +188,7 @@ mod tests {
         );
         assert!(report.xdp_features.contains(&"redirect"), "{:?}", report.xdp_features);
         assert!(!wire.show().contains("xdp"), "{}", wire.show());
-        // What every veth says, be it as fast as it may.
+        // Every veth reports this speed, whatever its real speed.
         assert_eq!(wire.near(|| crate::link_speed("port")), Some(10_000_000_000));
         assert_eq!(wire.near(|| crate::link_speed("none")), None);
         ip(&format!("-n {} link set peer mtu 9000", wire.far));

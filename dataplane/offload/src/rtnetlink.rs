@@ -1,4 +1,4 @@
-//! Two questions to rtnetlink: what is this device, and attach this XDP program without a link.
+//! rtnetlink requests: query a device, and attach an XDP program without a link.
 
 use std::fmt;
 use std::io;
@@ -10,31 +10,31 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage,
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// Attach only if nothing is attached.
+/// Flag: attach only if nothing is attached.
 pub(crate) const UPDATE_IF_NOEXIST: u32 = 1;
-/// In the kernel's generic hook.
+/// Flag: the kernel's generic hook.
 pub(crate) const SKB_MODE: u32 = 1 << 1;
-/// In the driver.
+/// Flag: the driver.
 pub(crate) const DRV_MODE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
-/// Of `NLMSG_ERR_ATTRS`: the kernel's words.
+/// Attribute of `NLMSG_ERR_ATTRS` with the kernel's message.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Bytes by which a packet may be longer than the MTU of the veth that gets it: a VLAN tag.
+/// Number of bytes by which a packet may exceed the MTU of the receiving veth: a VLAN tag.
 pub(crate) const VETH_ROOM: u32 = 4;
 
-/// A device, as far as a port's programs care.
+/// Device properties that a port's programs need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) mtu: u32,
     pub(crate) rx_queues: u32,
     pub(crate) tx_queues: u32,
-    /// The id of the attached XDP program, and its mode flag.
+    /// Id of the attached XDP program, and its mode flag.
     pub(crate) xdp: Option<(u32, u32)>,
 }
 
-/// The kernel's no, with its words if it said any.
+/// Refusal of the kernel, with its message if there is one.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: io::Error,
@@ -56,7 +56,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Asks for a device of the calling thread's network namespace, by index.
+/// Queries a device of the calling thread's network namespace, by index.
 pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
     let mut link = LinkMessage::default();
     link.header.index = ifindex;
@@ -66,8 +66,8 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
     }
 }
 
-/// The MTU of the other end of a veth, wherever it is; `None` for all other devices, where that end is nobody's, and where the kernel
-/// does not let us look there.
+/// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, without another
+/// end, and where the kernel does not permit access to it.
 pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
     let near = link_of(ifindex, None)?;
     let is_veth = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Veth));
@@ -84,7 +84,8 @@ pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
     Some(read_device(&far).mtu)
 }
 
-/// A device of the calling thread's network namespace, or of one that this knows by a number.
+/// Queries a device of the calling thread's network namespace, or of a namespace that has the number
+/// `namespace` in it.
 fn link_of(ifindex: u32, namespace: Option<i32>) -> Option<LinkMessage> {
     let mut link = LinkMessage::default();
     link.header.index = ifindex;
@@ -121,7 +122,7 @@ fn read_xdp(attributes: &[LinkXdp]) -> Option<(u32, u32)> {
     (id != 0).then_some((id, if generic { SKB_MODE } else { DRV_MODE }))
 }
 
-/// Attaches `program` (or nothing) to a device without a link. With `expected`, only in that program's place.
+/// Attaches `program` (or detaches with `None`) without a link. With `expected`, replaces only that program.
 pub(crate) fn set_xdp(
     ifindex: u32,
     program: Option<BorrowedFd<'_>>,
@@ -144,7 +145,7 @@ fn exchange(message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetl
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    // The kernel's words in errors; an old kernel keeps them to itself.
+    // Requests the kernel's messages in errors; an old kernel does not support that.
     let _ = socket.set_ext_ack(true);
     let mut request = NetlinkMessage::from(message);
     request.header.flags = flags;
@@ -164,8 +165,8 @@ fn exchange(message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetl
     }
 }
 
-/// Reads `struct nlmsgerr`: error, the header of our request (its body is cut off by a capped acknowledgement or
-/// follows whole), then attributes, of which one is the kernel's words (<linux/netlink.h>).
+/// Reads `struct nlmsgerr`: error, the header of the request (its body is whole, or missing in a capped
+/// acknowledgement), then attributes. One attribute is the kernel's message (<linux/netlink.h>).
 pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
     const NLMSG_ERROR: u16 = 2;
     const NLM_F_CAPPED: u16 = 0x100;
@@ -185,7 +186,7 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
     Some(Refusal { error: io::Error::from_raw_os_error(code.saturating_neg()), words })
 }
 
-/// The payload of the first attribute of a kind, from the offset `at` on.
+/// Returns the payload of the first attribute of a kind, from the offset `at` on.
 pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
     while let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
@@ -202,7 +203,7 @@ pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]>
 mod tests {
     use super::*;
 
-    /// An answer with an error code, and the length of the request that it repeats.
+    /// Returns an answer with an error code, and the length of the request that it repeats.
     fn answer(code: i32, request: u32) -> Vec<u8> {
         let kind = u32::from_ne_bytes([2, 0, 0, 0]);
         [36, kind, 1, 0, code.cast_unsigned(), request, 0, 0, 0].map(u32::to_ne_bytes).concat()

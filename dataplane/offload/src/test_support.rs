@@ -1,4 +1,4 @@
-//! Frames, and network namespaces of our own, for the tests of this room.
+//! Frames and private network namespaces for the tests of this crate.
 #![allow(unsafe_code)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use nix::sys::socket::{
 use crate::dry_runs::ones_complement;
 use crate::object;
 
-/// Whether programs can be loaded; says so when not, and fails where CI must be able to.
+/// Whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
 pub(crate) fn can_load() -> bool {
     let root = nix::unistd::geteuid().is_root();
     let problem =
@@ -26,19 +26,19 @@ pub(crate) fn can_load() -> bool {
     false
 }
 
-/// A frame from 02:00:00:00:00:99.
+/// Returns a frame from 02:00:00:00:00:99.
 pub(crate) fn frame_to(mac: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&mac[..], &[2, 0, 0, 0, 0, 0x99], &ethertype.to_be_bytes(), payload].concat()
 }
 
-/// Puts tags (TPID, TCI) after the addresses, outermost first.
+/// Inserts tags (TPID, TCI) after the addresses, outermost first.
 pub(crate) fn with_tags(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let tags: Vec<u8> =
         tags.iter().flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat()).collect();
     [&frame[..12], &tags, &frame[12..]].concat()
 }
 
-/// A UDP packet, ports 4000 to 9, with right checksums.
+/// Returns a UDP packet, ports 4000 to 9, with correct checksums.
 pub(crate) fn ipv4_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     let (from, to): (Ipv4Addr, Ipv4Addr) = (from.parse().unwrap(), to.parse().unwrap());
     let length = (28 + payload) as u16;
@@ -53,7 +53,7 @@ pub(crate) fn ipv4_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     packet
 }
 
-/// A UDP packet, ports 4000 to 9, with a right checksum.
+/// Returns a UDP packet, ports 4000 to 9, with a correct checksum.
 pub(crate) fn ipv6_packet(from: &str, to: &str, payload: usize) -> Vec<u8> {
     let (from, to): (Ipv6Addr, Ipv6Addr) = (from.parse().unwrap(), to.parse().unwrap());
     let mut packet = vec![0x60, 0, 0, 0];
@@ -74,8 +74,8 @@ fn udp(addresses: &[u8], payload: usize) -> Vec<u8> {
     udp
 }
 
-/// Two network namespaces joined by a veth pair, `port` (inside `near`, 02:…:01, 10.0.0.1/24) and `peer` (inside
-/// `far`, 02:…:02, 10.0.0.2/24). Dropping removes both.
+/// Two network namespaces joined by a veth pair: `port` (inside `near`, 02:…:01, 10.0.0.1/24) and `peer`
+/// (inside `far`, 02:…:02, 10.0.0.2/24). Dropping removes both.
 pub(crate) struct Wire {
     pub(crate) near: String,
     pub(crate) far: String,
@@ -94,7 +94,7 @@ impl Wire {
             "-n {near} link add port address 02:00:00:00:00:01 type veth peer name peer netns {far} address 02:00:00:00:00:02"
         ));
         for (namespace, device, address) in [(near, "port", "10.0.0.1/24"), (far, "peer", "10.0.0.2/24")] {
-            // Without IPv6 no frame comes that the test didn't send.
+            // Without IPv6, all frames come from the test.
             in_namespace(namespace, move || {
                 std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1").unwrap();
             });
@@ -102,7 +102,8 @@ impl Wire {
             ip(&format!("-n {namespace} link set {device} up"));
             ip(&format!("-n {namespace} link set lo up"));
         }
-        // Or the answer to a packet for the router would ask for the neighbour's address first.
+        // Without this entry, the answer to a packet for the router would first ask for the neighbour's
+        // address.
         ip(&format!("-n {near} neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev port nud permanent"));
         wire
     }
@@ -125,7 +126,7 @@ impl Wire {
         self.far(|| nix::net::if_::if_nametoindex("peer").unwrap())
     }
 
-    /// `ip -d link show port`, from inside.
+    /// Returns the output of `ip -d link show port` in the router's namespace.
     pub(crate) fn show(&self) -> String {
         let output =
             Command::new("ip").args(["-n", &self.near, "-d", "link", "show", "port"]).output().unwrap();
@@ -166,7 +167,7 @@ fn link_address(ifindex: u32) -> LinkAddr {
     unsafe { LinkAddr::from_raw(bytes.as_ptr().cast(), Some(20)) }.unwrap()
 }
 
-/// A raw packet socket on `ifindex` of the calling thread's namespace.
+/// Opens a raw packet socket on `ifindex` of the calling thread's namespace.
 pub(crate) fn packet_socket(ifindex: u32) -> OwnedFd {
     let socket =
         socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).unwrap();
@@ -174,7 +175,7 @@ pub(crate) fn packet_socket(ifindex: u32) -> OwnedFd {
     socket
 }
 
-/// Sends whole frames out of `ifindex`.
+/// Sends whole frames by `ifindex`.
 pub(crate) fn send_frames(ifindex: u32, frames: &[&[u8]]) {
     let socket = packet_socket(ifindex);
     for frame in frames {
@@ -182,7 +183,7 @@ pub(crate) fn send_frames(ifindex: u32, frames: &[&[u8]]) {
     }
 }
 
-/// What waits at a packet socket, and what comes within 200 ms more.
+/// Returns the frames that wait at a packet socket, and the frames that arrive within 200 ms more.
 pub(crate) fn receive_all(socket: &OwnedFd) -> Vec<Vec<u8>> {
     let patience = nix::sys::time::TimeVal::new(0, 200_000);
     nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::ReceiveTimeout, &patience).unwrap();
@@ -194,7 +195,7 @@ pub(crate) fn receive_all(socket: &OwnedFd) -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Gives a socket its filter (`SO_ATTACH_BPF`).
+/// Attaches a filter to a socket (`SO_ATTACH_BPF`).
 pub(crate) fn attach_filter(socket: &OwnedFd, filter: std::os::fd::BorrowedFd<'_>) {
     let (level, option, filter) = (libc::SOL_SOCKET, libc::SO_ATTACH_BPF, filter.as_raw_fd());
     // SAFETY: the option reads one int, which outlives the call.
@@ -203,7 +204,7 @@ pub(crate) fn attach_filter(socket: &OwnedFd, filter: std::os::fd::BorrowedFd<'_
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The time, which only tests read here.
+/// Returns the time, which only tests read in this crate.
 #[expect(clippy::disallowed_methods, reason = "a test waits for the kernel in real time")]
 pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()

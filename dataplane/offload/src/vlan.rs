@@ -1,8 +1,8 @@
-//! VLAN tags as the level-0 program looks them up.
+//! VLAN tags in the format of the offload program's map.
 
 use std::fmt;
 
-/// One VLAN tag (IEEE 802.1Q-2022 §9.6).
+/// VLAN tag (IEEE 802.1Q-2022 §9.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct VlanTag {
     /// Tag protocol identifier: 0x8100 (C-tag) or 0x88a8 (S-tag).
@@ -11,28 +11,29 @@ pub struct VlanTag {
     pub vid: u16,
 }
 
-/// The one or two tags of a VLAN sub-interface, outermost first. Priority tags (vid 0) don't count.
+/// One or two tags of a VLAN sub-interface, outermost first. Priority tags (vid 0) do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct VlanStack {
-    /// The outer, or only, tag.
+    /// Outer, or only, tag.
     pub outer: VlanTag,
-    /// The second tag of a QinQ frame.
+    /// Second tag of a QinQ frame.
     pub inner: Option<VlanTag>,
 }
 
 impl VlanStack {
-    /// A single 802.1Q tag.
+    /// Returns a single 802.1Q tag.
     pub const fn single(vid: u16) -> Self {
         Self { outer: VlanTag { tpid: 0x8100, vid }, inner: None }
     }
 
-    /// The key of the map `vlans`: outer TPID, outer vid, inner TPID, inner vid, 16 bits each, native order.
+    /// Returns the key of the map `vlans`: outer TPID, outer vid, inner TPID, inner vid, 16 bits each, native
+    /// order.
     pub(crate) fn key(self) -> [u16; 4] {
         let inner = self.inner.unwrap_or(VlanTag { tpid: 0, vid: 0 });
         [self.outer.tpid, self.outer.vid, inner.tpid, inner.vid]
     }
 
-    /// The inverse of [`Self::key`].
+    /// Returns the stack of a key, the inverse of [`Self::key`].
     pub(crate) fn from_key([tpid, vid, inner_tpid, inner_vid]: [u16; 4]) -> Self {
         let inner = (inner_vid != 0).then_some(VlanTag { tpid: inner_tpid, vid: inner_vid });
         Self { outer: VlanTag { tpid, vid }, inner }

@@ -1,9 +1,9 @@
-//! How fast a port is: a wire between two veths of a private network namespace, under more load than it can carry.
+//! Throughput of a port: a wire between two veths of a private network namespace, under overload.
 //!
-//! `wire af_xdp|af_packet|none [one|two] [SECONDS] [THREAD]`: one core for everything, or a second one for the source of
-//! frames. With `none` only the source runs, against whatever forwards from `r1` to `r2` in the namespace, of which
-//! THREAD is the id. What arrives at the far end is counted, and the processor time of the thread that forwards: the
-//! latter also says something on a machine that does other things meanwhile.
+//! `wire af_xdp|af_packet|none [one|two] [SECONDS] [THREAD]`: one core for everything, or a second core for
+//! the source of frames. With `none` only the source runs, and another program with the thread id THREAD
+//! forwards from `r1` to `r2` in the namespace. The example counts the frames at the far end, and the
+//! processor time of the forwarding thread. The processor time is meaningful even on a busy machine.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 #[path = "../tests/support/mod.rs"]
@@ -20,7 +20,7 @@ use support::redirect::{Generator, Redirect, sink};
 use support::{device, options, veth};
 
 const NOW: millrace_units::Instant = millrace_units::Instant::ZERO;
-/// Bytes of a 64-byte Ethernet frame without its check sequence.
+/// Length of a 64-byte Ethernet frame without its check sequence.
 const FRAME: usize = 60;
 
 fn udp_frame(destination: [u8; 6]) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn received(device: &str) -> u64 {
     line.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
-/// Nanoseconds that a thread has run, calls included.
+/// Returns the nanoseconds that a thread has run, system calls included.
 fn run_time(thread: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()
@@ -62,7 +62,7 @@ type Ports = (Box<dyn Port>, Box<dyn Port>, Vec<Redirect>);
 
 fn ports(kind: &str, pool: &Pool) -> Ports {
     if kind == "af_packet" {
-        // Frames redirected to a veth whose other end has neither XDP nor GRO are lost.
+        // A veth loses redirected frames if its other end has neither XDP nor GRO.
         support::run("ethtool -K r1 gro on");
         let open = |name| {
             let (ifindex, mac) = device(name);
@@ -113,7 +113,7 @@ fn main() {
     let mut batch = Batch::new();
     let (start, mut measured) = (Instant::now(), None);
     while start.elapsed() < Duration::from_secs(seconds + 1) {
-        // The first second is for caches and memory.
+        // The first second warms up caches and memory.
         if measured.is_none() && start.elapsed() > Duration::from_secs(1) {
             measured = Some((Instant::now(), received("h2"), run_time(thread)));
         }

@@ -1,17 +1,19 @@
-//! Another way for many packets at once.
+//! Alternative sender for batches of many packets.
 
 use std::fmt::Debug;
 
 use millrace_packet::Packet;
 
-/// A way out of a device that costs more than the port's own for a few packets, and less for many.
+/// Alternative sender of a device that costs more than the port's own sender for a few packets, and less for
+/// many.
 ///
-/// Who gives one to a port answers for the order: what was sent by one way, and then by the other, arrives so.
+/// The caller that gives a sender to a port guarantees the order: packets sent by one sender, and then by the
+/// other, arrive in that order.
 pub trait BatchSend: Debug + Send {
-    /// The longest frame that it takes now, in bytes; 0 while it takes none.
+    /// Returns the length of the longest frame that the sender takes now, in bytes; 0 while it takes none.
     fn longest(&self) -> usize;
 
-    /// Sends packets, first to last, and copies them: their memory is free afterwards. Returns how many first ones were taken; the
-    /// others are lost.
+    /// Sends packets, first to last, and copies them: their memory is free afterwards. Returns the number of
+    /// packets taken from the start of `packets`. The other packets are lost.
     fn send(&mut self, packets: &[Packet]) -> usize;
 }

@@ -1,112 +1,112 @@
-//! Why a port can't be opened.
+//! Errors of ports.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a port could not be opened, or does not work any more.
+/// Error of opening or using a port.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// No device has that name or index here.
+    /// No device has this name or index.
     #[error("no network device {device} in this network namespace: `ip link` lists those that exist")]
     UnknownDevice {
-        /// The name or index that was asked for.
+        /// Requested name or index.
         device: String,
     },
-    /// The process may not do this.
+    /// The process lacks a privilege.
     #[error("{device}: {what} needs {capability}: run as root, or give the program that capability")]
     Permission {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// The capability that allows it.
+        /// Capability that permits the operation.
         capability: &'static str,
     },
     /// The device is administratively down.
     #[error("{device} is down: `ip link set {device} up` first")]
     DeviceDown {
-        /// The device's name.
+        /// Name of the device.
         device: String,
     },
-    /// Somebody else holds the device or the queue.
+    /// Another process or socket holds the device or the queue.
     #[error("{device}: device busy: {holder}")]
     Busy {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What holds it, as far as it is known, and what would free it.
+        /// Holder, as far as it is known, and the remedy.
         holder: String,
     },
-    /// The kernel gave no memory.
+    /// The kernel has no memory left.
     #[error(
         "{device}: no memory for {what} ({source}): ask for smaller rings or fewer frames, or raise the limit on locked memory (`ulimit -l`)"
     )]
     Memory {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What the memory was for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// An impairment that was asked for is out of range.
+    /// A requested impairment is out of range.
     #[error("impairment: {0}")]
     Impairment(#[from] crate::ImpairError),
-    /// A ring can't have that many entries.
+    /// The number of entries of a ring is invalid.
     #[error("{device}: a {ring} ring of {size} entries: it takes a power of two from {min} to {max}")]
     RingSize {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// Which ring.
+        /// Name of the ring.
         ring: &'static str,
-        /// Entries asked for.
+        /// Requested number of entries.
         size: u32,
-        /// Fewest that are allowed.
+        /// Minimum number of entries.
         min: u32,
-        /// Most that are allowed.
+        /// Maximum number of entries.
         max: u32,
     },
-    /// No device queue was named, or one that the device does not have.
+    /// No device queue is given, or a queue that the device does not have.
     #[error("{device}: {problem}: `ethtool -l {device}` shows the queues that it has, counted from 0")]
     Queue {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// Which queue, and what is wrong with it.
+        /// Queue, and its problem.
         problem: String,
     },
-    /// The device or the kernel can't do this.
+    /// The device or the kernel lacks a feature.
     #[error("{device} can't do {what}: {instead}")]
     NotSupported {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What was asked for.
+        /// Requested feature.
         what: &'static str,
-        /// What would work instead.
+        /// Alternative that works.
         instead: String,
     },
-    /// A file can't be read or written.
+    /// A file cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file has the wrong contents.
     #[error("{path}: {problem}", path = path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong in it, and what would be right.
+        /// Fault of the contents, and the correct form.
         problem: String,
     },
-    /// Any other answer of the kernel.
+    /// Any other error of the kernel.
     #[error("{device}: {call} failed: {source}")]
     Kernel {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

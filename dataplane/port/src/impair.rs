@@ -1,10 +1,12 @@
-//! A wrapper that makes a port's link worse: delay, jitter, loss, duplication, reordering, corruption and a rate.
+//! Wrapper that impairs a port's link: delay, jitter, loss, duplication, reordering, corruption and a rate
+//! limit.
 //!
-//! It is deterministic: what happens to the n-th packet of a direction follows from the settings, their seed and the
-//! moments that are passed in, never from a clock. Each direction has a queue and a random sequence of its own.
+//! The result is deterministic: the fate of the n-th packet of a direction depends on the settings, their
+//! seed and the given times, never on a clock. Each direction has its own queue and random sequence.
 //!
-//! To each packet, in this order: it is lost, or it is perhaps doubled, each of the two is perhaps corrupted, waits
-//! until the link has sent what is before it (with a rate), and then for the delay.
+//! A packet passes these steps in order. It may be lost, and it may be duplicated. Each of the copies may be
+//! corrupted, waits until the link has sent the packets before it (with a rate), and then waits for the
+//! delay.
 
 use std::os::fd::RawFd;
 
@@ -20,12 +22,12 @@ mod settings;
 use link::Link;
 pub use settings::{ImpairError, Impairment, ImpairmentDirection};
 
-/// A port whose link is impaired.
+/// Port whose link is impaired.
 ///
-/// Its counters are the inner port's and its own in one: with `given` for the frames that `receive` gave and `taken`
-/// for those that `transmit` took, received + taken + created = given + transmitted + drops + held, exactly. A packet
-/// that is lost, or finds the queue full, counts as [`DropReason::Impaired`]; a duplicate as `created`; a packet that
-/// waits as `held`. Packets that still wait when the port is dropped are lost.
+/// Its counters combine the inner port's and its own. Let `given` be the frames that `receive` returned and
+/// `taken` the frames that `transmit` took: received + taken + created = given + transmitted + drops + held,
+/// exactly. A packet that is lost, or finds the queue full, counts as [`DropReason::Impaired`]; a duplicate
+/// as `created`; a waiting packet as `held`. Packets that still wait when the port is dropped are lost.
 pub struct Impair {
     inner: Box<dyn Port>,
     incoming: Option<Link>,
@@ -50,7 +52,7 @@ impl Impair {
         self.incoming.iter().chain(&self.outgoing)
     }
 
-    /// Sends what is due on the way out. Returns whether anything was.
+    /// Sends outgoing packets that are due. Returns whether there were any.
     fn send_due(&mut self, pool: &Pool, now: Instant) -> bool {
         let Some(link) = &mut self.outgoing else { return false };
         let mut any = false;

@@ -1,4 +1,5 @@
-//! Input files named by a configuration: only regular files, since the router opens them with its own rights.
+//! Input files named by a configuration: only regular files, because the router opens them with its own
+//! rights.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,18 +8,18 @@ use std::path::Path;
 
 use crate::output_file::{refuse_link, refused};
 
-/// Opens a regular file to read. Symbolic links are not followed. A device or a pipe is not opened: some devices act when they are
-/// opened, and a pipe waits for its other end.
+/// Opens a regular file for reading, and follows no symbolic link. Devices and pipes are refused unopened:
+/// some devices act when they are opened, and a pipe waits for its other end.
 ///
 /// # Errors
-/// What the system says; a symbolic link, or anything but a regular file.
+/// The system's error; a symbolic link, or anything but a regular file.
 pub(crate) fn open_input(path: &Path) -> io::Result<File> {
     let known = path.symlink_metadata()?;
     refuse_link(&known)?;
     if !known.is_file() {
         return Err(not_regular());
     }
-    // What stood there may have been replaced since.
+    // The file may have been replaced meanwhile.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
@@ -39,7 +40,7 @@ mod tests {
     use crate::pcap::Recording;
     use crate::{PcapFiles, PcapOptions};
 
-    /// Opens the input of a port, or says why not; none of the files here holds packets.
+    /// Opens the input of a port, and returns the error; none of these files contains packets.
     fn refusal(path: &Path) -> String {
         let options = PcapOptions { input: Some(path.to_owned()), ..PcapOptions::default() };
         PcapFiles::open(options).unwrap_err().to_string()
@@ -63,14 +64,14 @@ mod tests {
         for (path, why) in files {
             let (done, refused) = std::sync::mpsc::channel();
             let opened = path.clone();
-            // A reader of a pipe that nobody writes to would wait for ever.
+            // A reader of a pipe without a writer would wait for ever.
             std::thread::spawn(move || done.send(refusal(&opened)));
             let refusal = refused.recv_timeout(Duration::from_secs(10)).expect("nobody waits for a writer");
             assert!(refusal.contains(why), "{}: {refusal}", path.display());
         }
         let refusal = refusal(&plain);
         assert!(!refusal.contains("regular"), "a regular file is read: {refusal}");
-        // Who names a file for a tool reads it with rights of their own.
+        // A tool reads its files with the rights of its user.
         let named = Recording::read(&link).unwrap_err().to_string();
         assert!(!named.contains("symbolic"), "{named}");
         fs::remove_dir_all(&folder).unwrap();

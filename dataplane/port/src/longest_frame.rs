@@ -1,9 +1,10 @@
-//! How long a frame may be at a given MTU.
+//! Length of the longest frame at a given MTU.
 
-/// Bytes that a frame may have beyond its network-layer packet: an Ethernet header and two VLAN tags.
+/// Number of bytes of a frame before its network-layer packet: an Ethernet header and two VLAN tags.
 const LINK_OVERHEAD: usize = 14 + 2 * 4;
 
-/// Bytes of the longest frame that a port of this MTU (bytes of the network-layer packet) sends.
+/// Returns the length in bytes of the longest frame that a port of this MTU (bytes of the network-layer
+/// packet) sends.
 pub(crate) fn longest_frame(mtu: u16) -> usize {
     usize::from(mtu) + LINK_OVERHEAD
 }

@@ -1,4 +1,5 @@
-//! A port without a device: frames come from and go to the memory of this process, for tests, benches and the API.
+//! Port without a device: frames come from and go to the memory of this process, for tests, benches and the
+//! API.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,17 +16,17 @@ mod generator;
 
 pub use generator::Generator;
 
-/// A port whose wire is a [`MemoryHandle`].
+/// Port whose wire is a [`MemoryHandle`].
 ///
-/// It takes frames of any size on the way in; on the way out those above the MTU (with an Ethernet header and two VLAN
-/// tags) are dropped as [`LinkOversize`](DropReason::LinkOversize).
+/// The port receives frames of any length. It drops outgoing frames above the MTU (with an Ethernet header
+/// and two VLAN tags) as [`LinkOversize`](DropReason::LinkOversize).
 #[derive(Debug)]
 pub struct Memory {
     wire: Rc<RefCell<Wire>>,
     capabilities: Capabilities,
 }
 
-/// The far end of a [`Memory`] port, on the same thread. Clones name the same port.
+/// Far end of a [`Memory`] port, on the same thread. Clones refer to the same port.
 #[derive(Clone, Debug)]
 pub struct MemoryHandle {
     wire: Rc<RefCell<Wire>>,
@@ -34,7 +35,7 @@ pub struct MemoryHandle {
 #[derive(Debug)]
 struct Wire {
     queues: Vec<ReceiveQueue>,
-    /// The queue that is read first.
+    /// Queue that is read first.
     first: usize,
     transmitted: Vec<Vec<u8>>,
     count_only: bool,
@@ -54,7 +55,8 @@ enum Arriving {
 }
 
 impl Memory {
-    /// A port with this address and MTU (bytes of the network-layer packet), and the handle on its wire.
+    /// Creates a port with this address and MTU (bytes of the network-layer packet), and the handle of its
+    /// wire.
     pub fn new(mac: MacAddr, mtu: u16) -> (Self, MemoryHandle) {
         let wire = Rc::new(RefCell::new(Wire {
             queues: vec![ReceiveQueue::default()],
@@ -74,29 +76,29 @@ fn capabilities(mac: MacAddr, mtu: u16) -> Capabilities {
 }
 
 impl MemoryHandle {
-    /// Lets a frame arrive; it waits (as `held`) until the port is asked for it.
+    /// Injects a frame; it waits (as `held`) until the port receives it.
     pub fn inject(&self, frame: &[u8]) {
         self.inject_by(0, frame);
     }
 
-    /// Lets a frame arrive by a receive queue, the first of which is 0; those there aren't are added.
+    /// Injects a frame into a receive queue, counted from 0. Missing queues are added.
     pub fn inject_by(&self, queue: usize, frame: &[u8]) {
         self.arrive(queue, Arriving::Bytes(frame.to_vec()));
     }
 
-    /// Gives the port so many receive queues at least.
+    /// Adds receive queues until the port has at least `queues`.
     pub fn add_queues(&self, queues: usize) {
         let mut wire = self.wire.borrow_mut();
         let there = wire.queues.len();
         wire.queues.resize_with(queues.max(there), ReceiveQueue::default);
     }
 
-    /// Lets a packet arrive as it is, without a copy. Its memory should be of the pool that the port is used with.
+    /// Injects a packet without a copy. Its memory should belong to the pool that the port uses.
     pub fn inject_packet(&self, packet: Packet) {
         self.arrive(0, Arriving::Packet(packet));
     }
 
-    /// How many receive queues the port has.
+    /// Returns the number of receive queues of the port.
     pub fn queues(&self) -> usize {
         self.wire.borrow().queues.len()
     }
@@ -109,17 +111,17 @@ impl MemoryHandle {
         wire.queues[queue].arriving.push_back(arriving);
     }
 
-    /// The frames that were transmitted since the last call, in order.
+    /// Returns the frames transmitted since the last call, in order.
     pub fn take_transmitted(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.wire.borrow_mut().transmitted)
     }
 
-    /// From now on counts transmitted frames without keeping them (`true`), or keeps them (`false`, the default).
+    /// Sets whether transmitted frames are only counted (`true`), or also kept (`false`, the default).
     pub fn count_only(&self, yes: bool) {
         self.wire.borrow_mut().count_only = yes;
     }
 
-    /// The port's counters.
+    /// Returns the port's counters.
     pub fn counters(&self) -> PortCounters {
         self.wire.borrow().counters.clone()
     }
@@ -163,7 +165,7 @@ impl Port for Memory {
         for queue in (first..queues).chain(0..first) {
             while batch.room() > 0 && !wire.queues[queue].arriving.is_empty() {
                 if let Some(packet) = wire.next(queue, pool) {
-                    // The loop made sure that there is room.
+                    // The loop condition ensures that there is room.
                     let _ = batch.push(packet);
                 }
             }

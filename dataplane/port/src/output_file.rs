@@ -1,4 +1,4 @@
-//! Files that are written where another user may have a say (`/tmp`): no link of a stranger leads elsewhere.
+//! Output files in directories of several users (`/tmp`): no link of another user leads to another file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -6,18 +6,20 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rights of a recording: those who may read it see the traffic.
+/// Mode of a recording: its readers see the traffic.
 const MODE: u32 = 0o600;
-/// Names that are tried for a new file beside another, in case somebody has taken some.
+/// Number of names tried for a new file, because some may be in use.
 const NAMES: usize = 16;
-/// Devices that are written in place of a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices act on what is written.
+/// Devices that may replace a recording: `/dev/null`, `/dev/zero` and `/dev/full`. Other devices may act on
+/// written data.
 const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 
-/// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old file open keep its content.
-/// An existing file must meet the conditions of [`create_output`]. `/dev/null`, `/dev/zero` and `/dev/full` are written directly.
+/// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old
+/// file open keep its contents. An existing file must meet the conditions of [`create_output`]. `/dev/null`,
+/// `/dev/zero` and `/dev/full` are written directly.
 ///
 /// # Errors
-/// As of [`create_output`]; a directory in which no file can be made.
+/// As for [`create_output`]; a directory in which no file can be created.
 pub fn create_recording(path: &Path) -> io::Result<File> {
     match check_recording(path)? {
         Some(known) if known.file_type().is_char_device() => {
@@ -28,10 +30,11 @@ pub fn create_recording(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Checks whether [`create_recording`] can replace the file, without opening it. Returns the metadata of an existing file.
+/// Checks whether [`create_recording`] can replace the file, without opening it. Returns the metadata of an
+/// existing file.
 ///
 /// # Errors
-/// As of [`create_recording`], but for what the directory says.
+/// As for [`create_recording`], except errors of the directory.
 pub fn check_recording(path: &Path) -> io::Result<Option<Metadata>> {
     let known = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -51,7 +54,7 @@ fn is_sink(known: &Metadata) -> bool {
     known.file_type().is_char_device() && SINKS.contains(&device)
 }
 
-/// Makes a file under a name of its own in the directory of `path`, and gives it that name.
+/// Creates a file with a temporary name in the directory of `path`, and renames it.
 fn replace(path: &Path) -> io::Result<File> {
     let (new, file) = create_beside(path).map_err(|error| {
         io::Error::new(error.kind(), format!("no file can be made in its directory: {error}"))
@@ -85,11 +88,12 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(last)
 }
 
-/// Makes a file, or empties one that is there and keeps its rights. Symbolic links are not followed; a file that is there must be
-/// a regular one, without other names, of the caller's user. Character devices (`/dev/null`) are written.
+/// Creates a file, or truncates an existing one and keeps its mode. Follows no symbolic link. An existing
+/// file must be regular, without other names, and belong to the caller's user. Character devices
+/// (`/dev/null`) are written.
 ///
 /// # Errors
-/// What the system says; a file of another kind, owner or with several names.
+/// The system's error; a file of another kind or owner, or with several names.
 pub fn create_output(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     if file.metadata()?.is_file() {
@@ -98,7 +102,7 @@ pub fn create_output(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file of the caller's user, or makes it.
+/// Opens a file of the caller's user, or creates it.
 fn open(path: &Path) -> io::Result<File> {
     match open_to_write(OpenOptions::new().write(true).create_new(true), path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -112,7 +116,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens without following a link, and without a wait for the reader of a pipe.
+/// Opens a file without following a link, and without waiting for the reader of a pipe.
 fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     opened.map_err(|error| match error.raw_os_error() {
@@ -203,7 +207,7 @@ mod tests {
     #[test]
     fn recording_that_can_not_be_replaced_is_kept() {
         let folder = std::env::temp_dir().join(format!("millrace-kept-{}", std::process::id()));
-        // A directory takes no new name; nothing is left of the attempt.
+        // A directory accepts no rename; the attempt leaves no file behind.
         fs::create_dir_all(folder.join("taken")).unwrap();
         assert!(replace(&folder.join("taken")).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);

@@ -1,9 +1,10 @@
 //! Transport checksums that the sender left to its network card.
 //!
-//! A host whose device offers checksum offload puts only the folded sum of the pseudo-header into the checksum field. On
-//! a wire the card completes it; on a virtual link nobody does, and nothing in the frame says so. A field that equals
-//! that sum is therefore completed. A finished checksum equals it for one packet in 65,536, and then becomes what the
-//! packet's bytes ask for: the same value, if they were intact.
+//! A host whose device offers checksum offload writes only the folded sum of the pseudo-header into the
+//! checksum field. On a wire the network card completes it. On a virtual link no device completes it, and the
+//! frame carries no mark. So the port completes every field that equals that sum. A finished checksum equals
+//! it for one packet in 65,536. Completing it gives the checksum of the packet's bytes: the same value, if
+//! they were intact.
 
 use millrace_packet::Packet;
 use millrace_wire::Protocol;
@@ -11,10 +12,11 @@ use millrace_wire::checksum::{Sum, transport_checksum, transport_field};
 
 use crate::transport_header::{TransportHeader, word};
 
-/// Completes the packet's TCP or UDP checksum if it is partial, and says whether it was.
+/// Completes the packet's TCP or UDP checksum if it is partial. Returns whether it was partial.
 ///
-/// IPv4 and IPv6, behind up to two VLAN tags and eight extension headers. Fragments, UDP without a checksum, and packets
-/// shorter than their headers say are left alone. Reads headers only, unless there is something to complete.
+/// Supports IPv4 and IPv6, behind up to two VLAN tags and eight extension headers. Fragments, UDP without a
+/// checksum, and packets shorter than their headers declare stay unchanged. Reads only headers, unless a
+/// checksum must be completed.
 #[inline]
 pub fn complete(packet: &mut Packet) -> bool {
     let data = packet.data();
@@ -44,10 +46,11 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
     field.map(|field| *field = checksum.to_be_bytes()).is_some()
 }
 
-/// Completes a checksum that is known to be partial: over everything from `start` on, in the field `offset` bytes behind
-/// it. Does nothing for fields that no Internet checksum has, or that lie behind the first frame.
+/// Completes a checksum that is known to be partial. It covers all bytes from `start` on, and its field is
+/// `offset` bytes behind `start`. Does nothing if no Internet checksum has that offset, or the field lies
+/// behind the first frame.
 pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
-    // TCP and UDP; SCTP's field, at 8, wants a CRC.
+    // Offsets of TCP and UDP; SCTP's field, at 8, needs a CRC.
     let protocol = match offset {
         16 => Protocol::TCP,
         6 => Protocol::UDP,
@@ -64,7 +67,7 @@ pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
     field.map(|field| *field = checksum.to_be_bytes()).is_some()
 }
 
-/// The sum of `length` bytes from `offset` on; `None` when the packet has fewer.
+/// Returns the sum of `length` bytes from `offset` on; `None` when the packet has fewer.
 fn sum_of_chain(packet: &Packet, offset: usize, length: usize) -> Option<Sum> {
     let (mut skip, mut left, mut sum) = (offset, length, Sum::new());
     for bytes in packet.frames() {
@@ -108,7 +111,7 @@ mod tests {
             let frame = TestFrame { network, tcp, tags, payload };
             let mut bytes = frame.with_partial_checksum();
             bytes.extend(vec![0xee; padding]);
-            // A chain whose first frame ends somewhere behind the headers, at odd places too.
+            // A chain whose first frame ends behind the headers, also at odd offsets.
             let cut = (frame.transport_offset() + cut).min(bytes.len());
             let mut packet = pool.packet_from(&bytes[..cut]).unwrap();
             packet.chain(pool.packet_from(&bytes[cut..]).unwrap());

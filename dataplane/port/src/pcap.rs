@@ -1,5 +1,5 @@
-//! A port on files: it receives the packets of a recorded one (pcap or pcapng) and writes what it transmits to another
-//! (pcapng).
+//! Port on files: it receives the packets of a recorded file (pcap or pcapng) and writes transmitted packets
+//! to another file (pcapng).
 
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -18,52 +18,53 @@ mod writer;
 pub use reader::Recording;
 pub use writer::{Direction, PcapngWriter, WriterStatus};
 
-/// When recorded packets arrive.
+/// Arrival times of recorded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
-    /// As far from the first as they were recorded; the first at the first call of `receive`.
+    /// As recorded, relative to the first packet, which arrives at the first call of `receive`.
     #[default]
     Recorded,
-    /// As fast as they are taken.
+    /// As fast as the caller takes them.
     Fast,
 }
 
-/// The files of a [`Pcap`] port, and how it plays them.
+/// Files of a [`Pcap`] port, and their playback.
 #[derive(Clone, Debug, Default)]
 pub struct PcapOptions {
-    /// The regular file whose packets arrive; without one none do.
+    /// Regular file with the packets to receive; `None` for no packets.
     pub input: Option<PathBuf>,
-    /// The file for transmitted packets, which takes the place of one that is there; without one they are only counted.
+    /// File for transmitted packets, which replaces an existing file. Without it, packets are only counted.
     pub output: Option<PathBuf>,
-    /// When the packets of `input` arrive.
+    /// Arrival times of the packets of `input`.
     pub pace: Pace,
-    /// What to add to `now` in the timestamps of `output`: the time from 1970 to [`Instant::ZERO`], to write the time
-    /// of day.
+    /// Offset added to `now` in the timestamps of `output`: the time from 1970 to [`Instant::ZERO`], for the
+    /// time of day.
     pub origin: Duration,
 }
 
-/// A port on files.
+/// Port on files.
 ///
-/// The input is read whole when the port is opened, so that a broken file is known before anything is forwarded, and
-/// its packets are put in the order of their times: it takes as much memory as the file has bytes. Packets of which
-/// the recording holds only the beginning are left out and counted by [`truncated`](Self::truncated), not as received.
+/// The port reads the whole input when it is opened, so that a broken file is known before any packet is
+/// forwarded. It sorts the packets by time. The input takes as much memory as the file has bytes. The port
+/// skips packets whose end is missing in the recording, and counts them by [`truncated`](Self::truncated),
+/// not as received.
 ///
-/// The output is buffered; [`flush`](Port::flush) leaves it so, dropping the port writes the rest. Once a write has
-/// failed no more is written; packets are dropped as [`TransmitFailed`](DropReason::TransmitFailed), and
-/// [`output_status`](Self::output_status) says why.
+/// The output is buffered. [`flush`](Port::flush) does not write the buffer; dropping the port does. After a
+/// failed write nothing more is written. The port then drops packets as
+/// [`TransmitFailed`](DropReason::TransmitFailed), and [`output_status`](Self::output_status) has the reason.
 #[derive(Debug)]
 pub struct Pcap {
     recording: Recording,
     position: usize,
     pace: Pace,
-    /// When the first packet arrived.
+    /// Arrival time of the first packet.
     start: Option<Instant>,
     output: Option<PcapngWriter<File>>,
     counters: PortCounters,
     capabilities: Capabilities,
 }
 
-/// The open files of a [`Pcap`] port, made where files may be opened.
+/// Open files of a [`Pcap`] port, for a thread that may not open files.
 #[derive(Debug)]
 pub struct PcapFiles {
     recording: Recording,
@@ -76,8 +77,8 @@ impl PcapFiles {
     /// Opens the files.
     ///
     /// # Errors
-    /// [`PortError::File`] when a file can't be read or made, or is no regular file; [`PortError::Format`] when the input is broken (with
-    /// the offset), or holds frames that are not Ethernet.
+    /// [`PortError::File`] when a file cannot be read or created, or is no regular file.
+    /// [`PortError::Format`] when the input is broken (with the offset), or has frames that are not Ethernet.
     pub fn open(options: PcapOptions) -> Result<Self, PortError> {
         let PcapOptions { input, output, pace, origin } = options;
         let recording =
@@ -91,18 +92,19 @@ impl PcapFiles {
 }
 
 impl Pcap {
-    /// Opens the files. The port's own address is `mac`; `mtu` limits nothing here, it is what the router keeps to.
+    /// Opens the files. The port's own address is `mac`. `mtu` is for the router; the port does not enforce
+    /// it.
     ///
     /// # Errors
-    /// As [`PcapFiles::open`] and [`new`](Self::new).
+    /// Errors as for [`PcapFiles::open`] and [`new`](Self::new).
     pub fn open(mac: MacAddr, mtu: u16, options: &PcapOptions) -> Result<Self, PortError> {
         Self::new(mac, mtu, PcapFiles::open(options.clone())?)
     }
 
-    /// A port on open files.
+    /// Creates a port on open files.
     ///
     /// # Errors
-    /// [`PortError::File`] when the output can't be written.
+    /// [`PortError::File`] when the output cannot be written.
     pub fn new(mac: MacAddr, mtu: u16, files: PcapFiles) -> Result<Self, PortError> {
         let PcapFiles { recording, output, pace, origin } = files;
         let writer =
@@ -111,7 +113,7 @@ impl Pcap {
         Ok(Self { output, pace, ..Self::playing(recording, mac, mtu) })
     }
 
-    /// A port that plays a recording at its pace, and counts what it transmits.
+    /// Creates a port that plays a recording at its pace, and counts transmitted packets.
     pub fn playing(recording: Recording, mac: MacAddr, mtu: u16) -> Self {
         let (driver, mode, why) = ("pcap", Mode::InProcess, String::new());
         Self {
@@ -125,17 +127,17 @@ impl Pcap {
         }
     }
 
-    /// How many packets of the input were left out because the recording holds only their beginning.
+    /// Returns the number of skipped packets of the input, whose end is missing in the recording.
     pub fn truncated(&self) -> u64 {
         self.recording.truncated()
     }
 
-    /// Where to see whether the output was written, also after the port is gone; `None` without an output.
+    /// Returns the status of the output, which outlives the port; `None` without an output.
     pub fn output_status(&self) -> Option<WriterStatus> {
         self.output.as_ref().map(PcapngWriter::status)
     }
 
-    /// When the next packet arrives; `None` after the last.
+    /// Returns the arrival time of the next packet; `None` after the last.
     fn due(&self) -> Option<Instant> {
         let (time, _) = self.recording.get(self.position)?;
         match (self.pace, self.start) {
@@ -152,7 +154,7 @@ impl Pcap {
         match pool.packet_from(bytes) {
             Some(packet) => {
                 self.counters.received_bytes += bytes.len() as u64;
-                // The caller made sure that there is room.
+                // The caller ensures that there is room.
                 let _ = batch.push(packet);
             }
             None => self.counters.drops.add(DropReason::NoMemory, 1),

@@ -1,4 +1,4 @@
-//! What every port can do.
+//! Interface of all ports.
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -7,128 +7,134 @@ use millrace_packet::{Batch, DropCounts, Pool};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-/// A source and sink of packets. A worker owns its ports; none of this is called from two threads.
+/// Source and sink of packets. A worker owns its ports, and only its thread calls them.
 ///
-/// Packets are whole link-layer frames, VLAN tags in place, without frame check sequence. Transport checksums are
-/// right on what [`receive`](Port::receive) gives: a port completes partial ones.
+/// Packets are whole link-layer frames, with VLAN tags in place, without frame check sequence. Packets from
+/// [`receive`](Port::receive) have correct transport checksums: a port completes partial ones.
 pub trait Port {
-    /// Adds packets that have arrived to the end of `batch`, as many as are there and fit. Never blocks.
+    /// Appends packets that have arrived to `batch`, as many as there are and fit. Never blocks.
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
-    /// Takes all packets of `batch`, in order. What the device can't take now is dropped and counted in
-    /// [`PortCounters::drops`]: at most [`room`](Port::room) packets of one frame find none of that. Sending may be put off until
-    /// [`flush`](Port::flush).
+    /// Takes all packets of `batch`, in order. The port drops packets that the device cannot take now, and
+    /// counts them in [`PortCounters::drops`]. It drops none of up to [`room`](Port::room) packets of one
+    /// frame for that reason. Transmission may wait for [`flush`](Port::flush).
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
-    /// Packets that the device has room for now; what is more waits in the port's queue, where it is scheduled. Without a limit
-    /// where that is not known before a packet is sent.
+    /// Returns the number of packets that the device has room for now. Further packets wait in the port's
+    /// queue, where they are scheduled. Ports that know no limit before a packet is sent return the greatest
+    /// number.
     fn room(&mut self) -> usize {
         usize::MAX
     }
 
-    /// Hands everything taken so far to the device, and takes back memory of what was sent.
+    /// Passes all packets taken so far to the device, and takes back the memory of sent packets.
     fn flush(&mut self, pool: &Pool, now: Instant);
 
-    /// Counters since the port was opened. May ask the kernel: not for every batch.
+    /// Returns the counters since the port was opened. May call the kernel, so not for every batch.
     fn counters(&mut self) -> PortCounters;
 
-    /// The device's largest packet is now `mtu` bytes long, and super-frames are to be cut so that their pieces fit
-    /// `segment_mtu`. Ports that don't look at lengths do nothing.
+    /// Sets the MTU of the device to `mtu` bytes. From now on super-frames are cut into segments of at most
+    /// `segment_mtu` bytes. Ports that do not check lengths do nothing.
     fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
         let _ = (mtu, segment_mtu);
     }
 
-    /// What the port was and could do when it was opened.
+    /// Returns the properties of the port when it was opened.
     fn capabilities(&self) -> &Capabilities;
 
-    /// A descriptor that becomes readable when packets arrive; `None` when the port must be polled or has no more.
+    /// Returns a descriptor that becomes readable when packets arrive; `None` when the port must be polled or
+    /// has ended.
     fn descriptor(&self) -> Option<RawFd>;
 
-    /// When the port itself next has something to do (a delayed packet falls due, a recorded one is played).
+    /// Returns the time of the port's next own event (a delayed packet is due, a recorded packet arrives).
     fn next_event(&self) -> Option<Instant> {
         None
     }
 
-    /// How far the port is with what it was given; `None` where that is not known. Asks nobody: for every round.
+    /// Returns the progress of the port with its frames; `None` if it is unknown. Makes no system call, so it
+    /// suits every iteration.
     fn progress(&mut self) -> Option<Progress> {
         None
     }
 
-    /// Receive queues of the device that the port reads; each is read in order, but none waits for another.
+    /// Returns the number of receive queues that the port reads. Packets of one queue keep their order;
+    /// queues are independent.
     fn receive_queues(&self) -> usize {
         1
     }
 
-    /// By which number the device, and its XDP program, know the receive queue at that place.
+    /// Returns the device's number of the receive queue at an index, which the XDP program also uses.
     fn queue_number(&self, queue: usize) -> usize {
         queue
     }
 
-    /// How far the port is with the receive queue at that place. Asks nobody: for every round.
+    /// Returns the progress of the port with a receive queue. Makes no system call, so it suits every
+    /// iteration.
     fn arrivals(&self, queue: usize) -> Arrivals {
         let _ = queue;
         Arrivals::default()
     }
 
-    /// Frames of a receive queue that were lost before they could be read. Asks the kernel: not for every batch.
+    /// Returns the number of frames of a receive queue lost before they were read. Calls the kernel, so not
+    /// for every batch.
     fn lost(&self, queue: usize) -> u64 {
         let _ = queue;
         0
     }
 
-    /// Whether nothing will ever arrive any more: the end of a file.
+    /// Whether no packet will ever arrive any more: the end of a file.
     fn is_finished(&self) -> bool {
         false
     }
 }
 
-/// How far a port is with its frames.
+/// Progress of a port with its frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Frames that the kernel or the device has not taken yet.
+    /// Number of frames that the kernel or the device has not taken yet.
     pub unsent: u32,
-    /// Frames that it has taken, or fewer; together with those it has not, all that were given to the port.
+    /// Number of frames that the kernel or the device has taken; may be below the true number. `sent` +
+    /// `unsent` is the number of frames given to the port.
     pub sent: u64,
-    /// Packets that were read and are not given by [`receive`](Port::receive) yet.
+    /// Number of packets that were read and that [`receive`](Port::receive) has not returned yet.
     pub kept: u32,
 }
 
-/// How far a port is with a receive queue.
+/// Progress of a port with a receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arrivals {
-    /// Frames read so far: those that were lost before are not among them.
+    /// Number of frames read so far, without lost frames.
     pub read: u64,
-    /// Whether the last [`receive`](Port::receive) left nothing behind.
+    /// Whether the last [`receive`](Port::receive) emptied the queue.
     pub drained: bool,
 }
 
-/// Counters of a port, frames and bytes of link-layer frames.
+/// Counters of a port, in link-layer frames and their bytes.
 ///
-/// `received` + `created` on the way in = frames given by `receive` + frames in `drops` that were lost on the way in +
-/// `held` on the way in; frames given to `transmit` + `created` on the way out = `transmitted` + those in `drops` that were
-/// lost on the way out + `held` on the way out.
+/// Incoming: `received` + `created` = frames returned by `receive` + frames lost (in `drops`) + `held`.
+/// Outgoing: frames given to `transmit` + `created` = `transmitted` + frames lost (in `drops`) + `held`.
 #[derive(Clone, Debug, Default)]
 pub struct PortCounters {
-    /// Frames that arrived, those lost before they were read included.
+    /// Number of frames that arrived, including frames lost before they were read.
     pub received: u64,
-    /// Bytes of the frames that were read.
+    /// Number of bytes of the frames that were read.
     pub received_bytes: u64,
-    /// Frames that the kernel or the device took.
+    /// Number of frames that the kernel or the device took.
     pub transmitted: u64,
-    /// Their bytes.
+    /// Number of bytes of the transmitted frames.
     pub transmitted_bytes: u64,
-    /// Of them, frames that left by a [`BatchSend`](crate::BatchSend).
+    /// Number of transmitted frames that left by a [`BatchSend`](crate::BatchSend).
     pub batched: u64,
-    /// Packets more than arrived: duplicates by impairment, segments of a super-frame.
+    /// Number of packets created by the port: duplicates by impairment, segments of a super-frame.
     pub created: u64,
     /// Frames lost in the port, by reason.
     pub drops: DropCounts,
-    /// Frames that wait inside the port (delayed, or not yet taken by the device).
+    /// Number of frames that wait inside the port (delayed, or not yet taken by the device).
     pub held: u64,
 }
 
 impl PortCounters {
-    /// Adds what another port counted.
+    /// Adds the counters of another port.
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.received_bytes += other.received_bytes;
@@ -140,7 +146,7 @@ impl PortCounters {
         other.drops.iter().for_each(|(reason, count)| self.drops.add(reason, count));
     }
 
-    /// Takes away what the same port had counted earlier; what it holds stays as it is.
+    /// Subtracts earlier counters of the same port; `held` stays unchanged.
     pub fn subtract(&mut self, before: &Self) {
         self.received -= before.received;
         self.received_bytes -= before.received_bytes;
@@ -152,24 +158,24 @@ impl PortCounters {
     }
 }
 
-/// What a port is and can do.
+/// Properties of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The kind of port, as in the configuration: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`.
+    /// Kind of port, as in the configuration: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`.
     pub driver: &'static str,
-    /// How the kind works here: `zero-copy`, `native`, `generic`, `ring`, …
+    /// Mode of the port: `zero-copy`, `native`, `generic`, `ring`, …
     pub mode: Mode,
-    /// Why it works in no better mode, in words; empty when it is the best.
+    /// Reason why the port works in no better mode; empty in the best mode.
     pub why: String,
-    /// The port's own MAC address.
+    /// MAC address of the port.
     pub mac: MacAddr,
     /// Largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// The kernel's index of the device below, if there is one.
+    /// Index of the device in the kernel, if there is one.
     pub ifindex: Option<u32>,
 }
 
-/// How a port moves packets.
+/// Method by which a port moves packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// AF_XDP in the driver, without a copy.

@@ -1,4 +1,4 @@
-//! A wrapper that writes what passes a port to a pcapng file, with the direction of each packet.
+//! Wrapper that writes the packets of a port to a pcapng file, with the direction of each packet.
 
 use std::io::Write;
 use std::os::fd::RawFd;
@@ -9,12 +9,12 @@ use millrace_units::Instant;
 use crate::pcap::{Direction, PcapngWriter};
 use crate::{Capabilities, Port, PortCounters};
 
-/// How much is recorded. The default has no limit.
+/// Limit of a recording. The default is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLimit {
-    /// Most packets.
+    /// Maximum number of packets.
     pub packets: u64,
-    /// Most bytes of packets; one that would exceed them ends the recording.
+    /// Maximum number of packet bytes; the packet that would exceed it ends the recording.
     pub bytes: u64,
 }
 
@@ -24,11 +24,12 @@ impl Default for RecordLimit {
     }
 }
 
-/// A port that is recorded: what its `receive` gave, and what its `transmit` was handed, before the port had a chance
-/// to drop it.
+/// Recorded port: the recording has the packets returned by `receive`, and the packets given to `transmit`
+/// before the port may drop them.
 ///
-/// When the limit is reached or a write fails, the recording ends and the file is written out; the port works on. The
-/// writer's [status](PcapngWriter::status) tells how far it came. Recording changes no counter of the port.
+/// At the limit, or after a failed write, the recording ends and the file is written out; the port continues.
+/// The writer's [status](PcapngWriter::status) has the number of packets written. Recording changes no
+/// counter of the port.
 pub struct Record<W: Write> {
     inner: Box<dyn Port>,
     writer: Option<PcapngWriter<W>>,
@@ -41,7 +42,7 @@ impl<W: Write> Record<W> {
         Self { inner, writer: Some(writer), left: limit }
     }
 
-    /// Whether packets are still being written.
+    /// Whether the recording is running.
     pub fn is_recording(&self) -> bool {
         self.writer.is_some()
     }
@@ -49,14 +50,14 @@ impl<W: Write> Record<W> {
     fn record(&mut self, now: Instant, packets: &[Packet], direction: Direction) {
         for packet in packets {
             if !self.record_one(now, packet, direction) {
-                // Dropping the writer writes its buffer out.
+                // Dropping the writer writes its buffer to the file.
                 self.writer = None;
                 return;
             }
         }
     }
 
-    /// Returns whether the recording goes on.
+    /// Records a packet. Returns whether the recording continues.
     fn record_one(&mut self, now: Instant, packet: &Packet, direction: Direction) -> bool {
         let Some(writer) = &mut self.writer else { return false };
         let length = packet.len() as u64;
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
     use crate::{Memory, MemoryHandle};
 
-    /// A file in memory.
+    /// File in memory.
     #[derive(Clone, Default)]
     struct Shared(Rc<RefCell<Vec<u8>>>);
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     impl Shared {
-        /// Time in nanoseconds, flags and bytes of each packet.
+        /// Returns time in nanoseconds, flags and bytes of each packet.
         fn packets(&self) -> Vec<(u128, u32, Vec<u8>)> {
             let file = self.0.borrow();
             let (mut rest, mut parser) = PcapNgParser::new(&file).unwrap();

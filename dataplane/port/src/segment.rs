@@ -1,7 +1,8 @@
-//! Super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its card to cut.
+//! Segmentation of super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its
+//! network card to cut.
 //!
-//! On a virtual link no card does. What comes out here is what a card would have put on the wire (TCP: RFC 9293,
-//! 3.7.1; the flags as RFC 3168, 6.1.2 asks and as network cards do it).
+//! On a virtual link no card cuts the frame. The segments equal those that a card would send (TCP: RFC 9293,
+//! 3.7.1; flags as RFC 3168, 6.1.2 requires and as network cards set them).
 
 use std::collections::VecDeque;
 
@@ -11,35 +12,37 @@ use millrace_wire::checksum::{checksum, sum_slices, transport_checksum};
 
 use crate::transport_header::TransportHeader;
 
-/// Bytes of link, network and transport header together, at most: two tags, and more extension headers than occur.
+/// Maximum number of bytes of link, network and transport header together: two tags, and more extension
+/// headers than occur.
 const MAX_HEADERS: usize = 256;
 
-/// Segments of a super-frame, at most: 64 KiB with 64 bytes each. More is no sender's segmentation offload, which asks for 88 bytes at
-/// least, but a way to have one frame become thousands.
+/// Maximum number of segments of a super-frame: 64 KiB with 64 bytes each. Senders with segmentation offload
+/// use at least 88 bytes per segment. A greater number would only turn one frame into thousands.
 const MOST_SEGMENTS: usize = 1024;
 
-/// What is known of a super-frame from outside of it.
+/// Properties of a super-frame known from outside of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    /// Transport payload of each segment, in bytes, as the sender asked its card for. Without it a TCP packet is cut to
-    /// the MTU, and a UDP packet can't be cut.
+    /// Transport payload of each segment in bytes, as the sender requested from its card. Without it, a TCP
+    /// packet is cut to the MTU, and a UDP packet cannot be cut.
     pub segment_payload: Option<u16>,
 }
 
-/// What became of a frame.
+/// Result of the segmentation of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segmented {
-    /// That many packets were added to the output: 1 for a frame that needed no cutting.
+    /// Number of packets added to the output: 1 for a frame that needed no cutting.
     Into(u64),
-    /// It can't be cut, or there was no memory; nothing was added to the output.
+    /// The frame cannot be cut, or there was no memory; nothing was added to the output.
     Dropped(DropReason),
 }
 
-/// Cuts `packet` into segments of at most `segment_mtu` network-layer bytes if it is longer than `mtu`, or if it holds
-/// several UDP datagrams. Segments are complete packets of their own with right checksums; they are added to `out` in order.
+/// Cuts `packet` into segments of at most `segment_mtu` network-layer bytes if it is longer than `mtu`, or if
+/// it holds several UDP datagrams. Segments are complete packets with correct checksums, and are appended to
+/// `out` in order.
 ///
 /// A longer packet that is neither a TCP packet nor known to hold UDP datagrams is dropped as
-/// [`DropReason::LinkOversize`], and so is one that would become more than 1,024 segments.
+/// [`DropReason::LinkOversize`], and so is a packet that would become more than 1,024 segments.
 pub fn segment(
     pool: &Pool,
     packet: Packet,
@@ -75,7 +78,7 @@ enum Plan {
     Cut(Cut),
 }
 
-/// How a packet is cut.
+/// Parameters of the segmentation of a packet.
 struct Cut {
     header: TransportHeader,
     headers: [u8; MAX_HEADERS],
@@ -142,7 +145,7 @@ impl Cut {
         self.payload.div_ceil(self.segment_payload)
     }
 
-    /// Segment `number`, from 0; `None` when the pool is empty.
+    /// Creates segment `number`, from 0; `None` when the pool is empty.
     fn make(&self, pool: &Pool, packet: &Packet, number: usize) -> Option<Packet> {
         let start = number * self.segment_payload;
         let length = self.segment_payload.min(self.payload.saturating_sub(start));
@@ -158,7 +161,8 @@ impl Cut {
         Some(segment)
     }
 
-    /// `None` for a segment that ends within its headers, as for the two functions that follow.
+    /// Writes the network header of a segment. `None` for a segment that ends within its headers, as in the
+    /// next two functions.
     fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) -> Option<()> {
         let behind = self.headers_length.checked_sub(self.header.network)? + payload;
         let header = data.get_mut(self.header.network..self.header.transport)?;
@@ -200,7 +204,7 @@ impl Cut {
         let at = if self.header.protocol == Protocol::UDP { 6 } else { 16 };
         let transport = self.header.transport;
         let place = field(segment.data_mut(), transport + at)?;
-        // A UDP sender that wants no checksum wants none on the pieces either.
+        // If the sender omitted the UDP checksum, the segments have none either.
         if at == 6 && *place == [0; 2] {
             return Some(());
         }
@@ -219,12 +223,12 @@ impl Cut {
     }
 }
 
-/// The `N` bytes of a header at `at`, to write; `None` unless all are there.
+/// Returns the `N` bytes of a header at `at` for writing; `None` unless all exist.
 fn field<const N: usize>(header: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     header.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Whether a frame without a transport header that could be found holds no more than `mtu` bytes behind its tags.
+/// Whether a frame without a known transport header holds at most `mtu` bytes behind its tags.
 fn is_short(packet: &Packet, headers: &[u8], mtu: u16) -> bool {
     let is_tag = |at: usize| matches!(headers.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
     let tags = usize::from(is_tag(12)) * (1 + usize::from(is_tag(16)));
@@ -263,7 +267,7 @@ mod tests {
         (answer, out.iter().map(Packet::to_vec).collect())
     }
 
-    /// What `number` of a frame's segments must be, built from its own piece of the payload.
+    /// Returns the expected segment `number` of a frame, built from its own piece of the payload.
     fn expected(frame: &TestFrame, size: usize, number: usize) -> Vec<u8> {
         let pieces = frame.payload.len().div_ceil(size);
         let piece = frame.payload.chunks(size).nth(number).unwrap().to_vec();
@@ -284,7 +288,7 @@ mod tests {
             bytes[transport + 13] = 0x10 | first | last;
         }
         let at = transport + if frame.tcp { 16 } else { 6 };
-        // The partial sum stands in the field, so the sum of all is the pseudo-header's and the data's.
+        // The field holds the partial sum, so the sum of all bytes is that of the pseudo-header and the data.
         let checksum = (!sum(&bytes[transport..])).to_be_bytes();
         let checksum = if !frame.tcp && checksum == [0, 0] { [0xff, 0xff] } else { checksum };
         bytes[at..at + 2].copy_from_slice(&checksum);

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A value that the kernel may fill in byte by byte.
+/// Value that the kernel may fill in byte by byte.
 ///
 /// # Safety
 /// Every pattern of bytes, all zeros among them, must be a valid value.
@@ -21,17 +21,17 @@ unsafe impl Plain for libc::xdp_statistics {}
 // SAFETY: a C structure of integers.
 unsafe impl Plain for libc::tpacket_stats {}
 
-/// `setsockopt`.
+/// Calls `setsockopt`.
 pub(crate) fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     let pointer: *const T = value;
-    // SAFETY: `value` is readable for the size that is passed; the kernel only reads it.
+    // SAFETY: `value` is readable for the given size; the kernel only reads it.
     let answer = unsafe {
         libc::setsockopt(fd.as_raw_fd(), level, name, pointer.cast(), size_of::<T>() as libc::socklen_t)
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// `getsockopt`. What an older kernel does not fill in reads as zero.
+/// Calls `getsockopt`. Fields that an older kernel does not fill in are zero.
 pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as libc::socklen_t;

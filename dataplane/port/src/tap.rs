@@ -1,4 +1,5 @@
-//! A port on a TAP device of its own: what the kernel sends there arrives here, and the other way round.
+//! Port on its own TAP device: the port receives the frames that the kernel sends there, and the kernel
+//! receives the port's.
 
 use std::fs;
 use std::io::{self, ErrorKind, IoSlice};
@@ -14,63 +15,70 @@ use crate::{Capabilities, Mode, Port, PortCounters, PortError};
 
 /// Longest name of a network device, in bytes.
 const LONGEST_NAME: usize = 15;
-/// The largest MTU that a TAP device takes.
+/// Largest MTU that a TAP device accepts.
 const LARGEST_MTU: u16 = 65_521;
-/// Frames that wait at a device for the output of another one.
+/// Queue length of a TAP device that receives the output of another device, in frames.
 const CATCHER_QUEUE: u32 = 4096;
-/// Most frames of a packet that are handed to the kernel without a copy.
+/// Maximum number of frames of a packet that are passed to the kernel without a copy.
 const MOST_SLICES: usize = 64;
 
-/// A port on a TAP device, which it makes and which disappears with it.
+/// Port on a TAP device, which the port creates and which disappears with it.
 ///
-/// The port is one end of a wire, the device its other, the kernel's: they have different MAC addresses. Each packet
-/// costs a system call. The kernel completes checksums before a frame comes here, and leaves VLAN tags in it.
+/// The port is one end of a wire; the device is the kernel's end. Both have different MAC addresses. Each
+/// packet costs a system call. The kernel completes checksums before a frame arrives, and leaves VLAN tags in
+/// it.
 ///
-/// Frames beyond the MTU (with an Ethernet header and two VLAN tags) are dropped both ways, as
-/// [`LinkOversize`](DropReason::LinkOversize); what is sent while the device is down or deleted as
-/// [`PortDown`](DropReason::PortDown); what the kernel can't take at the moment as
-/// [`QueueFull`](DropReason::QueueFull); what it lost because it was not read in time as
-/// [`ReceiveRingFull`](DropReason::ReceiveRingFull).
+/// The port drops packets for these reasons:
+///
+/// - [`LinkOversize`](DropReason::LinkOversize): beyond the MTU (with an Ethernet header and two VLAN tags),
+///   in both directions.
+/// - [`PortDown`](DropReason::PortDown): sent while the device is down or deleted.
+/// - [`QueueFull`](DropReason::QueueFull): sent while the kernel cannot take it.
+/// - [`ReceiveRingFull`](DropReason::ReceiveRingFull): lost by the kernel, because the port did not read it
+///   in time.
 pub struct Tap {
     device: SyncDevice,
     name: String,
-    /// One frame, and a byte more to see that it was too long.
+    /// Buffer for one frame, and one more byte to detect longer frames.
     buffer: Box<[u8]>,
-    /// What the kernel had lost before the port was opened.
+    /// Number of frames that the kernel lost before the port was opened.
     lost_before: u64,
-    /// What it had lost since, when it was last asked; it can't be asked once the device is deleted.
+    /// Number of frames that the kernel lost since then, at the last query. A query is impossible once the
+    /// device is deleted.
     lost: u64,
-    /// What has this source is the kernel's own talk on the device, and not taken.
+    /// Source address of frames to ignore: the kernel's own traffic on the device.
     passed_over: Option<MacAddr>,
     counters: PortCounters,
     capabilities: Capabilities,
 }
 
 impl Tap {
-    /// Makes the TAP device `name` with this MTU (bytes of the network-layer packet, 68 to 65,521) in the calling
-    /// thread's network namespace, and sets it up. The port's MAC address follows from the name.
+    /// Creates the TAP device `name` with this MTU (bytes of the network-layer packet, 68 to 65,521) in the
+    /// calling thread's network namespace, and sets it up. The port's MAC address is derived from the name.
     ///
     /// # Errors
-    /// [`PortError`] when the name can't be a device's, the process lacks CAP_NET_ADMIN, somebody else uses the
-    /// device, or the kernel refuses something else.
+    /// [`PortError`] when the name is invalid, the process lacks CAP_NET_ADMIN, another process uses the
+    /// device, or the kernel refuses for another reason.
     pub fn open(name: &str, mtu: u16) -> Result<Self, PortError> {
         check_name(name)?;
         let device = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(mtu).build_sync();
         Self::with_device(name, mtu, device)
     }
 
-    /// Makes a TAP device for what the kernel sends by another device and a program redirects here, whatever its length;
-    /// the kernel cuts super-frames and completes checksums on the way. What the kernel sends by the TAP device of its own
-    /// accord (neighbour discovery) is passed over: nobody is behind it. Nothing is sent by it.
+    /// Creates a TAP device for the kernel's output by another device, which a program redirects here. Frames
+    /// may have any length: the kernel cuts super-frames and completes checksums on the way. The port ignores
+    /// the kernel's own traffic on the TAP device (neighbour discovery), because no host is behind it. The
+    /// port sends nothing.
     ///
     /// # Errors
-    /// As of [`Self::open`].
+    /// As for [`Self::open`].
     pub fn open_catcher(name: &str) -> Result<Self, PortError> {
         check_name(name)?;
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(LARGEST_MTU).enable(false);
         let device = builder.tx_queue_len(CATCHER_QUEUE).build_sync();
         let mut catcher = Self::with_device(name, LARGEST_MTU, device)?;
-        // Without IPv6 the kernel has nothing to say there; where that can't be switched off, it is passed over.
+        // Without IPv6 the kernel sends nothing of its own. If IPv6 cannot be disabled, the port ignores such
+        // frames.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let failed = |call| move |source| open_error(name, call, source);
         catcher.device.enabled(true).map_err(failed("setting the TAP device up"))?;
@@ -114,7 +122,7 @@ impl Tap {
             return;
         }
         match pool.packet_from(self.buffer.get(..length).unwrap_or_default()) {
-            // The caller made sure that there is room.
+            // The caller ensures that there is room.
             Some(packet) => drop(batch.push(packet)),
             None => self.counters.drops.add(DropReason::NoMemory, 1),
         }
@@ -153,7 +161,7 @@ impl Tap {
 impl Port for Tap {
     fn receive(&mut self, pool: &Pool, _now: Instant, batch: &mut Batch) {
         while batch.room() > 0 {
-            // Whatever the error is, nothing was read and so nothing lost: there is nothing, or the device is gone.
+            // On any error no frame was read or lost: there is none, or the device is gone.
             match self.device.recv(&mut self.buffer) {
                 Ok(length) => self.arrived(pool, length, batch),
                 Err(_) => return,
@@ -221,7 +229,7 @@ fn open_error(name: &str, call: &'static str, source: io::Error) -> PortError {
     }
 }
 
-/// Why the kernel refused a frame.
+/// Returns the reason of the kernel's refusal of a frame.
 fn reason(error: &io::Error) -> DropReason {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::WouldBlock, _) => DropReason::QueueFull,
@@ -230,7 +238,8 @@ fn reason(error: &io::Error) -> DropReason {
     }
 }
 
-/// A locally administered address from the name (its FNV-1a hash), other than the kernel's end has.
+/// Returns a locally administered address derived from the name (its FNV-1a hash), different from the
+/// kernel's address.
 fn mac_of(name: &str, kernel: MacAddr) -> MacAddr {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -240,12 +249,12 @@ fn mac_of(name: &str, kernel: MacAddr) -> MacAddr {
     if mac == kernel { MacAddr([0x02, a, b, c, d, !e]) } else { mac }
 }
 
-/// Frames that the kernel lost on the way to the port, since the device was made. `None` when it can't be seen in
-/// this thread's network namespace.
+/// Returns the number of frames that the kernel lost on the way to the port, since the device was created.
+/// `None` when this thread's network namespace does not show the device.
 fn lost_by_kernel(name: &str) -> Option<u64> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    // Eight columns of what the device received, then bytes, packets, errors and drops of what it sent.
+    // Eight columns of the device's reception, then bytes, packets, errors and drops of its transmission.
     line.split_whitespace().nth(8 + 3)?.parse().ok()
 }
 

@@ -1,6 +1,6 @@
-//! Frames for tests, put together slowly and obviously.
+//! Frames for tests, assembled in a simple way.
 
-/// Addresses of a frame, and how much stands between network and transport header.
+/// Addresses of a frame, and the extra headers between network and transport header.
 #[derive(Clone, Debug)]
 pub(crate) enum Network {
     /// IPv4 with `options` words of options.
@@ -9,7 +9,7 @@ pub(crate) enum Network {
     V6 { source: [u8; 16], destination: [u8; 16], extensions: usize },
 }
 
-/// A TCP or UDP packet in an Ethernet frame with `tags` VLAN tags.
+/// TCP or UDP packet in an Ethernet frame with `tags` VLAN tags.
 #[derive(Clone, Debug)]
 pub(crate) struct TestFrame {
     pub(crate) network: Network,
@@ -18,7 +18,7 @@ pub(crate) struct TestFrame {
     pub(crate) payload: Vec<u8>,
 }
 
-/// The one's complement sum of RFC 1071, word by word.
+/// Returns the one's complement sum of RFC 1071, word by word.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let mut total = 0u64;
     for pair in bytes.chunks(2) {
@@ -106,12 +106,12 @@ impl TestFrame {
         [self.link_header(), self.network_header(transport.len()), transport].concat()
     }
 
-    /// The frame as a sender with checksum offload leaves it.
+    /// Returns the frame as a sender with checksum offload leaves it.
     pub(crate) fn with_partial_checksum(&self) -> Vec<u8> {
         self.assemble(false)
     }
 
-    /// The frame as it is to be on a wire.
+    /// Returns the frame in its final form on a wire.
     pub(crate) fn with_right_checksum(&self) -> Vec<u8> {
         self.assemble(true)
     }

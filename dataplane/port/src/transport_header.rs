@@ -1,29 +1,30 @@
-//! Where a frame's transport header is: enough of a parser for what a port must repair before anybody else looks.
+//! Locator of a frame's transport header: enough of a parser for the corrections that a port makes first.
 
 use millrace_wire::checksum::Sum;
 use millrace_wire::{EtherType, Protocol, ethernet};
 
-/// Extension headers that are looked through.
+/// Maximum number of extension headers that are parsed.
 const MAX_EXTENSIONS: usize = 8;
 
-/// The place of a transport header that is whole in its packet's first fragmentless packet.
+/// Location of a transport header in an unfragmented packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TransportHeader {
     /// Offset of the network header in the frame.
     pub(crate) network: usize,
     /// Offset of the transport header in the frame.
     pub(crate) transport: usize,
-    /// Bytes of transport header and data, as the network header says.
+    /// Length of transport header and data in bytes, by the network header.
     pub(crate) length: usize,
-    /// TCP, UDP or whatever else.
+    /// Transport protocol: TCP, UDP or another.
     pub(crate) protocol: Protocol,
-    /// IPv6, else IPv4.
+    /// Whether the packet is IPv6; otherwise IPv4.
     pub(crate) is_v6: bool,
 }
 
 impl TransportHeader {
-    /// Looks into a frame's first bytes. `None` for what is neither IPv4 nor IPv6, for fragments, for IPv6 packets that
-    /// are source-routed, and where the network header is cut or contradicts itself.
+    /// Locates the transport header in a frame's first bytes. `None` for frames that are neither IPv4 nor
+    /// IPv6, fragments, and source-routed IPv6 packets. Also `None` where the network header is cut or
+    /// contradicts itself.
     #[inline]
     pub(crate) fn locate(frame: &[u8]) -> Option<Self> {
         let mut network = ethernet::HEADER_LEN;
@@ -68,8 +69,8 @@ impl TransportHeader {
         Some(Self { network, transport, length: end.checked_sub(transport)?, protocol, is_v6: true })
     }
 
-    /// The sum of the pseudo-header of a packet with `length` bytes of transport header and data. `frame` is the one
-    /// that was looked into.
+    /// Returns the sum of the pseudo-header of a packet with `length` bytes of transport header and data.
+    /// `frame` must be the frame that was parsed.
     #[inline]
     pub(crate) fn pseudo_header(&self, frame: &[u8], length: usize) -> Sum {
         let sum = if self.is_v6 {
@@ -81,7 +82,8 @@ impl TransportHeader {
     }
 }
 
-/// The sum of the `N` bytes at `at`: unrolled, since for so few `Sum::bytes` costs more. Nothing unless all are there.
+/// Returns the sum of the `N` bytes at `at`, unrolled, because `Sum::bytes` costs more for so few. Returns
+/// zero unless all exist.
 #[inline]
 fn words<const N: usize>(frame: &[u8], at: usize) -> Sum {
     let bytes = frame.get(at..).and_then(<[u8]>::first_chunk::<N>).copied().unwrap_or([0; N]);
@@ -94,7 +96,8 @@ fn behind_extensions(frame: &[u8], mut at: usize, mut protocol: Protocol) -> Opt
     for _ in 0..MAX_EXTENSIONS {
         match protocol {
             Protocol::HOP_BY_HOP | Protocol::DESTINATION_OPTIONS => {}
-            // While segments are left, the pseudo-header has another destination than the header (RFC 8200, 8.1).
+            // While segments are left, the destination in the pseudo-header differs from that in the header
+            // (RFC 8200, 8.1).
             Protocol::ROUTING if *frame.get(at + 3)? == 0 => {}
             Protocol::ROUTING | Protocol::FRAGMENT => return None,
             _ => return Some((at, protocol)),
@@ -105,7 +108,7 @@ fn behind_extensions(frame: &[u8], mut at: usize, mut protocol: Protocol) -> Opt
     None
 }
 
-/// The 16-bit word at `at`, if it is there.
+/// Returns the 16-bit word at `at`, if it exists.
 #[inline]
 pub(crate) fn word(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))

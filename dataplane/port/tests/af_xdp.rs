@@ -24,7 +24,7 @@ fn open(pool: &Pool, options: Options) -> (AfXdp, Redirect) {
     (port, redirect)
 }
 
-/// Checks the port's side of the conservation law and returns the counters.
+/// Checks that the port accounts for all packets, and returns the counters.
 fn check_law(port: &mut AfXdp, given: u64, taken: u64) -> millrace_port::PortCounters {
     let counters = port.counters();
     let lost_in = counters.drops.get(DropReason::ReceiveRingFull);
@@ -155,7 +155,8 @@ fn a_hundred_thousand_frames_are_all_accounted_for() {
     };
     for number in 0..FRAMES {
         far.send(&frame(number, 60 + number as usize % 1400)).unwrap();
-        // Now and then the port is left alone for longer than its rings last, so that some frames are lost.
+        // From time to time the test leaves the port unread for longer than its rings last, so that some
+        // frames are lost.
         if number % 32 == 0 && number % 20_000 > 5_000 {
             serve(&mut port);
         }
@@ -256,7 +257,7 @@ fn tagged_frames_keep_their_tags() {
     let mut batch = Batch::new();
     for tags in [&[0x81, 0, 0x20, 10][..], &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 10]] {
         let plain = frame(1, 1514);
-        // A raw socket sends one customer tag beyond the MTU, no other.
+        // A raw socket may send one customer tag beyond the MTU, but no other tag.
         let sent = [&plain[..12], tags, &plain[12..if tags.len() == 4 { 1514 } else { 1506 }]].concat();
         far.send(&sent).unwrap();
         assert!(eventually(|| {
@@ -268,7 +269,7 @@ fn tagged_frames_keep_their_tags() {
     }
 }
 
-/// A host with the offloads it has by default sends a stream through two ports; how many packets were created.
+/// Sends a stream from a host with default offloads through two ports. Returns the number of packets created.
 fn stream(program: ProgramMode, scatter: bool) -> u64 {
     let stream = Stream::prepare();
     let pool = Pool::new(16384).unwrap();
@@ -306,7 +307,7 @@ fn super_frames_arrive_intact_behind_a_program_without_frags_too() {
     }
 }
 
-/// Another way out, which writes down what it sends; all but the last of a batch, when it is told so.
+/// Alternative sender that records its frames; on request it loses the last frame of a batch.
 #[derive(Debug)]
 struct Notes(Arc<Mutex<Noted>>);
 

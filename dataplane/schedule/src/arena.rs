@@ -1,7 +1,8 @@
-//! The packets that a port holds: slots of one slice, linked into lists.
+//! Packet storage of a port: slots of one slice, linked into lists.
 //!
-//! A list is four words; what it holds stands in slots that all lists of a port share, so that an empty queue costs
-//! next to nothing and the port's memory has one bound. A slot freed last is used first: it still lies in the cache.
+//! A list is four words. Its packets are in slots that all lists of a port share. So an empty queue costs
+//! little memory, and the port's memory has one limit. The slot freed last is used first, because it is still
+//! in the cache.
 
 mod opened;
 
@@ -11,23 +12,23 @@ use crate::FlowNumber;
 
 pub(crate) use opened::Opened;
 
-/// Index that stands for no slot, queue or node.
+/// Index that means "no slot, queue or node".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A packet that was taken out, with what was noted when it came.
+/// Packet taken from a queue, with the values noted at its arrival.
 #[derive(Debug)]
 pub struct Held<T> {
     /// The packet.
     pub item: T,
-    /// When it came into the queue.
+    /// Time of arrival in the queue.
     pub arrival: Instant,
-    /// Its length in bytes when it came.
+    /// Length in bytes at arrival.
     pub length: u32,
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: FlowNumber,
 }
 
-/// A number of packets and of bytes in one word, so that both are counted by one addition.
+/// Packet count and byte count in one word, so that one addition updates both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Load(u64);
 
@@ -39,7 +40,7 @@ impl Load {
         Self(1 << 32 | u64::from(length))
     }
 
-    /// So many packets and bytes, if they are not too many to be held.
+    /// Returns a load of `packets` and `bytes`, or `None` if one of them exceeds 32 bits.
     #[inline]
     pub fn of(packets: usize, bytes: u64) -> Option<Self> {
         let fits = packets <= u32::MAX as usize && bytes <= u64::from(u32::MAX);
@@ -56,13 +57,13 @@ impl Load {
         self.0 as u32
     }
 
-    /// The sum; neither number may overflow.
+    /// Returns the sum. The caller ensures that neither count overflows.
     #[inline]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// The difference; neither number may be less than in `other`.
+    /// Returns the difference. The caller ensures that neither count is less than in `other`.
     #[inline]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.wrapping_sub(other.0))
@@ -79,10 +80,10 @@ struct Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Puts a packet into a slot that has none.
+    /// Puts a packet into an empty slot.
     #[inline]
     fn fill(&mut self, item: T, arrival: Instant, length: u32, flow: FlowNumber) {
-        // What was there is nothing, which need not be dropped.
+        // The replaced value is `None`, which needs no drop.
         std::mem::forget(self.item.replace(item));
         (self.arrival, self.length, self.flow) = (arrival, length, flow);
     }
@@ -123,7 +124,7 @@ impl Default for List {
     }
 }
 
-/// All packets of a port.
+/// Storage of all packets of a port.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
@@ -131,20 +132,20 @@ pub(crate) struct Arena<T> {
     pub load: Load,
     limit_bytes: u32,
     limit_packets: u32,
-    /// Half of the limits: below, no queue holds more than is free beside it.
+    /// Half of both limits. Below it, no queue holds more than the free space.
     half: Load,
 }
 
 impl<T> Arena<T> {
-    /// Memory for `packets` packets; it is taken from the system as it is first used.
+    /// Creates storage for `packets` packets and `bytes` bytes. The system provides the memory at first use.
     pub fn new(packets: u32, bytes: u32) -> Self {
         let slots = Vec::with_capacity(packets as usize);
         let half = Load(u64::from(packets / 2) << 32 | u64::from(bytes / 2));
         Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
     }
 
-    /// Whether so little is held that any queue [has room](Self::has_room) for any of these, and there are slots that were
-    /// used before.
+    /// Whether every queue [has room](Self::has_room) for any packet of `more`, and enough slots that were
+    /// used before are free.
     #[inline]
     pub fn is_roomy(&self, more: Load) -> bool {
         let [packets, held] = [more, self.load].map(|load| u64::from(load.packets()));
@@ -153,9 +154,9 @@ impl<T> Arena<T> {
             && packets + held <= self.slots.len() as u64
     }
 
-    /// Whether a packet of `length` bytes can be taken for a queue that holds `queue`: a queue may hold no more than is
-    /// free beside it, so that whoever fills the memory leaves room for others (Choudhury and Hahne, "Dynamic Queue
-    /// Length Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1).
+    /// Whether the port can take a packet of `length` bytes for a queue that holds `queue`. A queue may hold
+    /// no more than the free space of the port, so that one full queue leaves room for others. (Choudhury and
+    /// Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998, with a factor of 1.)
     #[inline]
     pub fn has_room(&self, queue: Load, length: u32) -> bool {
         let packets = self.limit_packets - self.load.packets();
@@ -163,14 +164,14 @@ impl<T> Arena<T> {
         queue.packets() < packets && queue.bytes() <= bytes && length <= bytes
     }
 
-    /// A slot more, of those that were never used.
+    /// Adds a slot that was never used before. Returns its index.
     #[cold]
     fn grow(&mut self, slot: Slot<T>) -> u32 {
         self.slots.push(slot);
         self.slots.len() as u32 - 1
     }
 
-    /// Puts a packet at the end of `list`. There must be room.
+    /// Appends a packet to `list`. The caller ensures that there is room.
     #[inline]
     pub fn push(&mut self, list: &mut List, held: Held<T>) {
         let Held { item, arrival, length, flow } = held;
@@ -193,7 +194,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes the first packet of `list`.
+    /// Removes and returns the first packet of `list`.
     #[inline]
     pub fn pop(&mut self, list: &mut List) -> Option<Held<T>> {
         let index = list.head;
@@ -212,22 +213,23 @@ impl<T> Arena<T> {
         Some(held)
     }
 
-    /// Whether `more` can be put at the end of a list that holds `load` and may hold `threshold` bytes, and every packet of it
-    /// finds room and a slot that was used before.
+    /// Whether the packets of `more` fit at the end of a list that holds `load` and may hold `threshold`
+    /// bytes. Each of them must find room and a slot that was used before.
     #[inline]
     pub fn has_room_for(&self, load: Load, more: Load, threshold: u32) -> bool {
         let others = self.load.minus(load);
         let used = self.slots.len() as u32 - self.load.packets();
         let (packets, bytes) = (self.limit_packets - others.packets(), self.limit_bytes - others.bytes());
-        // Half of what others leave: all before the last packet are no more than is free beside them then.
+        // With at most half of the space that other lists leave, the list never exceeds the free space before
+        // its last packet.
         let most = u64::from(threshold.min(bytes / 2));
         more.packets() <= used
             && u64::from(load.packets()) + u64::from(more.packets()) <= u64::from(packets / 2)
             && u64::from(load.bytes()) + u64::from(more.bytes()) <= most
     }
 
-    /// Puts packets, `load` in all, at the end of `list`, which there [is room](Self::has_room_for) for. Slots of the list of free ones stand in
-    /// the order in which they are taken, so they are linked already.
+    /// Appends packets of `load` in total to `list`, which must [have room](Self::has_room_for) for them.
+    /// Free slots are linked in the order of their use, so their links are correct already.
     #[inline]
     pub fn push_all(
         &mut self,
@@ -256,8 +258,8 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Takes up to `most` packets from the head of `list`, each as long as `wanted` says so of its length, and gives them to
-    /// `out`. Returns what they were. Their slots become free in the order in which they stand.
+    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the length of the next one.
+    /// Gives them to `out` and returns their load. Their slots become free in list order.
     #[inline]
     pub fn pop_while(
         &mut self,
@@ -272,19 +274,19 @@ impl<T> Arena<T> {
         gone
     }
 
-    /// Bytes of the first packet of `list`.
+    /// Returns the length of the first packet of `list`, in bytes.
     #[inline]
     pub fn head_length(&self, list: &List) -> Option<u32> {
         self.slots.get(list.head as usize).map(|slot| slot.length)
     }
 
-    /// Asks for the first slot of `list`.
+    /// Prefetches the first slot of `list`.
     #[inline]
     pub fn prefetch(&self, list: &List) {
         millrace_memory::prefetch_slice_element(&self.slots, list.head as usize);
     }
 
-    /// Bytes of memory per packet that can be held.
+    /// Returns the bytes of memory that a slot for one packet takes.
     #[cfg(test)]
     pub const fn slot_size() -> usize {
         size_of::<Slot<T>>()

@@ -1,11 +1,11 @@
-//! Packets that come to nodes of a link scheduler.
+//! Packets that arrive at nodes of a link scheduler.
 
 use std::fmt;
 
 use crate::FlowNumber;
 
-/// A node, numbered by who builds the tree: from 0 to [`MOST_NODES`](crate::MOST_NODES) - 1, best without large gaps,
-/// because a port has 64 bytes for each number up to the largest.
+/// Number of a node, chosen by the builder of the tree: from 0 to [`MOST_NODES`](crate::MOST_NODES) - 1.
+/// Large gaps waste memory, because a port has 64 bytes for each number up to the largest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u32);
 
@@ -15,13 +15,13 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A packet that comes to a leaf.
+/// Packet that arrives at a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival<T> {
-    /// The leaf.
+    /// Leaf that takes the packet.
     pub leaf: NodeId,
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: FlowNumber,
-    /// The packet.
+    /// Packet.
     pub item: T,
 }

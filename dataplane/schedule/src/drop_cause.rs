@@ -1,31 +1,31 @@
-//! Why a queue let go of a packet without sending it, and how often; and how often it marked one instead.
+//! Causes of drops in queues and schedulers, and counters of drops and ECN marks.
 
 use std::fmt;
 
-/// Why a packet was dropped by a queue or a scheduler.
+/// Cause of a drop in a queue or scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum DropCause {
-    /// The queue held more bytes than its discard threshold.
+    /// Queue above its discard threshold, in bytes.
     Threshold,
-    /// The port held as many packets or bytes as it may, or the queue more than what was free beside it.
+    /// Port at its limit of packets or bytes, or queue larger than the free space of the port.
     BufferFull,
-    /// RED chose it while the average was between the thresholds, or in the gentle part above them.
+    /// Packet chosen by RED, with the average between the thresholds or in the gentle part above them.
     Early,
-    /// RED's average was above what is borne at all.
+    /// RED average above the range in which RED takes packets.
     Forced,
-    /// CoDel: packets had waited above the target for too long.
+    /// CoDel: queueing delay above the target for too long.
     Sojourn,
-    /// FQ-CoDel held too much, and its flow held most.
+    /// FQ-CoDel above its packet limit; the packet belonged to the flow with the most bytes.
     Overlimit,
-    /// The packet was sent to a node that is unknown or holds no packets itself.
+    /// Packet for an unknown node, or for a node that is no leaf.
     NoQueue,
-    /// Its class was removed, and its packets were to be dropped with it.
+    /// Class removed together with its packets.
     Removed,
 }
 
 impl DropCause {
-    /// Every cause, in the order of their numbers.
+    /// All causes, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Threshold,
         Self::BufferFull,
@@ -37,7 +37,7 @@ impl DropCause {
         Self::Removed,
     ];
 
-    /// The name in counters and documents.
+    /// Returns the name in counters and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Threshold => "threshold",
@@ -58,7 +58,7 @@ impl fmt::Display for DropCause {
     }
 }
 
-/// Packets and bytes dropped, by cause, and packets that were marked rather than dropped (RFC 3168).
+/// Counters of dropped packets and bytes by cause, and of packets marked instead of dropped (RFC 3168).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DropCounts {
     packets: [u64; DropCause::ALL.len()],
@@ -73,43 +73,43 @@ impl DropCounts {
         self.bytes += u64::from(length);
     }
 
-    /// A packet was marked.
+    /// Counts a marked packet.
     #[inline]
     pub(crate) fn mark(&mut self) {
         self.marked += 1;
     }
 
-    /// Packets that were marked, which is no drop.
+    /// Returns the number of marked packets. A mark is no drop.
     pub fn marked(&self) -> u64 {
         self.marked
     }
 
-    /// Whether nothing was dropped or marked.
+    /// Whether no packet was dropped or marked.
     pub fn is_empty(&self) -> bool {
         self.packets() == 0 && self.marked == 0
     }
 
-    /// Packets dropped for `cause`.
+    /// Returns the number of packets dropped for `cause`.
     pub fn get(&self, cause: DropCause) -> u64 {
         self.packets[cause as usize]
     }
 
-    /// Packets dropped for any cause.
+    /// Returns the number of packets dropped for any cause.
     pub fn packets(&self) -> u64 {
         self.packets.iter().sum()
     }
 
-    /// Their bytes.
+    /// Returns the number of dropped bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The causes that occurred, with their packets.
+    /// Iterates over the causes that occurred, with their packet counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropCause, u64)> + '_ {
         DropCause::ALL.into_iter().map(|cause| (cause, self.get(cause))).filter(|(_, packets)| *packets > 0)
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counters of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (here, there) in self.packets.iter_mut().zip(other.packets) {
             *here += there;
@@ -119,12 +119,13 @@ impl DropCounts {
     }
 }
 
-/// Takes what is dropped: the caller counts it and lets it go. Every closure of this form is one.
+/// Receiver of dropped packets: the caller of the scheduler counts and releases them. Every closure with
+/// these arguments is a sink.
 pub trait DropSink<T> {
-    /// `item` was dropped, because of `cause`.
+    /// Receives a dropped packet `item` and the cause.
     fn dropped(&mut self, item: T, cause: DropCause);
 
-    /// A packet was marked, and goes on.
+    /// Reports that a packet was marked and stays in the queue or goes out.
     #[inline]
     fn marked(&mut self) {}
 }

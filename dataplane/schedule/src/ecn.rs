@@ -1,14 +1,14 @@
-//! Explicit congestion notification: the mark in a packet that says "congestion experienced" (RFC 3168, 5 and 23.1).
+//! Explicit congestion notification (ECN): sets "congestion experienced" in a packet (RFC 3168, 5 and 23.1).
 
 use millrace_wire::{EtherType, ipv4, ipv6};
 
-/// The two bits of a sender that doesn't take part.
+/// ECN bits of a sender that is not ECN-capable.
 const NOT_CAPABLE: u8 = 0b00;
-/// Congestion experienced.
+/// ECN bits "congestion experienced".
 const EXPERIENCED: u8 = 0b11;
 
-/// Marks the IP packet at `network` bytes into an Ethernet frame. The two bytes before it must be its EtherType, so that
-/// no frame of another kind is touched. Returns whether it carries the mark now.
+/// Marks the IP packet at offset `network` of an Ethernet frame. The two bytes before that offset must be the
+/// EtherType of IPv4 or IPv6; other frames stay unchanged. Returns whether the packet carries the mark now.
 pub(crate) fn mark_frame(frame: &mut [u8], network: usize) -> bool {
     let Some(before) = network.checked_sub(2) else { return false };
     let Some((head, packet)) = frame.split_at_mut_checked(network) else { return false };
@@ -20,7 +20,7 @@ pub(crate) fn mark_frame(frame: &mut [u8], network: usize) -> bool {
     }
 }
 
-/// Marks an IPv4 packet, and updates its header checksum by the one word that changes (RFC 1624).
+/// Marks an IPv4 packet and updates its header checksum for the changed word (RFC 1624).
 fn mark_ipv4(bytes: &mut [u8]) -> bool {
     let Ok(mut packet) = ipv4::Packet::new_checked(bytes) else { return false };
     if packet.version() != 4 {

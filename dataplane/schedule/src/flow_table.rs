@@ -1,4 +1,4 @@
-//! Which queue a flow has: a table with open addressing, probed in line.
+//! Table from flow to queue, with open addressing and linear probing.
 
 use crate::FlowNumber;
 use crate::arena::NONE;
@@ -9,13 +9,13 @@ struct Place {
     queue: u32,
 }
 
-/// Places for each flow that there is room for, at least.
+/// Minimum number of table entries for each flow of the capacity.
 pub(crate) const PLACES: usize = 4;
 
 const VACANT: Place = Place { flow: 0, queue: NONE };
 
-/// Flow numbers to queues. It is never more than a quarter full, so nearly all searches end with their first step, as the
-/// processor predicts.
+/// Map from flow numbers to queues. At most a quarter of its entries are in use. So nearly all searches end
+/// at the first entry, as the branch predictor expects.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTable {
     places: Box<[Place]>,
@@ -24,7 +24,7 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// Room for `flows` flows. The seed keeps others from choosing numbers that collide.
+    /// Creates a table for `flows` flows. The seed prevents senders from choosing flow numbers that collide.
     pub fn new(flows: u32, seed: u64) -> Self {
         let places = (flows.max(2) as usize * PLACES).next_power_of_two();
         // An odd multiplier spreads consecutive numbers (Knuth, TAOCP 3, 6.4); the seed varies it.
@@ -36,12 +36,12 @@ impl FlowTable {
         }
     }
 
-    /// Flows that it has room for.
+    /// Returns the number of flows that the table has room for.
     pub fn room(&self) -> u32 {
         (self.places.len() / PLACES) as u32
     }
 
-    /// The same with room for `flows`.
+    /// Returns a copy with room for `flows` flows.
     pub fn with_room(&self, flows: u32, seed: u64) -> Self {
         let mut larger = Self::new(flows, seed);
         for place in self.places.iter().filter(|place| place.queue != NONE) {
@@ -68,19 +68,19 @@ impl FlowTable {
         }
     }
 
-    /// The queue of a flow.
+    /// Returns the queue of a flow.
     #[inline]
     pub fn get(&self, flow: FlowNumber) -> Option<u32> {
         Some(self.find(flow).1.queue).filter(|queue| *queue != NONE)
     }
 
-    /// Notes the queue of a flow that has none yet. There must be room.
+    /// Inserts the queue of a flow that has none yet. The caller ensures that there is room.
     pub fn insert(&mut self, flow: FlowNumber, queue: u32) {
         let at = self.find(flow).0;
         self.places[at] = Place { flow: flow.0, queue };
     }
 
-    /// Forgets a flow. What was probed past it moves up (Knuth, TAOCP 3, 6.4, algorithm R).
+    /// Removes a flow. Entries probed past its entry move up (Knuth, TAOCP 3, 6.4, algorithm R).
     pub fn remove(&mut self, flow: FlowNumber) {
         let (mut hole, place) = self.find(flow);
         if place.queue == NONE {
@@ -103,7 +103,7 @@ impl FlowTable {
         self.places[hole] = VACANT;
     }
 
-    /// Asks for the place where a flow's number is looked for.
+    /// Prefetches the first table entry at which a flow is searched.
     #[inline]
     pub fn prefetch(&self, flow: FlowNumber) {
         millrace_memory::prefetch_slice_element(&self.places, self.home(flow));

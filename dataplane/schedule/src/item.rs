@@ -1,16 +1,17 @@
-//! What a queue holds: packets in the router, plain numbers in tests.
+//! Contents of a queue: packets in the router, plain numbers in tests.
 
 use millrace_packet::Packet;
 
 use crate::ecn;
 
-/// Something that waits in a queue.
+/// Packet or other item that waits in a queue.
 pub trait Item {
-    /// Bytes from the link header on, without what the link adds around a frame (see [`crate::LinkOverhead`]).
+    /// Returns the length in bytes from the link header on, without the overhead of the link (see
+    /// [`crate::LinkOverhead`]).
     fn length(&self) -> u32;
 
-    /// Notes on the item that it met congestion, instead of dropping it. Returns `false`, with nothing changed, when the
-    /// sender doesn't understand that (RFC 3168, 5).
+    /// Marks the item with "congestion experienced" instead of dropping it. Returns `false`, with nothing
+    /// changed, when the sender is not ECN-capable (RFC 3168, 5).
     fn mark_congestion(&mut self) -> bool;
 }
 
@@ -26,8 +27,8 @@ impl Item for Packet {
     }
 }
 
-/// A flow, as the caller numbers them: a record of the flow table, or the number of a queue that a filter names. Packets
-/// of one flow keep their order; which flows share a fate is up to the scheduler.
+/// Number of a flow, chosen by the caller: a record of the flow table, or the number of a queue that a filter
+/// names. Packets of one flow keep their order; the scheduler decides whether flows share a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowNumber(pub u32);
 

@@ -1,13 +1,14 @@
-//! The queues of a port and its link schedulers: which packet is sent next, and when.
+//! Queues of a port and its link schedulers: they decide the next packet to send, and its time.
 //!
-//! A [`LinkScheduler`] is the tree of one port. Its leaves hold packets: a FIFO, a queue per flow under weighted deficit
-//! round robin, or FQ-CoDel. Other nodes choose among children: strict priority, weighted deficit round robin, H-FSC, a
-//! token bucket around one child. Any kind can stand at any node. A queue drops what comes above its discard threshold,
-//! and may run RED or CoDel. All packets of a port lie in one memory with a bound.
+//! A [`LinkScheduler`] is the scheduler tree of one port. Its leaves hold packets: a FIFO, a queue per flow
+//! under weighted deficit round robin, or FQ-CoDel. Other nodes choose among children: strict priority,
+//! weighted deficit round robin, H-FSC, a token bucket around one child. Any kind can stand at any node. A
+//! queue drops packets that arrive above its discard threshold, and may run RED or CoDel. All packets of a
+//! port share one bounded memory.
 //!
-//! Everything here is a pure function of what it was told: packets, changes and the moment, which is passed in and never
-//! goes back. Nothing is read from a clock, sent, locked, or allocated per packet; what is dropped goes to a
-//! [`DropSink`] with its cause.
+//! The crate is a pure function of its inputs: packets, changes and the current time, which the caller passes
+//! and which never goes back. It reads no clock, sends nothing, takes no lock and allocates nothing per
+//! packet. A [`DropSink`] receives each dropped packet with its cause.
 //!
 //! ```
 //! use millrace_schedule::{

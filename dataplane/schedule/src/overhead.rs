@@ -1,29 +1,32 @@
-//! What a link adds to a frame, so that rates are those of the wire.
+//! Overhead of links: bytes added to a frame, so that rates are rates on the wire.
 
-/// How many bytes of a link's time a packet takes, from its length.
+/// Overhead of a link: converts the length of a packet to bytes of link time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkOverhead {
-    /// The packet's own length.
+    /// No overhead: the packet's own length.
     None,
-    /// Ethernet (IEEE 802.3): preamble 8, check sequence 4 and gap 12 around each frame, and no less than 84 in all.
+    /// Ethernet (IEEE 802.3): preamble 8, check sequence 4 and gap 12 around each frame, and at least 84
+    /// bytes in all.
     #[default]
     Ethernet,
-    /// ATM with AAL5 (ITU-T I.363.5): encapsulation and a trailer of 8 bytes, padded into cells of 48 that take 53 each.
+    /// ATM with AAL5 (ITU-T I.363.5): encapsulation and a trailer of 8 bytes, padded into cells of 48 bytes
+    /// that take 53 bytes each.
     Atm {
-        /// Bytes before each packet, those of RFC 2684 for instance; fewer than none where its own link header is not sent.
+        /// Bytes before each packet, for instance those of RFC 2684; negative if the packet's link header is
+        /// not sent.
         encapsulation: i16,
     },
-    /// Anything else.
+    /// Custom overhead.
     Custom {
-        /// Bytes more per packet, or fewer.
+        /// Bytes added per packet; may be negative.
         bytes: i16,
-        /// No packet takes fewer bytes.
+        /// Least number of bytes per packet.
         minimum: u16,
     },
 }
 
 impl LinkOverhead {
-    /// Bytes that a packet of `length` bytes takes on the link; at least 1.
+    /// Returns the bytes that a packet of `length` bytes takes on the link; at least 1.
     #[inline]
     pub fn wire_length(self, length: u32) -> u32 {
         if self == Self::Ethernet {
@@ -33,7 +36,7 @@ impl LinkOverhead {
         }
     }
 
-    /// The same to be added up, in fewer instructions.
+    /// Returns [`wire_length`](Self::wire_length) as a term of a sum, in fewer instructions.
     #[inline]
     pub(crate) fn wire_bytes(self, length: u32) -> u64 {
         if self == Self::Ethernet {
@@ -43,7 +46,8 @@ impl LinkOverhead {
         }
     }
 
-    /// Apart, so that the usual link costs a comparison and no jump by a table.
+    /// Computes the wire length of other links. It is a separate function so that Ethernet costs a comparison
+    /// and no jump table.
     fn other_wire_length(self, length: u32) -> u32 {
         match self {
             Self::None => length.max(1),
@@ -73,7 +77,7 @@ mod tests {
     fn an_atm_link_sends_whole_cells() {
         let wire = |length| LinkOverhead::Atm { encapsulation: 0 }.wire_length(length);
         assert_eq!((wire(0), wire(40), wire(41), wire(1500)), (53, 53, 106, 32 * 53));
-        // Ethernet frames bridged by RFC 2684, with LLC and with VC-MUX, and IP alone, of which the frame's header is no part.
+        // Ethernet frames bridged by RFC 2684, with LLC and with VC-MUX, and IP without its frame header.
         let wire = |encapsulation, length| LinkOverhead::Atm { encapsulation }.wire_length(length);
         assert_eq!((wire(10, 30), wire(10, 31), wire(2, 38), wire(2, 39)), (53, 106, 53, 106));
         assert_eq!((wire(-14, 54), wire(-14, 55), wire(-14, 3)), (53, 106, 53));

@@ -1,26 +1,26 @@
-//! One queue: a cache line. What is seldom touched stands apart.
+//! Queue of packets: one cache line. Rarely used fields are in a separate part.
 
 use crate::DropCounts;
 use crate::aqm::{Aqm, AqmState};
 use crate::arena::{List, Load, NONE};
 
-/// What a queue may be told, also while it holds packets.
+/// Settings of a queue, which may change while it holds packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QueueSettings {
-    /// Discard threshold in bytes: while the queue holds more, arriving packets are dropped (NPR, section 2.1).
+    /// Discard threshold in bytes: above it, the queue drops arriving packets (NPR, section 2.1).
     pub threshold: u32,
     /// Active queue management.
     pub aqm: Aqm,
 }
 
 impl Default for QueueSettings {
-    /// 256 KiB and tail drop.
+    /// Returns 256 KiB and tail drop.
     fn default() -> Self {
         Self { threshold: 256 << 10, aqm: Aqm::TailDrop }
     }
 }
 
-/// A queue. `next` links it into a round; while it is in none, its user may note something else there.
+/// Queue. `next` links it into a round; outside of a round, the owner may use it for other values.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
@@ -30,11 +30,11 @@ pub(crate) struct Queue {
     pub threshold: u32,
     pub next: u32,
     pub flow: u32,
-    /// Its [`Cold`] part, or [`NONE`].
+    /// Index of its [`Cold`] part, or [`NONE`].
     pub cold: u32,
     peak_bytes: u32,
     peak_packets: u32,
-    /// Packets that left to be sent, and their bytes.
+    /// Number of packets that left to be sent, and their bytes.
     sent_packets: u64,
     sent_bytes: u64,
 }
@@ -58,19 +58,19 @@ impl Queue {
         }
     }
 
-    /// Whether active queue management, or anything else, has a part in what becomes of its packets.
+    /// Whether the queue has a [`Cold`] part: for active queue management, drops, or a threshold of its own.
     #[inline]
     pub fn is_managed(&self) -> bool {
         self.cold != NONE
     }
 
-    /// Whether it takes any packet that the port has room for.
+    /// Whether the queue takes any packet that the port has room for.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.list.bytes() <= self.threshold && !self.is_managed()
     }
 
-    /// Notes how long the queue is, before packets leave it: between two departures it never was longer.
+    /// Updates the peak before packets leave. The length between two departures never exceeded it.
     #[inline]
     pub fn note_peak(&mut self) {
         if self.list.bytes() > self.peak_bytes || self.list.packets() > self.peak_packets {
@@ -78,26 +78,27 @@ impl Queue {
         }
     }
 
-    /// The most bytes and the most packets that ever waited, not always at the same time.
+    /// Returns the peaks of waiting bytes and packets, which may be of different times.
     fn peak(&self) -> (u32, u32) {
         (self.peak_bytes.max(self.list.bytes()), self.peak_packets.max(self.list.packets()))
     }
 
-    /// Counts what left the list to be sent.
+    /// Counts packets that left the queue to be sent.
     #[inline]
     pub fn sent(&mut self, load: Load) {
         self.sent_packets += u64::from(load.packets());
         self.sent_bytes += u64::from(load.bytes());
     }
 
-    /// Counts what was sent without having waited here.
+    /// Counts packets that were sent without waiting in the queue.
     #[inline]
     pub fn passed(&mut self, packets: u64, bytes: u64) {
         self.sent_packets += packets;
         self.sent_bytes += bytes;
     }
 
-    /// Goes on with what another queue sent, packets and bytes, and with the most that it held, bytes and packets.
+    /// Continues the counters of another queue: its sent packets and bytes, and its peak of bytes and
+    /// packets.
     pub fn count_on(&mut self, sent: (u64, u64), peak: (u32, u32)) {
         (self.sent_packets, self.sent_bytes) = sent;
         (self.peak_bytes, self.peak_packets) = peak;
@@ -129,48 +130,48 @@ impl Queue {
     }
 }
 
-/// What a queue needs when it drops, or manages its length actively.
+/// Part of a queue for drops and active queue management.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cold {
     pub aqm: AqmState,
     pub drops: DropCounts,
-    /// The largest packet seen, for CoDel.
+    /// Largest packet length seen, for CoDel.
     pub max_packet: u32,
-    /// Packets that came in and were moved to another queue, and their bytes.
+    /// Number of packets moved to another queue, and their bytes.
     pub moved_packets: u64,
     pub moved_bytes: u64,
-    /// Whether the queue has a threshold that is not that of all others.
+    /// Whether the queue has its own threshold instead of the common one.
     pub has_own_threshold: bool,
 }
 
-/// A queue as its user sees it. Always: offered = sent + moved + held + dropped.
+/// View of a queue for its user. Always: offered = sent + moved + held + dropped.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueView {
-    /// Packets that arrived, refused ones included.
+    /// Number of packets that arrived, refused packets included.
     pub offered_packets: u64,
-    /// Their bytes.
+    /// Number of bytes that arrived, refused packets included.
     pub offered_bytes: u64,
-    /// Packets that left to be sent.
+    /// Number of packets that left to be sent.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Number of bytes that left to be sent.
     pub sent_bytes: u64,
-    /// Packets that were moved to another queue.
+    /// Number of packets moved to another queue.
     pub moved_packets: u64,
-    /// Their bytes.
+    /// Number of bytes moved to another queue.
     pub moved_bytes: u64,
-    /// Packets that wait.
+    /// Number of waiting packets.
     pub held_packets: u32,
-    /// Their bytes.
+    /// Number of waiting bytes.
     pub held_bytes: u32,
-    /// The most bytes that ever waited.
+    /// Peak of waiting bytes.
     pub peak_bytes: u32,
-    /// The most packets that ever waited.
+    /// Peak of waiting packets.
     pub peak_packets: u32,
-    /// Bytes per round, where a round robin serves the queue; 0 elsewhere.
+    /// Quantum in bytes per round, if a round robin serves the queue; 0 otherwise.
     pub quantum: u32,
     /// Discard threshold in bytes.
     pub threshold: u32,
-    /// Whether that is a flow's own.
+    /// Whether the threshold is a flow's own.
     pub has_own_threshold: bool,
     /// Active queue management.
     pub aqm: Aqm,

@@ -1,4 +1,4 @@
-//! The queues of a port: up to 65,536 of them over one memory for packets (NPR, section 2.1).
+//! Queues of a port: up to 65,536 over one packet memory (NPR, section 2.1).
 
 use millrace_units::Instant;
 
@@ -8,18 +8,18 @@ use crate::queue::{Cold, Queue, QueueSettings, QueueView};
 use crate::slots::Slots;
 use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 
-/// The most queues that a port can have.
+/// Maximum number of queues of a port.
 pub const MOST_QUEUES: u32 = 65_536;
 
-/// How much a port may hold. No queue, and no FQ-CoDel, takes packets while it holds more than what is free beside it: one
-/// alone gets half of the memory, and none can take it all from the others.
+/// Limits of a port. A queue, or an FQ-CoDel leaf, refuses packets while it holds more than the free space of
+/// the port. So a single queue gets half of the memory, and none can take all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferLimits {
-    /// Queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
+    /// Number of queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
     pub queues: u32,
-    /// Packets, 1 to 2^24; 65,536 by default. Each takes 32 bytes beside its own memory.
+    /// Number of packets, 1 to 2^24; 65,536 by default. Each takes 32 bytes in addition to its own memory.
     pub packets: u32,
-    /// Bytes of packets, at least 65,536; 128 MiB by default.
+    /// Number of packet bytes, at least 65,536; 128 MiB by default.
     pub bytes: u32,
 }
 
@@ -29,17 +29,17 @@ impl Default for BufferLimits {
     }
 }
 
-/// What became of a packet that arrived.
+/// Result of an arrival at a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Offer {
     Refused,
-    /// It stays, and is the only one.
+    /// The packet stays, and is the only one in the queue.
     First,
-    /// It stays, behind others.
+    /// The packet stays, behind others.
     Taken,
 }
 
-/// Queues by number, and the packets in them.
+/// Queues by number, and their packets.
 #[derive(Debug)]
 pub(crate) struct QueueManager<T> {
     pub arena: Arena<T>,
@@ -48,9 +48,9 @@ pub(crate) struct QueueManager<T> {
     free: Vec<u32>,
     free_cold: Vec<u32>,
     limit: u32,
-    /// Whether a flow wanted a queue since, which its leaf may have, and none was left.
+    /// Whether a flow of a leaf below its own limit found no free queue since the last take-back.
     pub is_short: bool,
-    /// What the link adds to each packet.
+    /// Overhead of the link.
     pub overhead: LinkOverhead,
 }
 
@@ -68,35 +68,35 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// Bytes that a packet takes on the link.
+    /// Returns the bytes that a packet takes on the link.
     #[inline]
     pub fn wire_length(&self, length: u32) -> u32 {
         self.overhead.wire_length(length)
     }
 
-    /// Queues that are open.
+    /// Returns the number of open queues.
     pub fn in_use(&self) -> u32 {
         self.queues.len() as u32 - self.free.len() as u32
     }
 
-    /// Queues that can still be opened.
+    /// Returns the number of queues that can still be opened.
     pub fn available(&self) -> u32 {
         self.limit.saturating_sub(self.in_use())
     }
 
-    /// Another number of queues at most; those that are open stay.
+    /// Changes the maximum number of queues; open queues stay.
     pub fn set_limit(&mut self, limit: u32) {
         let more = (limit as usize).saturating_sub(self.queues.len());
         self.queues.reserve(more);
         self.limit = limit;
     }
 
-    /// A new queue, if there may be one more.
+    /// Opens a queue, if the limit allows one more.
     pub fn open(&mut self, settings: &QueueSettings) -> Option<u32> {
         (self.available() > 0).then(|| self.open_anyway(settings))
     }
 
-    /// A new queue, though there be as many as there may be.
+    /// Opens a queue, even in excess of the limit.
     pub fn open_anyway(&mut self, settings: &QueueSettings) -> u32 {
         let queue = Queue::new(settings.threshold);
         let index = match self.free.pop() {
@@ -113,21 +113,21 @@ impl<T: Item> QueueManager<T> {
         index
     }
 
-    /// Whether a queue holds nothing, and nothing is said of it alone.
+    /// Whether a queue is empty and has no own quantum, reservation or threshold.
     #[inline]
     pub fn is_dispensable(&self, index: u32) -> bool {
         let queue = self.queue(index);
         queue.list.is_empty() && queue.quantum == 0 && self.own_threshold(index).is_none()
     }
 
-    /// Makes an empty queue what a new one is.
+    /// Resets an empty queue to the state of a new queue.
     pub fn renew(&mut self, index: u32, settings: &QueueSettings) {
         self.forget_cold(index);
         self.queues[index as usize] = Queue::new(settings.threshold);
         self.set(index, settings);
     }
 
-    /// Gives an empty queue back, with its counters.
+    /// Closes an empty queue and forgets its counters.
     pub fn close(&mut self, index: u32) {
         self.forget_cold(index);
         self.free.push(index);
@@ -141,7 +141,7 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// Changes a queue; packets in it stay, and what active queue management knows of them, unless it is another kind of it.
+    /// Changes the settings of a queue. Packets stay, and the AQM state stays unless the kind of AQM changes.
     pub fn set(&mut self, index: u32, settings: &QueueSettings) {
         self.queues[index as usize].threshold = settings.threshold;
         let has_cold = self.queues[index as usize].cold != NONE;
@@ -150,13 +150,13 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// The same, but a threshold of its own stays.
+    /// Changes the settings of a queue, but keeps its own threshold.
     pub fn set_common(&mut self, index: u32, settings: &QueueSettings) {
         let own = self.own_threshold(index);
         self.set(index, &QueueSettings { threshold: own.unwrap_or(settings.threshold), ..*settings });
     }
 
-    /// Gives a queue a threshold of its own, or that of `common` again.
+    /// Gives a queue its own threshold, or the threshold `common` again.
     pub fn set_own_threshold(&mut self, index: u32, own: Option<u32>, common: u32) {
         self.queues[index as usize].threshold = own.unwrap_or(common);
         if own.is_some() || self.own_threshold(index).is_some() {
@@ -164,14 +164,14 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// A queue's threshold, if it is its own.
+    /// Returns a queue's own threshold, if it has one.
     pub fn own_threshold(&self, index: u32) -> Option<u32> {
         let queue = self.queue(index);
         let is_own = self.cold.find(queue.cold as usize).is_some_and(|cold| cold.has_own_threshold);
         is_own.then_some(queue.threshold)
     }
 
-    /// A queue that may not be there.
+    /// Returns a queue, if it exists.
     #[inline]
     pub fn find(&self, index: u32) -> Option<&Queue> {
         self.queues.find(index as usize)
@@ -182,7 +182,7 @@ impl<T: Item> QueueManager<T> {
         &self.queues[index as usize]
     }
 
-    /// A queue, and the length of its first packet.
+    /// Returns a queue and the length of its first packet.
     #[inline]
     pub fn first(&self, index: u32) -> Option<(&Queue, u32)> {
         let queue = self.queue(index);
@@ -194,7 +194,7 @@ impl<T: Item> QueueManager<T> {
         &mut self.queues[index as usize]
     }
 
-    /// The queues and their packets, for a batch.
+    /// Returns the queues and their packets, for a batch.
     #[inline(always)]
     pub fn open_all(&mut self) -> (&mut [Queue], Opened<'_, T>) {
         (self.queues.all_mut(), self.arena.open())
@@ -205,7 +205,7 @@ impl<T: Item> QueueManager<T> {
         queue.view(self.cold.find(queue.cold as usize))
     }
 
-    /// The cold part of a queue, made when it is first needed.
+    /// Returns the cold part of a queue, and creates it if there is none.
     #[cold]
     fn cold_mut(&mut self, index: u32) -> &mut Cold {
         let queue = &mut self.queues[index as usize];
@@ -218,7 +218,7 @@ impl<T: Item> QueueManager<T> {
         &mut self.cold[queue.cold as usize]
     }
 
-    /// A packet arrives at a queue.
+    /// Offers an arriving packet to a queue.
     #[inline(always)]
     pub fn offer(
         &mut self,
@@ -241,7 +241,7 @@ impl<T: Item> QueueManager<T> {
         offer
     }
 
-    /// The same where it may be refused.
+    /// Offers an arriving packet to a queue that may refuse it.
     #[inline(never)]
     fn offer_carefully(
         &mut self,
@@ -255,7 +255,7 @@ impl<T: Item> QueueManager<T> {
         let queue = &mut self.queues[index as usize];
         let mut is_to_mark = false;
         if queue.cold != NONE {
-            // What is managed knows of every arrival, also of those that the threshold refuses.
+            // Active queue management counts every arrival, also of packets that the threshold refuses.
             match Self::arrival(&mut self.cold[queue.cold as usize], queue, length, now) {
                 RedVerdict::Pass => {}
                 RedVerdict::Mark => is_to_mark = true,
@@ -268,7 +268,7 @@ impl<T: Item> QueueManager<T> {
         if !self.arena.has_room(queue.list.load, length) {
             return self.refuse(index, item, DropCause::BufferFull, sink);
         }
-        // Only what is taken bears a mark, and counts as marked.
+        // Only packets that stay get a mark and count as marked.
         if is_to_mark {
             if !item.mark_congestion() {
                 return self.refuse(index, item, DropCause::Early, sink);
@@ -281,7 +281,7 @@ impl<T: Item> QueueManager<T> {
         offer
     }
 
-    /// Packets of `bytes` bytes in all arrive at one queue, one after the other. `batch` is empty afterwards.
+    /// Offers packets of `bytes` bytes in total to one queue, in order. `batch` is empty afterwards.
     #[inline]
     pub fn offer_all(
         &mut self,
@@ -307,7 +307,8 @@ impl<T: Item> QueueManager<T> {
         }
     }
 
-    /// What active queue management says to an arriving packet. To mark is to drop, where nothing is to be marked.
+    /// Returns the decision of active queue management about an arriving packet. Without ECN, a mark becomes
+    /// a drop.
     fn arrival(cold: &mut Cold, queue: &Queue, length: u32, now: Instant) -> RedVerdict {
         cold.max_packet = cold.max_packet.max(length);
         let AqmState::Red(red) = &mut cold.aqm else { return RedVerdict::Pass };
@@ -324,8 +325,8 @@ impl<T: Item> QueueManager<T> {
         Offer::Refused
     }
 
-    /// Takes up to `most` packets of a queue to send them, as long as `wanted` says so of each one's length. None of a queue
-    /// with a cold part, whose packets have to be asked about one by one.
+    /// Takes up to `most` packets of a queue to send them, while `wanted` accepts the length of the next one.
+    /// Takes none of a queue with a cold part, whose packets need single decisions.
     #[inline(always)]
     pub fn take_while(
         &mut self,
@@ -344,7 +345,7 @@ impl<T: Item> QueueManager<T> {
         gone
     }
 
-    /// Takes the next packet of a queue to send it, and says whether there are more.
+    /// Takes the next packet of a queue to send it. Returns whether more packets wait.
     #[inline]
     pub fn take(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> (Option<Held<T>>, bool) {
         let queue = &mut self.queues[index as usize];
@@ -388,7 +389,7 @@ impl<T: Item> QueueManager<T> {
         held
     }
 
-    /// Takes the next packet of a queue to put it elsewhere.
+    /// Takes the next packet of a queue to move it to another queue.
     pub fn take_to_move(&mut self, index: u32) -> Option<Held<T>> {
         let queue = &mut self.queues[index as usize];
         queue.note_peak();
@@ -399,7 +400,7 @@ impl<T: Item> QueueManager<T> {
         Some(held)
     }
 
-    /// Puts a packet that was taken elsewhere at the end of a queue, whatever its threshold says.
+    /// Appends a packet that was taken from another queue, regardless of the threshold.
     pub fn put(&mut self, index: u32, held: Held<T>) {
         let (length, queue) = (held.length, &mut self.queues[index as usize]);
         if let Some(cold) = self.cold.find_mut(queue.cold as usize) {
@@ -408,8 +409,8 @@ impl<T: Item> QueueManager<T> {
         self.arena.push(&mut queue.list, held);
     }
 
-    /// Moves the packets of a flow from one queue to another, which is empty; all keep their order. Returns how many there
-    /// were.
+    /// Moves the packets of a flow from one queue to another, which is empty. All packets keep their order.
+    /// Returns their number.
     pub fn separate(&mut self, from: u32, to: u32, flow: FlowNumber) -> u32 {
         self.queues[from as usize].note_peak();
         let mut all = std::mem::take(&mut self.queues[from as usize].list);
@@ -430,13 +431,13 @@ impl<T: Item> QueueManager<T> {
         moved.packets()
     }
 
-    /// Asks for a queue's line and nothing else.
+    /// Prefetches the cache line of a queue, but not its packets.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         millrace_memory::prefetch_slice_element(self.queues.all(), index as usize);
     }
 
-    /// Bytes that all queues take, without the packets in them.
+    /// Returns the bytes of memory of all queues, without their packets.
     pub fn memory(&self) -> usize {
         self.queues.len() * size_of::<Queue>() + self.cold.len() * size_of::<Cold>()
     }

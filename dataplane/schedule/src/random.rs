@@ -1,6 +1,7 @@
-//! Numbers that look random, from a seed that is passed in: the same seed, the same drops.
+//! Pseudo-random numbers from a given seed: the same seed gives the same drops.
 
-/// Marsaglia's xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
+/// Generator xorshift64* of Marsaglia (Vigna, "An experimental exploration of Marsaglia's xorshift
+/// generators, scrambled", 2016).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,7 +18,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     #[inline]
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64

@@ -4,25 +4,25 @@ use std::fmt;
 
 use millrace_units::{BitRate, Instant};
 
-/// Nanoseconds in a second, times bits in a byte: what one byte costs at one bit per second, in nanobits.
+/// Nanobits per byte: the cost of one byte at one bit per second, as 10^9 nanoseconds times 8 bits.
 pub(crate) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// Bits per second, exactly.
+/// Rate in whole bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// As many kilobits (thousands) per second.
+    /// Returns a rate of `kilobits` (thousands) per second.
     pub const fn from_kilobits(kilobits: u64) -> Self {
         Self(kilobits.saturating_mul(1000))
     }
 
-    /// As many megabits (millions) per second.
+    /// Returns a rate of `megabits` (millions) per second.
     pub const fn from_megabits(megabits: u64) -> Self {
         Self(megabits.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds that `bytes` take, rounded up; the end of time at rate 0.
+    /// Returns the nanoseconds that `bytes` take, rounded up; `u64::MAX` at rate 0.
     #[inline]
     pub fn time_for(self, bytes: u64) -> u64 {
         if bytes == 0 {
@@ -40,7 +40,7 @@ impl Rate {
         }
     }
 
-    /// Whole bytes that pass in `nanoseconds`.
+    /// Returns the whole bytes that pass in `nanoseconds`.
     #[inline]
     pub fn bytes_in(self, nanoseconds: u64) -> u64 {
         match nanoseconds.checked_mul(self.0) {
@@ -59,28 +59,29 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Credit that grows with time at a rate and shrinks by what is sent, in nanobits, so that no fraction is ever lost.
+/// Credit that grows with time at a rate and shrinks by the bytes sent. It is in nanobits, so that no
+/// fraction is lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     rate: Rate,
-    /// What it grows to at most.
+    /// Maximum of the credit.
     most: i64,
     now: i64,
     last: Instant,
 }
 
-/// Bytes that a credit can be counted in: a thousand million, in nanobits below 2^63.
+/// Maximum number of bytes of a credit: 10^9, in nanobits below 2^63.
 pub(crate) const MOST_BYTES: u32 = 1_000_000_000;
 
 impl Credit {
-    /// Full credit of `bytes`, up to [`MOST_BYTES`].
+    /// Creates a full credit of `bytes`, up to [`MOST_BYTES`].
     pub fn new(rate: Rate, bytes: u32) -> Self {
         let most = Self::nanobits(bytes.min(MOST_BYTES));
         Self { rate, most, now: most, last: Instant::ZERO }
     }
 
-    /// The credit of a link, up to `bytes`, and the rest of a nanosecond: so long a punctual caller may come late, because
-    /// moments are whole nanoseconds, and must not lose what it comes late by.
+    /// Creates the credit of a link: `bytes`, and the bits of just under a nanosecond. Times are whole
+    /// nanoseconds, so even a punctual caller comes late by that much, and must not lose it.
     pub fn for_link(rate: Rate, bytes: u32) -> Self {
         let mut credit = Self::new(rate, bytes);
         credit.add_nanosecond();
@@ -91,7 +92,7 @@ impl Credit {
         self.most = self.most.saturating_add_unsigned(self.rate.0 - self.rate.0.min(1));
     }
 
-    /// Another rate and bound of a link, from now on.
+    /// Changes the rate and the maximum of a link, from now on.
     pub fn set_link(&mut self, rate: Rate, bytes: u32, now: Instant) {
         self.set(rate, bytes, now);
         self.add_nanosecond();
@@ -102,7 +103,7 @@ impl Credit {
         i64::from(bytes) * NANOBITS_PER_BYTE as i64
     }
 
-    /// Another rate and bound from now on. What was earned so far stays, as far as the bound allows.
+    /// Changes the rate and the maximum from now on. The credit stays, up to the new maximum.
     pub fn set(&mut self, rate: Rate, bytes: u32, now: Instant) {
         self.earn(now);
         self.rate = rate;
@@ -131,7 +132,8 @@ impl Credit {
         self.now = self.now.wrapping_add(earned as i64);
     }
 
-    /// Whether there is credit for `bytes`; when the bound is lower, whether it is reached.
+    /// Whether the credit covers `bytes`; if the maximum is lower than that, whether the credit is at its
+    /// maximum.
     #[inline]
     pub fn covers(&mut self, bytes: u32, now: Instant) -> bool {
         self.earn(now);
@@ -143,7 +145,7 @@ impl Credit {
         Self::nanobits(bytes.min(MOST_BYTES)).min(self.most)
     }
 
-    /// The first moment at which [`covers`](Self::covers) holds, if nothing is sent until then.
+    /// Returns the first time at which [`covers`](Self::covers) holds, if nothing is sent until then.
     #[inline]
     pub fn covers_at(&self, bytes: u32) -> Instant {
         let missing = self.needed(bytes) as i128 - self.now as i128;
@@ -157,7 +159,7 @@ impl Credit {
         Instant::from_nanos(self.last.as_nanos().saturating_add(wait))
     }
 
-    /// Takes `bytes` away; the credit may become negative.
+    /// Subtracts `bytes`; the credit may become negative.
     #[inline]
     pub fn spend(&mut self, bytes: u32, now: Instant) {
         self.earn(now);
@@ -179,7 +181,8 @@ mod tests {
             prop_assert!(rate.bytes_in(time - 1) < bytes);
         }
 
-        /// Sums in u128 beside it: after any steps, the credit is what the bound and exact earnings leave.
+        /// Compares with sums in u128: after any steps, the credit equals the exact earnings within the
+        /// maximum.
         #[test]
         fn credit_loses_no_nanobit(
             rate in 1_u64..100_000_000_000, most in 0_u32..100_000,

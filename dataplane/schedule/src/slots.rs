@@ -1,15 +1,16 @@
-//! Slots of a structure, by the numbers that its own links hold.
+//! Slots of a structure, addressed by numbers that its own links hold.
 
 use std::ops::{Index, IndexMut};
 use std::slice::SliceIndex;
 
-/// Nodes, classes, queues or places of a scheduler, by number. A number comes from the structure itself: from a link that
-/// it set, or from its list of free slots; a caller's number is looked up by [`find`](Self::find) first. No packet tells one.
+/// Nodes, classes, queues or entries of a scheduler, by number. A number comes from the structure itself,
+/// from a link or the list of free slots. A caller's number goes through [`find`](Self::find) first. Packets
+/// contain no numbers of slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T>(Vec<T>);
 
 impl<T> Slots<T> {
-    /// No slots yet, and room for so many.
+    /// Creates an empty set of slots, with capacity for `count`.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -24,13 +25,13 @@ impl<T> Slots<T> {
         self.0.is_empty()
     }
 
-    /// The slot of a number, if there is one.
+    /// Returns the slot of a number, if there is one.
     #[inline(always)]
     pub fn find(&self, number: usize) -> Option<&T> {
         self.0.get(number)
     }
 
-    /// The slot of a number to write, if there is one.
+    /// Returns the slot of a number for writing, if there is one.
     #[inline(always)]
     pub fn find_mut(&mut self, number: usize) -> Option<&mut T> {
         self.0.get_mut(number)
@@ -41,13 +42,13 @@ impl<T> Slots<T> {
         self.0.first()
     }
 
-    /// Adds a slot behind the last.
+    /// Appends a slot.
     #[inline]
     pub fn push(&mut self, value: T) {
         self.0.push(value);
     }
 
-    /// Takes memory for so many slots more.
+    /// Reserves memory for `more` additional slots.
     pub fn reserve(&mut self, more: usize) {
         self.0.reserve(more);
     }
@@ -62,13 +63,13 @@ impl<T> Slots<T> {
         self.0.iter_mut()
     }
 
-    /// All slots at once.
+    /// Returns all slots.
     #[inline(always)]
     pub fn all(&self) -> &[T] {
         &self.0
     }
 
-    /// All slots at once, for a loop that looks at many.
+    /// Returns all slots for writing, for a loop over many of them.
     #[inline(always)]
     pub fn all_mut(&mut self) -> &mut [T] {
         &mut self.0

@@ -1,4 +1,4 @@
-//! In the steady state no packet costs an allocation, whatever the tree is made of.
+//! Test that no packet causes an allocation in the steady state, with any kind of node.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: all calls go to the system's allocator as they came.
+// SAFETY: all calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is the same for both allocators.
         unsafe { System.alloc(layout) }
     }
 
@@ -74,7 +74,7 @@ fn tree() -> LinkScheduler<Frame> {
     port
 }
 
-/// More than the link takes comes to every leaf for a while; returns the packets that were sent and dropped.
+/// Overloads every leaf for a while. Returns the numbers of packets sent and dropped.
 fn load(port: &mut LinkScheduler<Frame>, now: &mut u64, packets: u32) -> (u64, u64) {
     let (mut sent, mut dropped) = (0, 0);
     for number in 0..packets {

@@ -1,4 +1,4 @@
-//! Address prefixes as filters write them.
+//! Address prefixes in the syntax of filters.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -43,7 +43,7 @@ fn without_host_bits(net: IpNet) -> Result<IpNet, Refusal> {
     ))
 }
 
-/// `129.*`, `129.252.*`, `129.*.*.*`: leading bytes, then stars to the end.
+/// Reads `129.*`, `129.252.*`, `129.*.*.*`: leading bytes, then stars to the end.
 fn starred(text: &str) -> Result<IpNet, Refusal> {
     let wrong = || {
         Refusal::new(
@@ -54,7 +54,7 @@ fn starred(text: &str) -> Result<IpNet, Refusal> {
     let parts: Vec<_> = text.split('.').collect();
     let leading = parts.iter().take_while(|part| **part != "*").count();
     let (bytes, stars) = parts.split_at_checked(leading).ok_or_else(wrong)?;
-    // 129.* or 129.*.*.*, and nothing between.
+    // Only 129.* or 129.*.*.*, with no other number of stars.
     if bytes.len() > 3 || stars.iter().any(|part| *part != "*") || (stars.len() > 1 && parts.len() != 4) {
         return Err(wrong());
     }
@@ -73,7 +73,7 @@ fn no_prefix(text: &str) -> Refusal {
     )
 }
 
-/// A prefix as filters print it: a host without its length.
+/// Prints a prefix in the syntax of filters: a host without its length.
 pub(super) fn print(net: &IpNet) -> String {
     if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
 }

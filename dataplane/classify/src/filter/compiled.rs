@@ -1,4 +1,4 @@
-//! A filter with its port's name resolved, in the form that is matched.
+//! Filter with its port name resolved to an id, in the form that matches packets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,15 +13,16 @@ use crate::candidate::{DSCP_SHIFT, EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, P
 
 use super::{Field, Filter, PortRange, Specificity};
 
-/// A filter names a port that there isn't.
+/// Error: no port has the name that a filter gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no port has the name {name:?} that the filter gives behind `in`")]
 pub struct UnknownPort {
-    /// The name.
+    /// Unknown name.
     pub name: String,
 }
 
-/// A filter in the form that is matched: ids, values and masks. The tables of this crate read its fields.
+/// Filter in the form that matches packets: ids, values and masks. The filter tables of this crate read its
+/// fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CompiledFilter {
     pub(crate) source: Masked,
@@ -35,10 +36,10 @@ pub struct CompiledFilter {
     specificity: Specificity,
 }
 
-/// An address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
+/// Address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Masked {
-    /// `None` for both.
+    /// Family of the prefix; `None` for both families.
     pub(crate) family: Option<Family>,
     pub(crate) value: u128,
     pub(crate) mask: u128,
@@ -62,10 +63,10 @@ impl Masked {
 }
 
 impl Filter {
-    /// The form of the filter that is matched; `resolve` gives the id of the port of a name.
+    /// Compiles the filter into the form that matches packets; `resolve` returns the id of a port name.
     ///
     /// # Errors
-    /// [`UnknownPort`] when it gives none.
+    /// [`UnknownPort`] when `resolve` returns none.
     pub fn compile(
         &self,
         resolve: impl FnOnce(&str) -> Option<PortId>,
@@ -93,7 +94,7 @@ impl Filter {
         }
     }
 
-    /// Value and mask of the conditions on [`Candidate::varying`].
+    /// Returns value and mask of the conditions on [`Candidate::varying`].
     fn varying(&self) -> (u32, u32) {
         let (mut value, mut mask) = (0, 0);
         if self.asks_for_ports() {
@@ -126,8 +127,9 @@ impl CompiledFilter {
         self.matches_key(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
     }
 
-    /// Whether some packet of the flow can match: the conditions on the key hold. Those on fields that vary inside a
-    /// flow are left out, but where the key has ports, no packet is a later fragment or has a cut transport header.
+    /// Whether some packet of the flow can match, as far as the key tells. The test ignores conditions on
+    /// varying fields, with one exception: if the key has ports, no packet is a later fragment or has a cut
+    /// transport header.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
         let unknown = u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
@@ -135,7 +137,7 @@ impl CompiledFilter {
             && (self.varying_value & unknown == 0 || (key.source_port, key.destination_port) == (0, 0))
     }
 
-    /// Whether the conditions on the key hold.
+    /// Whether the key meets the conditions on it.
     #[inline]
     fn matches_key(&self, key: &FlowKey) -> bool {
         self.source.holds(key.family(), key.source_bytes())
@@ -146,7 +148,8 @@ impl CompiledFilter {
             && holds(self.destination_port, key.destination_port, key.protocol)
     }
 
-    /// The first field, in the order of significance, whose condition the packet does not meet; `None` when it matches.
+    /// Returns the first field, in the order of significance, whose condition the packet fails; `None` when
+    /// it matches.
     pub fn mismatch(&self, candidate: &Candidate) -> Option<Field> {
         let key = &candidate.key;
         let unknown = self.asks_for_ports() && !candidate.ports_known();
@@ -173,26 +176,27 @@ impl CompiledFilter {
         Field::ALL.into_iter().find(|field| missed(*field))
     }
 
-    /// How specific the filter is: greater comes first among those of equal priority.
+    /// Returns the specificity of the filter: among equal priorities the greater one wins.
     #[inline]
     pub fn specificity(&self) -> Specificity {
         self.specificity
     }
 
-    /// The bits of [`Candidate::varying`] that the filter looks at.
+    /// Returns the bits of [`Candidate::varying`] on which the filter has a condition.
     #[inline]
     pub fn varying_mask(&self) -> u32 {
         self.varying_mask
     }
 
-    /// The filter without its conditions on fields that vary inside a flow; `None` when it has none.
+    /// Returns the filter without its conditions on varying fields; `None` when it has no such condition.
     pub fn without_varying(&self) -> Option<Self> {
         let ports =
             if self.asks_for_ports() { u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT } else { 0 };
         (self.varying_mask != ports).then_some(Self { varying_mask: ports, varying_value: 0, ..*self })
     }
 
-    /// The filter without its conditions on what the transport header says, ports and flags; `None` when it has none.
+    /// Returns the filter without its conditions on the transport header (ports and flags); `None` when it
+    /// has none.
     pub fn without_transport(&self) -> Option<Self> {
         let flags = 0xff << FLAGS_SHIFT | FLAGS_KNOWN;
         let mut hidden = flags;
@@ -208,7 +212,7 @@ impl CompiledFilter {
         })
     }
 
-    /// Whether it has a condition on the protocol, or on what the transport header says.
+    /// Whether the filter has a condition on the protocol or on the transport header.
     pub fn names_transport(&self) -> bool {
         self.protocol.is_some() || self.without_transport().is_some()
     }

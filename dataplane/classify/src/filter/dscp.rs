@@ -7,11 +7,11 @@ use millrace_units::nearest;
 use super::error::Refusal;
 use super::port_range::number;
 
-/// A code point, 0 to 63.
+/// DSCP, 0 to 63.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dscp(pub(super) u8);
 
-/// RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (voice-admit), RFC 8622 (le).
+/// Names of code points: RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (voice-admit), RFC 8622 (le).
 const NAMES: [(&str, u8); 23] = [
     ("cs0", 0),
     ("cs1", 8),
@@ -39,7 +39,7 @@ const NAMES: [(&str, u8); 23] = [
 ];
 
 impl Dscp {
-    /// The code point as a number.
+    /// Returns the code point as a number.
     pub fn value(self) -> u8 {
         self.0
     }

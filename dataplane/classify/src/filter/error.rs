@@ -1,20 +1,20 @@
-//! Why a filter's text was refused.
+//! Errors in a filter's text.
 
-/// A filter that could not be read: where, what is wrong, and what would be right.
+/// Error of a filter's text: its position, the problem, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {}: {problem}; {help}", offset + 1)]
 pub struct FilterError {
-    /// Where the wrong part starts, in bytes from the start of the text.
+    /// Start of the wrong part, in bytes from the start of the text.
     pub offset: usize,
     /// Length of the wrong part in bytes; zero when something is missing there.
     pub length: usize,
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
-    /// What would be right.
+    /// Remedy: the accepted values or syntax.
     pub help: String,
 }
 
-/// What is wrong with a value, and what would be right; where it stands is added by who knows.
+/// Problem of a value, and the remedy; [`at`](Self::at) adds the position.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub problem: String,
@@ -31,10 +31,10 @@ impl Refusal {
     }
 }
 
-/// A part of a filter's text.
+/// Part of a filter's text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub text: &'a str,
-    /// In bytes from the start of the filter.
+    /// Position in bytes from the start of the filter.
     pub offset: usize,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A field of a filter. The order is that in which filters are compared for which is more specific.
+/// Field of a filter. The order of the variants is the order in which filters are compared for specificity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Field {
     /// Source prefix.
@@ -15,7 +15,7 @@ pub enum Field {
     SourcePort,
     /// Destination port range.
     DestinationPort,
-    /// Port that the packet came in by.
+    /// Incoming port of the packet.
     Incoming,
     /// TCP flags.
     Flags,
@@ -28,7 +28,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Every field, in the order of their significance.
+    /// All fields, in the order of significance.
     pub const ALL: [Self; 10] = [
         Self::Source,
         Self::Destination,
@@ -42,7 +42,7 @@ impl Field {
         Self::Dscp,
     ];
 
-    /// The keyword that introduces the field in a filter's text.
+    /// Returns the keyword of the field in a filter's text.
     pub const fn keyword(self) -> &'static str {
         match self {
             Self::Source => "src",

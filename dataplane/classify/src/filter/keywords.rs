@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     draft.finish()
 }
 
-/// The words between white space.
+/// Splits a text into words at white space.
 fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     text.split_whitespace()
         .map(|word| Token { text: word, offset: word.as_ptr() as usize - text.as_ptr() as usize })

@@ -1,7 +1,7 @@
-//! Bits by name, under a mask: TCP flags and exceptions.
+//! Named bits under a mask: TCP flags and exceptions.
 //!
-//! Written `value/mask`. Without a mask the named bits must be set and the others don't matter; `none` without a mask
-//! means that all bits must be clear.
+//! The syntax is `value/mask`. Without a mask, the named bits must be set and the others don't matter. `none`
+//! without a mask requires all bits to be clear.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use millrace_units::nearest;
 
 use super::error::Refusal;
 
-/// The TCP flags that a filter asks for.
+/// TCP flags that a filter requires.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TcpFlagsMatch {
     pub(super) value: u8,
     pub(super) mask: u8,
 }
 
-/// The exception bits that a filter asks for.
+/// Exception bits that a filter requires.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExceptionsMatch {
     pub(super) value: u8,
@@ -51,12 +51,12 @@ const EXCEPTIONS: Names = Names {
 };
 
 impl TcpFlagsMatch {
-    /// The flags that must be set; those of [`mask`](Self::mask) that are not here must be clear.
+    /// Returns the flags that must be set; the other flags of [`mask`](Self::mask) must be clear.
     pub fn value(self) -> u8 {
         self.value
     }
 
-    /// The flags that matter.
+    /// Returns the flags that the condition covers.
     pub fn mask(self) -> u8 {
         self.mask
     }
@@ -67,12 +67,12 @@ impl TcpFlagsMatch {
 }
 
 impl ExceptionsMatch {
-    /// The exceptions that must be set; those of [`mask`](Self::mask) that are not here must be clear.
+    /// Returns the exceptions that must be set; the other exceptions of [`mask`](Self::mask) must be clear.
     pub fn value(self) -> Exceptions {
         Exceptions::from_bits(self.value)
     }
 
-    /// The exceptions that matter.
+    /// Returns the exceptions that the condition covers.
     pub fn mask(self) -> Exceptions {
         Exceptions::from_bits(self.mask)
     }

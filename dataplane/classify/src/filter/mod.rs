@@ -1,7 +1,8 @@
-//! Filters: conditions on a packet, as people write them.
+//! Filters: conditions on a packet, in the text form for users.
 //!
-//! A filter has ten fields; each is a condition or a wildcard, and a packet matches when all conditions hold. Two
-//! syntaxes are read. **Keywords**, in any order, what is left out being a wildcard (`*` alone stands for every packet):
+//! A filter has ten fields, each a condition or a wildcard. A packet matches when it meets all conditions.
+//! There are two syntaxes. **Keywords** come in any order; a missing field is a wildcard (`*` alone matches
+//! every packet):
 //!
 //! ```text
 //! src 129.0.0.0/8 dst 192.94.233.10 proto tcp sport * dport 80 in lan flags syn/syn+ack
@@ -12,26 +13,26 @@
 //! | `src`, `dst` | an address, a prefix, `129.252.*`; either restricts the filter to that family |
 //! | `proto` | a name or a number of an IP protocol; in IPv6 that of the upper layer |
 //! | `sport`, `dport` | `80`, `1000-2000` |
-//! | `in` | name of the port that the packet came in by |
+//! | `in` | name of the incoming port |
 //! | `flags` | TCP flags, `value/mask` joined by `+`: `syn/syn+ack` is SYN set and ACK clear; `syn` is SYN set |
 //! | `tag` | tag set by a plugin, 0 to 31 |
 //! | `exceptions` | `value/mask` of `ttl`, `options`, `fragment`, `cut` joined by `,`; `none` is none of them |
 //! | `dscp` | 0 to 63 or a name: `ef`, `af41`, `cs6` |
 //!
-//! And the **six-tuple** of *Router Plugins* (section 2): source, destination, protocol, source port, destination port,
-//! incoming port: `<129.*, 192.94.233.10, TCP, *, *, *>`.
+//! The **six-tuple** is the syntax of *Router Plugins* (section 2), with source, destination, protocol,
+//! source port, destination port and incoming port: `<129.*, 192.94.233.10, TCP, *, *, *>`.
 //!
-//! **Unknown ports.** A condition on ports holds only for packets whose ports are known: the protocol is TCP, UDP, SCTP or
-//! UDP-Lite, the packet is no fragment behind the first, and its transport header is not cut. So neither a fragment
-//! nor a TCP header of three bytes nor ESP ever matches `dport 80`, nor `dport 0-65535`, and a policy that lets chosen
-//! ports pass lets none of these pass. One that drops chosen ports should say what becomes of packets whose ports it
-//! can't see: `exceptions cut` and `exceptions fragment` match them. In the same way a condition on flags never holds
-//! for packets whose flags are unknown.
+//! **Unknown ports.** A condition on ports matches only packets with known ports: the protocol is TCP, UDP,
+//! SCTP or UDP-Lite, the packet is no later fragment, and its transport header is not cut. So no later
+//! fragment, no TCP header of three bytes and no ESP packet matches `dport 80`, or `dport 0-65535`. A policy
+//! that accepts chosen ports accepts none of these packets. A policy that drops chosen ports should have a
+//! rule for packets with unreadable ports, which `exceptions cut` and `exceptions fragment` match. Likewise,
+//! a condition on flags never matches packets with unknown flags.
 //!
-//! **Expressions** join such conditions by `or`, `and` and `not`, and take lists and words of `tcpdump`: see
-//! [`FilterExpression`].
+//! **Expressions** join such conditions by `or`, `and` and `not`, and accept lists and words of `tcpdump`:
+//! see [`FilterExpression`].
 //!
-//! Nothing here panics on any text.
+//! The parser panics on no text.
 
 mod address;
 mod compiled;
@@ -69,10 +70,10 @@ pub use masked::{ExceptionsMatch, TcpFlagsMatch};
 pub use port_range::PortRange;
 pub use specificity::Specificity;
 
-/// Conditions on a packet. It is made from text, which is checked, so that its fields never contradict each other.
+/// Conditions on a packet. A filter is made from checked text, so its fields never contradict each other.
 ///
-/// It prints in the keyword form, and the printed form reads back as the same filter. Equal filters match the same
-/// packets.
+/// A filter prints in the keyword form, and the printed form reads back as the same filter. Equal filters
+/// match the same packets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {
     source: Option<IpNet>,
@@ -88,18 +89,19 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter that every packet matches, written `*`.
+    /// Returns the filter that matches every packet, written `*`.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Whether every packet matches.
+    /// Whether the filter matches every packet.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The filter for packets whose [varying fields](crate::Candidate::varying) are as `value` says, in the bits of `mask`. What
-    /// no filter can say (that TCP flags are not known, some bits of a number) is left out.
+    /// Returns a filter for packets whose [varying fields](crate::Candidate::varying) equal `value` in the
+    /// bits of `mask`. Leaves out conditions that filters lack: unknown TCP flags, and single bits of a
+    /// number.
     pub fn of_varying(value: u32, mask: u32) -> Self {
         let part = |shift: u32, bits: u32| (value >> shift & mask >> shift & bits, mask >> shift & bits);
         let number = |(value, mask): (u32, u32), all: u32| (mask == all).then_some(value as u8);
@@ -115,47 +117,47 @@ impl Filter {
         }
     }
 
-    /// Source prefix; `None` for any source of both families.
+    /// Returns the source prefix; `None` for any source of both families.
     pub fn source(&self) -> Option<IpNet> {
         self.source
     }
 
-    /// Destination prefix; `None` for any destination of both families.
+    /// Returns the destination prefix; `None` for any destination of both families.
     pub fn destination(&self) -> Option<IpNet> {
         self.destination
     }
 
-    /// IP protocol, in IPv6 that of the upper layer; `None` for any.
+    /// Returns the IP protocol, in IPv6 that of the upper layer; `None` for any protocol.
     pub fn protocol(&self) -> Option<Protocol> {
         self.protocol
     }
 
-    /// Source ports.
+    /// Returns the source port range.
     pub fn source_port(&self) -> PortRange {
         self.source_port
     }
 
-    /// Destination ports.
+    /// Returns the destination port range.
     pub fn destination_port(&self) -> PortRange {
         self.destination_port
     }
 
-    /// Name of the port that the packet came in by; `None` for any.
+    /// Returns the name of the incoming port; `None` for any port.
     pub fn incoming(&self) -> Option<&str> {
         self.incoming.as_deref()
     }
 
-    /// TCP flags; `None` for any, and for packets without TCP.
+    /// Returns the TCP flags condition; `None` for any flags, and for packets without TCP.
     pub fn tcp_flags(&self) -> Option<TcpFlagsMatch> {
         self.tcp_flags
     }
 
-    /// Tag set by a plugin, 0 to 31; `None` for any.
+    /// Returns the tag, 0 to 31, that a plugin set; `None` for any tag.
     pub fn tag(&self) -> Option<u8> {
         self.tag
     }
 
-    /// Exception bits; `None` for any.
+    /// Returns the exceptions condition; `None` for any exceptions.
     pub fn exceptions(&self) -> Option<ExceptionsMatch> {
         self.exceptions
     }
@@ -165,12 +167,12 @@ impl Filter {
         self.dscp
     }
 
-    /// Whether there is a condition on ports.
+    /// Whether the filter has a condition on ports.
     fn asks_for_ports(&self) -> bool {
         !self.source_port.is_any() || !self.destination_port.is_any()
     }
 
-    /// The condition on one field, as text; `None` for a wildcard.
+    /// Returns the condition on one field, as text; `None` for a wildcard.
     fn condition(&self, field: Field) -> Option<String> {
         let ports = |range: PortRange| (!range.is_any()).then(|| range.to_string());
         match field {

@@ -1,10 +1,10 @@
-//! Building a filter field by field, for both syntaxes.
+//! Construction of a filter field by field, for both syntaxes.
 
 use super::error::{FilterError, Refusal, Token};
 use super::port_range::{PortRange, number};
 use super::{Dscp, ExceptionsMatch, Field, Filter, TcpFlagsMatch, address, protocol};
 
-/// A filter in the making, and where the value of each field stood.
+/// Filter under construction, with the position of each field's value.
 #[derive(Default)]
 pub(super) struct Draft<'a> {
     filter: Filter,
@@ -12,7 +12,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Whether the field was given before.
+    /// Whether the text gave this field before.
     pub fn has(&self, field: Field) -> bool {
         self.value(field).is_some()
     }
@@ -51,7 +51,7 @@ impl<'a> Draft<'a> {
         self.filter
     }
 
-    /// The filter, once its fields are found not to contradict each other.
+    /// Returns the filter after a check that its fields don't contradict each other.
     pub fn finish(self) -> Result<Filter, FilterError> {
         let contradiction = self
             .families()
@@ -59,7 +59,7 @@ impl<'a> Draft<'a> {
             .or_else(|| self.unknown_ports())
             .or_else(|| self.flags());
         match contradiction {
-            // A field that contradicts another was given.
+            // The text gave the field that contradicts another.
             Some((field, refusal)) => {
                 Err(refusal.at(self.value(field).unwrap_or(Token { text: "", offset: 0 })))
             }
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The first condition on ports.
+    /// Returns the first field with a condition on ports.
     fn port_field(&self) -> Option<Field> {
         match (self.filter.source_port, self.filter.destination_port) {
             (PortRange::Any, PortRange::Any) => None,
@@ -122,7 +122,7 @@ fn tag(text: &str) -> Result<u8, Refusal> {
         .ok_or_else(|| Refusal::new(format!("{text:?} is no tag"), "write a number from 0 to 31"))
 }
 
-/// Any name that both syntaxes carry; whether there is such a port is seen when the filter is compiled.
+/// Reads a port name that both syntaxes can hold. Compilation checks whether the port exists.
 fn port_name(text: &str) -> Result<String, Refusal> {
     let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '<' | '>' | ',');
     if text.is_empty() || text.contains(strange) {

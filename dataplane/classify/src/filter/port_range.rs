@@ -4,13 +4,14 @@ use std::fmt;
 
 use super::error::Refusal;
 
-/// The transport ports that a filter admits.
+/// Transport ports that a filter admits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PortRange {
-    /// Any, and packets without ports or with unknown ones.
+    /// Any port, and packets without ports or with unknown ports.
     #[default]
     Any,
-    /// From the first to the last, both included. The packet's ports must be known, even for 0 to 65535.
+    /// Ports from the first to the last, both included. The packet's ports must be known, even for 0 to
+    /// 65535.
     Ports {
         /// Lowest port.
         first: u16,
@@ -20,7 +21,7 @@ pub enum PortRange {
 }
 
 impl PortRange {
-    /// How many ports it admits; 65,537 for [`Any`](Self::Any), which admits unknown ones as well.
+    /// Returns the number of admitted ports; 65,537 for [`Any`](Self::Any), which also admits unknown ports.
     pub fn width(self) -> u32 {
         match self {
             Self::Any => 1 << 16 | 1,
@@ -28,7 +29,7 @@ impl PortRange {
         }
     }
 
-    /// Whether it is a wildcard.
+    /// Whether the range is a wildcard.
     pub fn is_any(self) -> bool {
         self == Self::Any
     }
@@ -55,9 +56,9 @@ fn port(digits: &str, text: &str) -> Result<u16, Refusal> {
     })
 }
 
-/// A number of decimal digits alone, up to `limit`.
+/// Reads a number of decimal digits alone, up to `limit`.
 pub(super) fn number(digits: &str, limit: u32) -> Option<u32> {
-    // Rust's own reading admits a leading plus sign.
+    // Rust's own parser accepts a leading plus sign.
     let valid = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| valid && *number <= limit)
 }

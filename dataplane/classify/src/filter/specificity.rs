@@ -1,26 +1,29 @@
-//! Which of two filters is the more specific.
+//! Comparison of two filters by specificity.
 
 use std::cmp::Reverse;
 
 use super::{Field, Filter};
 
-/// How specific a filter is; the greater, the more.
+/// Specificity of a filter; the greater value is more specific.
 ///
-/// Filters are compared field by field in the order of [`Field::ALL`], and the first field that differs decides. Of
-/// addresses the longer prefix is more specific, and none at all (both families) the least; of protocols and incoming
-/// ports a given one is more specific than any; of port ranges the narrower, one port being the narrowest and any the
-/// widest; of flags, tags, exceptions and DSCP the one with more bits in its mask. Filters that are equal in all of
-/// this may still differ: among them the oldest wins.
+/// The comparison goes field by field in the order of [`Field::ALL`]; the first field that differs decides:
+///
+/// - Address: a longer prefix is more specific; no prefix (both families) is the least specific.
+/// - Protocol and incoming port: a given value is more specific than any.
+/// - Port range: the narrower range is more specific, from one port down to any port.
+/// - Flags, tag, exceptions and DSCP: more bits in the mask are more specific.
+///
+/// Filters that are equal in all fields may still differ; among these the oldest wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Specificity {
-    /// Prefix length + 1; 0 for none.
+    /// Prefix length + 1; 0 for no prefix.
     source: u8,
     destination: u8,
     protocol: bool,
     source_port: Reverse<u32>,
     destination_port: Reverse<u32>,
     incoming: bool,
-    /// Bits in the mask.
+    /// Number of bits in the mask.
     flags: u32,
     tag: bool,
     exceptions: u32,
@@ -29,7 +32,7 @@ pub struct Specificity {
 
 impl Specificity {
     pub(super) fn of(filter: &Filter) -> Self {
-        // At most 129.
+        // The result is at most 129.
         let length = |net: Option<ipnet::IpNet>| net.map_or(0, |net| net.prefix_len() + 1);
         Self {
             source: length(filter.source),
@@ -45,7 +48,7 @@ impl Specificity {
         }
     }
 
-    /// A number of 62 bits in the same order: the greater, the more specific.
+    /// Packs the specificity into 62 bits: the greater number is more specific.
     pub(crate) fn packed(self) -> u64 {
         const WIDEST: u32 = 1 << 16 | 1;
         let fields = [
@@ -63,7 +66,7 @@ impl Specificity {
         fields.into_iter().fold(0, |packed, (field, bits)| packed << bits | u64::from(field))
     }
 
-    /// The field that decides between the two; `None` when they are equally specific.
+    /// Returns the field that decides between the two; `None` when they are equally specific.
     pub fn decided_by(&self, other: &Self) -> Option<Field> {
         let differs = [
             self.source != other.source,
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_first_field_that_differs_decides() {
-        // Each line is more specific than the next.
+        // Each filter is more specific than the next.
         let falling = [
             "src 1.2.3.4",
             "src 1.2.3.0/24 dst 1.2.3.4",

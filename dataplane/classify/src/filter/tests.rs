@@ -1,4 +1,4 @@
-//! Tests of the filter as a whole, and strategies that the tables' tests share.
+//! Tests of whole filters, and proptest strategies for the tests of filter tables.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ fn refused(text: &str) -> FilterError {
     text.parse::<Filter>().expect_err(text)
 }
 
-/// Ports `lan` and `wan` have the ids 1 and 2.
+/// Resolves port names: `lan` has the id 1, `wan` the id 2.
 pub(crate) fn resolve(name: &str) -> Option<PortId> {
     ["lan", "wan"].iter().position(|known| *known == name).map(|index| PortId(index as u16 + 1))
 }
@@ -28,7 +28,7 @@ pub(crate) fn compiled(text: &str) -> CompiledFilter {
     filter(text).compile(resolve).unwrap()
 }
 
-/// Filters on few values, so that they overlap and match often.
+/// Filters of few values, so that they overlap and match often.
 pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
     let v4 = || {
         option::of((0u32..4, prop_oneof![Just(0u8), 30u8..=32]).prop_map(|(host, length)| {
@@ -81,7 +81,7 @@ fn range((a, b): (u16, u16)) -> PortRange {
     PortRange::Ports { first: a.min(b), last: a.max(b) }
 }
 
-/// Takes away what contradicts the rest.
+/// Removes conditions that contradict others.
 fn consistent(mut filter: Filter) -> Filter {
     let unknown = filter.exceptions.is_some_and(|exceptions| exceptions.value & 12 != 0);
     if unknown || filter.protocol.is_some_and(|protocol| !protocol.has_ports()) {
@@ -113,7 +113,7 @@ pub(crate) fn any_candidate() -> impl Strategy<Value = Candidate> {
     })
 }
 
-/// What the words of the module say, slowly: the conditions of the filter that the packet does not meet.
+/// Returns the conditions that the packet fails, by a simple evaluation of the module's description.
 pub(crate) fn misses(filter: &Filter, candidate: &Candidate) -> Vec<Field> {
     let key = &candidate.key;
     let inside = |net: Option<IpNet>, address| net.is_none_or(|net| net.contains(&address));

@@ -15,7 +15,7 @@ const FIELDS: [Field; 6] = [
 
 const SHAPE: &str = "write <source, destination, protocol, source port, destination port, incoming port>";
 
-/// `text`, of which the first character that is no white space is `<`.
+/// Reads `text`, whose first character other than white space is `<`.
 pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     let start = text.len() - text.trim_start().len() + 1;
     let inner = text.get(start..).unwrap_or_default();
@@ -44,7 +44,7 @@ fn fields(inner: &str, start: usize) -> Result<Filter, FilterError> {
     draft.finish()
 }
 
-/// `part`, which starts at `offset`, without the white space around it.
+/// Returns `part`, which starts at `offset`, without the white space around it.
 fn trimmed(part: &str, offset: usize) -> Token<'_> {
     Token { text: part.trim(), offset: offset + part.len() - part.trim_start().len() }
 }

@@ -1,4 +1,4 @@
-//! What every table has to stand: any changes, after each of which it finds what the oracle finds.
+//! Test of any filter table: after every change it finds the same filters as the linear oracle.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use crate::filter::tests::{any_filter, resolve};
 use crate::{Candidate, Filter, FilterId, FilterTable, LinearOracle};
 
-/// Adding a filter, or removing one of those there are.
+/// Addition of a filter, or removal of a present one.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Insert(Box<Filter>, i32),
@@ -20,7 +20,7 @@ pub(super) fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Makes changes of an empty table and of the oracle, and compares them. Returns the filters that are left.
+/// Applies changes to an empty table and to the oracle, and compares them. Returns the remaining filters.
 pub(super) fn change_and_compare(
     table: &mut impl FilterTable<usize>,
     changes: &[Change],

@@ -1,16 +1,17 @@
-//! What is odd about the filters of a table: some never win, and of some it is hard to see which wins.
+//! Analysis of a filter table: filters that never win, and pairs whose winner is hard to predict.
 //!
-//! A filter **covers** another when every packet that the other matches it matches too. A filter is **shadowed** when one
-//! that comes before it covers it, or several do together: it never wins. Whether several do is found out by taking them away from
-//! it, piece by piece ([`cover`](super::cover)); where that would take too long it is left undecided, and said.
+//! A filter **covers** another when it matches every packet that the other matches. A filter is **shadowed**,
+//! and never wins, when better filters cover it, alone or together. To detect cover by several filters, the
+//! analysis subtracts them from the filter piece by piece ([`cover`](super::cover)). If that takes too long,
+//! it reports the filter as undecided.
 //!
-//! Filters that are alternatives of one expression share their action, so [`analyse`] doesn't compare them with each other.
+//! Alternatives of one expression share their action, so [`analyse`] doesn't compare them with each other.
 //!
-//! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither covers the other:
-//! neither is a special case of the other, so it is only the order of the fields in
-//! [`Specificity`](crate::Specificity), or else their age, that decides between them. (Of two filters of one priority,
-//! one of which covers the other, the covered one comes first, unless it is shadowed.) These are the
-//! ambiguous filters of *Router Plugins* (section 5.1.2); a priority makes plain what is meant.
+//! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither
+//! covers the other. Neither is then a special case of the other. Only the order of the fields in
+//! [`Specificity`](crate::Specificity), or else their age, decides between them. (If one of two filters of
+//! equal priority covers the other, the covered one wins, unless it is shadowed.) These are the ambiguous
+//! filters of *Router Plugins* (section 5.1.2). Different priorities resolve the ambiguity.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -21,42 +22,44 @@ use super::cover::{Cover, MOST, cover};
 use super::shape::Shape;
 use super::{Entry, FilterId, in_order};
 
-/// What [`analyse`] found.
+/// Result of [`analyse`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Analysis {
-    /// Filters that never win, in the order in which filters win.
+    /// Filters that never win, the best first.
     pub shadowed: Vec<Shadowed>,
-    /// Filters that no other covers, and of which it would take too long to find out whether several do together.
+    /// Filters that no other filter covers alone, and for which a search for a joint cover would take too
+    /// long.
     pub undecided: Vec<FilterId>,
-    /// Pairs of ambiguous filters, as many as were asked for. Filters that never win are in no pair.
+    /// First ambiguous pairs, as many as the caller asked for. Shadowed filters are in no pair.
     pub ambiguous: Vec<Ambiguous>,
-    /// How many such pairs there are in all.
+    /// Number of all ambiguous pairs.
     pub ambiguous_pairs: usize,
 }
 
-/// A filter that never wins.
+/// Filter that never wins.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shadowed {
-    /// The filter.
+    /// Filter that is shadowed.
     pub filter: FilterId,
-    /// The first that covers it and comes before it; or some that come before it and cover it together, of which none can be left out.
+    /// The first better filter that covers it, or a minimal set of better filters that cover it together.
     pub by: Vec<FilterId>,
 }
 
-/// Two filters of one priority that some packets match both, neither being a special case of the other.
+/// Two filters of equal priority that some packet matches both. Neither is a special case of the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ambiguous {
-    /// The one that wins.
+    /// Filter that wins.
     pub winner: FilterId,
-    /// The other one.
+    /// Filter that loses.
     pub loser: FilterId,
-    /// The field in which the winner is more specific; `None` when it is only older.
+    /// Field in which the winner is more specific; `None` when the winner is only older.
     pub decided_by: Option<Field>,
 }
 
-/// Returns the filters that come before some and cover each of them, alone or together; `None` unless all of them are covered.
+/// Returns better filters that cover each filter selected by `is_meant`, alone or together. Returns `None`
+/// unless all selected filters are covered.
 ///
-/// It compares the filters with those that come before them, not all with each other.
+/// Compares each selected filter only with better filters.
 pub fn shadowed_by<'a, T: 'a>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     is_meant: impl Fn(&Entry<T>) -> bool,
@@ -79,11 +82,11 @@ pub fn shadowed_by<'a, T: 'a>(
 
 /// Finds shadowed and ambiguous filters; lists the first `most` ambiguous pairs.
 ///
-/// Filters of one owner are the alternatives of one expression: they share an action, so they are never compared with
-/// each other. A pair of owners counts once, however many of their filters are ambiguous.
+/// Filters of one owner are the alternatives of one expression. They share an action, so they are never
+/// compared with each other. A pair of owners counts once, however many of their filters are ambiguous.
 ///
-/// It compares all pairs: 10,000 filters take about a second, ten times as many a hundred times as long. What several filters cover
-/// together is found with a bounded number of comparisons for each filter.
+/// The analysis compares all pairs: 10,000 filters take about a second, 100,000 filters a hundred times as
+/// long. The number of comparisons for joint cover is bounded for each filter.
 pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     most: usize,
@@ -93,12 +96,12 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
     let owners: Vec<K> = sorted.iter().map(|entry| owner(entry)).collect();
     let mut analysis = Analysis::default();
-    // Those that can win, by place.
+    // Filters that can win, by index.
     let mut alive: Vec<usize> = Vec::new();
-    // Their owners.
+    // Owners of filters that can win.
     let mut can_win: HashSet<K> = HashSet::new();
     for (place, shape) in shapes.iter().enumerate() {
-        // What a shadowed filter covers, those that shadow it cover as well.
+        // If a shadowed filter covers another, the filters that shadow it cover that other filter as well.
         let is_other = |other: &usize| owners[*other] != owners[place];
         let others: Vec<usize>;
         let before = if can_win.contains(&owners[place]) {
@@ -130,8 +133,8 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     analysis
 }
 
-/// Notes pairs of filters of one priority and different owners that some packets match both, where neither covers the other. `alive` are the
-/// places of filters that can win.
+/// Records ambiguous pairs: equal priority, different owners, a common packet, and no cover. `alive` has the
+/// indexes of filters that can win.
 fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
     analysis: &mut Analysis,
     (sorted, shapes, owners): (&[&Entry<T>], &[Shape], &[K]),
@@ -145,7 +148,7 @@ fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
                 let pairs = own
                     .iter()
                     .flat_map(|one| others.iter().map(move |other| (one.min(other), one.max(other))));
-                // The winner doesn't cover the loser, or that would be shadowed.
+                // The winner can't cover the loser: the loser would be shadowed.
                 let is_ambiguous = |(winner, loser): &(&usize, &usize)| {
                     let (first, second) = (&shapes[**winner], &shapes[**loser]);
                     first.overlaps(second) && !second.covers(first)
@@ -160,7 +163,7 @@ fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
     }
 }
 
-/// Groups places by the owners of their filters, in the order of the first of each.
+/// Groups indexes by the owners of their filters, in the order of each owner's first filter.
 fn by_owner<K: Copy + Eq + Hash>(places: &[usize], owners: &[K]) -> Vec<Vec<usize>> {
     let (mut groups, mut numbers): (Vec<Vec<usize>>, HashMap<K, usize>) = Default::default();
     for place in places {
@@ -225,10 +228,10 @@ mod tests {
         assert_eq!(shadowed(&[("src 10.0.0.1", 2), ("src 10.0.0.0/8", 1), ("*", 0)]), []);
         assert_eq!(shadowed(&[("proto tcp dport 7", 0), ("proto tcp dport 7", 0)]), [(1, 0)]);
         assert_eq!(shadowed(&[("dport 5-9", 1), ("proto tcp dport 7", 0)]), [(1, 0)]);
-        // Not all TCP packets have known ports, but those without exceptions do.
+        // TCP packets without exceptions have known ports; other TCP packets may not.
         assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp", 0)]), []);
         assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp exceptions none", 0)]), [(1, 0)]);
-        // A destination makes it a filter of IPv4, and the given source is the more specific.
+        // A destination restricts the filter to IPv4. The given source is the more specific field.
         assert_eq!(shadowed(&[("dst 10.0.0.0/8", 0), ("src 0.0.0.0/0", 0)]), [(0, 1)]);
     }
 
@@ -244,12 +247,12 @@ mod tests {
         assert_eq!(shadowed_by(&halves), [(2, vec![0, 1])]);
         let versions = [("src 0.0.0.0/0", 2), ("dst ::/0", 1), ("proto udp", 0)];
         assert_eq!(shadowed_by(&versions), [(2, vec![0, 1])]);
-        // Of a protocol with ports some packets have ports that can't be read.
+        // Some packets of a protocol with ports have ports that can't be read.
         let all_ports = [("sport 0-99", 1), ("sport 100-65535", 1)];
         let with = |more| shadowed_by(&[&all_ports[..], &[more]].concat());
         assert_eq!(with(("proto tcp", 0)), []);
         assert_eq!(with(("proto tcp exceptions none", 0)), [(2, vec![0, 1])]);
-        // What is covered by several needs no third.
+        // The first two filters already cover it; the report names no third.
         let crossed = [("src 10.0.0.0/8", 1), ("dport 5-9", 1), ("dport 1-4", 1), ("proto udp dport 1-9", 0)];
         assert_eq!(shadowed_by(&crossed), [(3, vec![1, 2])]);
     }
@@ -263,11 +266,11 @@ mod tests {
         assert_eq!(ambiguous(&[("dport 1-3", 0), ("dport 4-8", 0)]), []);
         assert_eq!(ambiguous(&[(source, 0), ("src 10.1.0.0/16", 0)]), []);
         assert_eq!(ambiguous(&[("src 10.0.0.0/8", 0), ("dst 2001::/16", 0)]), []);
-        // ESP has no ports, fragments have unknown ones.
+        // ESP has no ports, and fragments have unknown ports.
         assert_eq!(ambiguous(&[("proto esp", 0), ("dport 7", 0)]), []);
         assert_eq!(ambiguous(&[("exceptions fragment", 0), ("dport 7", 0)]), []);
         assert_eq!(ambiguous(&[("exceptions ttl", 0), ("dport 7", 0)]).len(), 1);
-        // What never wins is in no pair.
+        // A shadowed filter is in no pair.
         assert_eq!(ambiguous(&[("dst 10.0.0.0/8", 0), (source, 0), ("*", 1)]), []);
         assert_eq!(
             analyse(table(&[("dport 1-5", 0), ("dport 4-8", 0), ("dport 3-9", 0)]).entries(), 1, |entry| {
@@ -292,13 +295,13 @@ mod tests {
         // The two ports are one expression, the address another.
         assert_eq!(pairs(|entry| entry.id.0 / 2), 1);
         assert_eq!(pairs(|_| 0), 0);
-        // A filter that others of its owner cover is not shadowed: they have the same action.
+        // Filters of the same owner don't shadow each other: they have the same action.
         let covered = [("src 10.0.0.0/8", 0), ("src 10.0.0.1", 0), ("src 10.0.0.0/9", 1)];
         let found = analyse(self::table(&covered).entries(), 0, |_| 0);
         assert_eq!((found.shadowed, found.undecided), (vec![], vec![]));
     }
 
-    /// Packets of every kind that the filters of [`few_filters`] tell apart.
+    /// Returns packets of every kind that the filters of [`few_filters`] distinguish.
     fn all_packets() -> Vec<Candidate> {
         let v4 = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
         let v6 = |first| IpAddr::from(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1));
@@ -388,7 +391,8 @@ mod tests {
                 let matching: Vec<_> = table.iter().filter(|entry| entry.filter.matches(candidate)).collect();
                 for (number, loser) in matching.iter().enumerate() {
                     for winner in &matching[..number] {
-                        // Of two that match, one covers the other, or priority decides, or one is shadowed, or they are a pair.
+                        // Of two matching filters, one covers the other, or priority decides, or one is
+                        // shadowed, or they are a pair.
                         let (first, second) = (Shape::of(&winner.filter), Shape::of(&loser.filter));
                         let pair = found.ambiguous.iter().any(|pair| (pair.winner, pair.loser) == (winner.id, loser.id));
                         let dead = |id| found.shadowed.iter().any(|shadowed| shadowed.filter == id);
@@ -399,7 +403,7 @@ mod tests {
             }
         }
 
-        /// Of filters that few packets tell apart, tried with all of these.
+        /// Tests filters of few distinct packets with all of these packets.
         #[test]
         fn what_never_wins_is_found_and_needs_all_that_are_named(
             filters in prop::collection::vec((few_filters(), 0i32..2), 0..12),
@@ -423,7 +427,7 @@ mod tests {
                 for left_out in 0..=shadowed.by.len() {
                     let by = || shadowed.by.iter().enumerate().filter(|(number, _)| *number != left_out);
                     let all = matched.iter().all(|packet| by().any(|(_, by)| filter(*by).matches(packet)));
-                    // All of them cover it, and none can be left out.
+                    // The named filters together cover it, and none can be left out.
                     prop_assert_eq!(all, left_out == shadowed.by.len());
                 }
             }

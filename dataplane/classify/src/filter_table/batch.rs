@@ -1,14 +1,14 @@
-//! A batch of packets parted by family: tables keep filters of the two apart.
+//! Split of a batch by address family. Tables store the filters of each family separately.
 
 use millrace_packet::Family;
 
 use crate::Candidate;
 
-/// Packets that tables look up at once.
+/// Number of packets in one joint lookup.
 pub(super) const LANES: usize = 32;
 
-/// Looks packets up a batch at a time: `find` is given the packets of a batch, the places of what is found, and the numbers of
-/// those packets that are of a family.
+/// Looks up packets in pieces of [`LANES`]. Calls `find` for each family with the packets of a piece, the
+/// slots for the results, and the numbers of the family's packets.
 #[inline(always)]
 pub(super) fn by_family<F>(
     candidates: &[Candidate],
@@ -25,14 +25,14 @@ pub(super) fn by_family<F>(
     }
 }
 
-/// The numbers of the packets of each family in a batch.
+/// Numbers of the packets of each family in a piece of a batch.
 struct ByFamily {
     numbers: [[u8; LANES]; 2],
     counts: [usize; 2],
 }
 
 impl ByFamily {
-    /// The packets of a batch of up to [`LANES`].
+    /// Sorts up to [`LANES`] packets by family.
     #[inline(always)]
     fn of(candidates: &[Candidate]) -> Self {
         let mut parted = Self { numbers: [[0; LANES]; 2], counts: [0; 2] };
@@ -44,13 +44,13 @@ impl ByFamily {
         parted
     }
 
-    /// Those of IPv4.
+    /// Returns the numbers of the IPv4 packets.
     #[inline(always)]
     fn v4(&self) -> &[u8] {
         &self.numbers[0][..self.counts[0].min(LANES)]
     }
 
-    /// Those of IPv6.
+    /// Returns the numbers of the IPv6 packets.
     #[inline(always)]
     fn v6(&self) -> &[u8] {
         &self.numbers[1][..self.counts[1].min(LANES)]

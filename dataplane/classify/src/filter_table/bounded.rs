@@ -1,5 +1,5 @@
-//! A table whose memory may grow with the product of its filters, as long as it stays within a bound, and another from
-//! then on.
+//! Filter table that starts as one kind, whose memory may grow with the product of its filters, and changes
+//! to another kind at a memory bound.
 
 use std::fmt;
 
@@ -10,8 +10,9 @@ use crate::Candidate;
 use super::memory_bound::{MemoryBound, OverMemory};
 use super::{DagTable, Entry, Explanation, FilterId, FilterTable, TupleSpace};
 
-/// Filters in a table of kind `B`; when a filter would make that larger than its bound, all of them move to a table of
-/// kind `O`, where they stay. Lookups find the same before and after: ids, and so ages, are kept.
+/// Filters in a table of kind `B`. When a filter would exceed the bound of that table, all filters move for
+/// good to a table of kind `O`. Filters keep their ids, and so their ages, so lookups find the same before
+/// and after.
 #[derive(Clone, Debug)]
 pub struct BoundedTable<T, B = DagTable<T>, O = TupleSpace<T>> {
     table: Table<B, O>,
@@ -26,14 +27,14 @@ enum Table<B, O> {
     Other(Box<O>),
 }
 
-/// That filters were moved out of a table with a bound, and why; it prints as a sentence for the operator.
+/// Record of a move of all filters out of a bounded table. It prints as a sentence for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// What the table is called that they were in.
+    /// Name of the table that held the filters.
     pub from: &'static str,
-    /// The filter that made it too large.
+    /// Filter that would have exceeded the bound.
     pub by: FilterId,
-    /// What it would have taken.
+    /// Memory of the table and its bound.
     pub reason: OverMemory,
 }
 
@@ -57,7 +58,7 @@ impl<T, B: Default, O> Default for BoundedTable<T, B, O> {
 }
 
 impl<T, B, O> BoundedTable<T, B, O> {
-    /// A table that begins as this one, which is empty.
+    /// Makes a table that starts as `bounded`, which must be empty.
     pub fn new(bounded: B) -> Self {
         Self {
             table: Table::Bounded(Box::new(bounded)),
@@ -67,7 +68,7 @@ impl<T, B, O> BoundedTable<T, B, O> {
         }
     }
 
-    /// The first table; `None` when the filters are in the other.
+    /// Returns the bounded table; `None` after the filters have moved.
     #[inline]
     pub fn bounded(&self) -> Option<&B> {
         match &self.table {
@@ -76,14 +77,14 @@ impl<T, B, O> BoundedTable<T, B, O> {
         }
     }
 
-    /// How the filters came to be in the other table; `None` while they are in the first.
+    /// Returns the reason of the move to the other table; `None` before a move.
     pub fn moved(&self) -> Option<&Moved> {
         self.moved.as_ref()
     }
 }
 
 impl<T, B: MemoryBound<T> + Default, O: FilterTable<T> + Default> BoundedTable<T, B, O> {
-    /// Moves all filters out of the table with the bound, oldest first.
+    /// Moves all filters to the other table, the oldest first.
     fn leave(&mut self, by: FilterId, reason: OverMemory) {
         let left = std::mem::replace(&mut self.table, Table::Other(Box::default()));
         if let (Table::Bounded(bounded), Table::Other(other)) = (left, &mut self.table) {
@@ -95,7 +96,7 @@ impl<T, B: MemoryBound<T> + Default, O: FilterTable<T> + Default> BoundedTable<T
     }
 }
 
-/// Asks the table in which the filters are.
+/// Evaluates an expression on the table that holds the filters.
 macro_rules! ask {
     ($self:ident, $table:ident => $answer:expr) => {
         match &$self.table {
@@ -179,7 +180,7 @@ mod tests {
         DagTable::new(DagConfig { max_bytes, ..DagConfig::default() })
     }
 
-    /// Ranges of sources crossed with ranges of destinations: each pair may meet.
+    /// Filter of a source range and a destination range; each pair of such filters may overlap.
     fn ambiguous(number: u32) -> String {
         let (net, length) = (number / 2 % 256, 16 + number % 9);
         let (host, ports) = (number % 251, number * 37 % 60_000);
@@ -229,7 +230,7 @@ mod tests {
         assert!(table.restore(Entry { id: ids[1], filter: compiled("*"), priority: 0, value: 9 }));
     }
 
-    /// The bound is reached somewhere on the way.
+    /// Compares with the linear table through a sequence of changes that reaches the bound.
     fn finds_what_the_linear_table_finds<B: MemoryBound<usize> + Default>(
         bounded: B,
         steps: &[(crate::Filter, i32, Option<Index>)],

@@ -1,28 +1,28 @@
-//! Whether filters cover another one together.
+//! Test whether several filters together cover another filter.
 //!
-//! They are taken away from it one after the other, and what is left is cut into pieces that overlap no more with those that were
-//! taken away (as boxes are subtracted in constructive solid geometry). A piece that none of them overlaps is a packet for which
-//! the filter wins. There may be very many pieces, so that the search has a bound; before it packets are made up at random, which shows
-//! of most filters that they win.
+//! The search subtracts the filters one after the other. It cuts the rest into pieces that overlap no
+//! subtracted filter (as constructive solid geometry subtracts boxes). A piece that no filter overlaps
+//! contains a packet for which the filter wins. The number of pieces may be very large, so the search has a
+//! bound. A trial of random packets comes first, and shows for most filters that they win.
 
 use super::shape::Shape;
 use super::witness::is_alone;
 
-/// Shapes that are compared with a piece, for one filter, before it is given up.
+/// Maximum number of comparisons of shapes with pieces, for one filter.
 pub(super) const MOST: usize = 1 << 17;
 
-/// What covers a filter.
+/// Filters that cover a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Cover {
-    /// Nothing.
+    /// No cover.
     None,
-    /// One filter, or several together, by place.
+    /// Cover by one filter, or by several together, by index.
     By(Vec<usize>),
-    /// Not one filter; whether several do would take too long to find out.
+    /// No single filter covers it, and a search for a joint cover would take too long.
     Undecided,
 }
 
-/// What covers a filter, of others by their places, found with so many comparisons of pieces at most.
+/// Finds the filters that cover a shape, among others by index, with at most `most` comparisons of pieces.
 pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usize) -> Cover {
     let mut overlapping = Vec::new();
     for place in places {
@@ -37,7 +37,7 @@ pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usi
     if is_alone(shape, shapes, &overlapping) {
         return Cover::None;
     }
-    // The largest parts first: what is left of the shape then comes in few pieces.
+    // Larger overlaps first: the rest of the shape then has fewer pieces.
     overlapping.sort_by_cached_key(|place| shapes[*place].bits_beyond(shape));
     let mut budget = most;
     let by = |places: &[usize], budget: &mut usize| taken_away(shape, shapes, places, budget);
@@ -52,9 +52,9 @@ pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usi
     }
 }
 
-/// Those without which it doesn't do, of places that cover a shape together. What can't be found out any more stays.
+/// Reduces a joint cover to the filters that it needs. Keeps filters that the remaining budget can't test.
 fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool>) -> Vec<usize> {
-    // In halves, quarters and so on, so that few that are needed are soon found among many.
+    // Removal in halves, then quarters and so on soon finds a few needed filters among many.
     let mut size = places.len();
     loop {
         let mut from = 0;
@@ -73,9 +73,9 @@ fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool
     }
 }
 
-/// Whether nothing is left of a shape when others are taken away; nothing when the budget of comparisons is used up.
+/// Whether the other shapes cover a shape completely; `None` when the budget of comparisons is used up.
 fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut usize) -> Option<bool> {
-    // Pieces, and from which place on others may overlap them.
+    // Pieces, each with the first index whose shape may overlap it.
     let mut pieces = vec![(*shape, 0)];
     while let Some((piece, from)) = pieces.pop() {
         let found = places[from..].iter().position(|place| shapes[*place].overlaps(&piece));
@@ -83,7 +83,7 @@ fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut us
         *budget = budget.checked_sub(compared.max(1))?;
         let Some(found) = found else { return Some(false) };
         let other = &shapes[places[from + found]];
-        // The first are the largest, in which something is left the soonest, if anywhere.
+        // The first pieces are the largest, and most likely to show an uncovered rest.
         let left = piece.without(other).into_iter().rev();
         pieces.extend(left.map(|piece| (piece, from + found + 1)));
     }

@@ -1,5 +1,5 @@
-//! Filters that are tried one after the other, side by side in memory, best first: those that share a key in a hash
-//! table of tuple space search, or a leaf of a cutting tree.
+//! Groups of filters that a search tries one after the other, best first, contiguous in memory. A group has
+//! the filters of one key in tuple space search, or of one leaf of a cutting tree.
 
 use millrace_memory::prefetch_slice_element;
 
@@ -7,10 +7,10 @@ use super::key::{Condition, Key};
 use crate::filter_table::{FilterId, Rank};
 use crate::prefix_match::Count;
 
-/// Set in [`Record::slot`] when the group goes on with the next record.
+/// Flag in [`Record::slot`]: the group continues with the next record.
 const MORE: u32 = 1 << 31;
 
-/// A filter as it is searched. For IPv4 it fills a cache line, for IPv6 two.
+/// Filter in its searchable form: one cache line for IPv4, two for IPv6.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record<const W: usize> {
@@ -22,7 +22,7 @@ pub(super) struct Record<const W: usize> {
 }
 
 impl<const W: usize> Record<W> {
-    /// A filter that is kept in `slot`, which is below 2³¹.
+    /// Makes the record of a filter stored in `slot`, which is below 2³¹.
     pub fn new(condition: Condition<W>, rank: Rank, slot: u32) -> Self {
         Self { upper: rank.upper, id: rank.id, lower: rank.lower, slot, condition }
     }
@@ -41,7 +41,7 @@ impl<const W: usize> Record<W> {
         self.slot & !MORE
     }
 
-    /// The filter as what a search found.
+    /// Returns the filter as a search result.
     #[inline(always)]
     pub fn found(&self) -> Found {
         Found { id: self.id, slot: self.slot() }
@@ -53,7 +53,7 @@ impl<const W: usize> Record<W> {
     }
 }
 
-/// A filter found.
+/// Result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub id: FilterId,
@@ -61,15 +61,15 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// None: there is no such slot.
+    /// No filter: there is no such slot.
     pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
 }
 
-/// All groups of a table, of one family. A group of n filters takes the next power of two from n of places.
+/// All groups of a table, for one family. A group of n filters takes the next power of two of places.
 #[derive(Clone, Debug)]
 pub(super) struct Groups<const W: usize> {
     records: Vec<Record<W>>,
-    /// Where places are free, by the binary logarithm of how many.
+    /// Free places, by the binary logarithm of their number.
     free: [Vec<u32>; 32],
 }
 
@@ -80,13 +80,13 @@ impl<const W: usize> Default for Groups<W> {
 }
 
 impl<const W: usize> Groups<W> {
-    /// Has the first filter of a group fetched.
+    /// Prefetches the first filter of a group.
     #[inline(always)]
     pub fn prefetch(&self, group: u32) {
         prefetch_slice_element(&self.records, group as usize);
     }
 
-    /// The first filter of the group that matches, if it comes before `best`.
+    /// Returns the first filter of the group that matches, if it is better than `best`.
     #[inline(always)]
     pub fn find(&self, group: u32, key: &Key<W>, best: &Rank, count: &mut impl Count) -> Option<&Record<W>> {
         for record in &self.records[group as usize..] {
@@ -104,27 +104,27 @@ impl<const W: usize> Groups<W> {
         None
     }
 
-    /// The filters of a group.
+    /// Returns the filters of a group.
     pub fn records(&self, group: u32) -> &[Record<W>] {
         let from = &self.records[group as usize..];
         let last = from.iter().position(Record::is_last).unwrap_or(0);
         &from[..=last]
     }
 
-    /// A new group of one filter.
+    /// Makes a group of one filter.
     pub fn create(&mut self, record: Record<W>) -> u32 {
         self.store(&[record])
     }
 
-    /// A new group of some filters, best first.
+    /// Makes a group of several filters, the best first.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `records` is empty.
     pub fn create_all(&mut self, records: &[Record<W>]) -> u32 {
         self.store(records)
     }
 
-    /// Adds a filter to a group, which may move: its new place is returned.
+    /// Adds a filter to a group. The group may move; returns its new place.
     pub fn insert(&mut self, group: u32, record: Record<W>) -> u32 {
         let mut records = self.records(group).to_vec();
         let place = records.partition_point(|other| other.rank() < record.rank());
@@ -132,7 +132,8 @@ impl<const W: usize> Groups<W> {
         self.replace(group, &records)
     }
 
-    /// Takes the filter in `slot`, which is in it, out of a group; `None` when the group is no more, else its place.
+    /// Removes the filter in `slot` from its group. Returns the group's place, or `None` if the group is now
+    /// empty and gone.
     pub fn remove(&mut self, group: u32, slot: u32) -> Option<u32> {
         let mut records = self.records(group).to_vec();
         records.retain(|record| record.slot() != slot);
@@ -143,7 +144,7 @@ impl<const W: usize> Groups<W> {
         Some(self.replace(group, &records))
     }
 
-    /// Gives up a group.
+    /// Frees a group.
     pub fn clear(&mut self, group: u32) {
         self.free[size_class(self.records(group).len())].push(group);
     }
@@ -178,7 +179,7 @@ impl<const W: usize> Groups<W> {
         places[records.len() - 1].slot &= !MORE;
     }
 
-    /// Gives the filter in slot `from` of a group the slot `to`; `false` when it isn't in there.
+    /// Changes a filter's slot in a group from `from` to `to`; returns false if the group has no such filter.
     pub fn renumber(&mut self, group: u32, from: u32, to: u32) -> bool {
         let length = self.records(group).len();
         let records = &mut self.records[group as usize..][..length];
@@ -186,14 +187,14 @@ impl<const W: usize> Groups<W> {
         found.map(|record| record.slot = record.slot & MORE | to).is_some()
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         let free: usize = self.free.iter().map(|places| places.capacity() * size_of::<u32>()).sum();
         self.records.capacity() * size_of::<Record<W>>() + free
     }
 }
 
-/// The binary logarithm of the places that a group of `length` filters takes.
+/// Returns the binary logarithm of the number of places for a group of `length` filters.
 fn size_class(length: usize) -> usize {
     length.next_power_of_two().trailing_zeros() as usize
 }

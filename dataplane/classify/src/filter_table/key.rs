@@ -1,4 +1,4 @@
-//! Packets and filters as words that are compared under masks: what tuple space search and the cutting tree go by.
+//! Packets and filters as words that are compared under masks, for tuple space search and the cutting tree.
 
 use millrace_packet::Family;
 use millrace_wire::Protocol;
@@ -6,11 +6,11 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
 use crate::{Candidate, CompiledFilter, PortRange};
 
-/// In the meta half of the last word, beside the protocol (bits 0 to 7) and the incoming port (16 to 31): the transport
-/// ports are known.
+/// Flag for known transport ports in the meta half of the last word. That half also holds the protocol (bits
+/// 0 to 7) and the incoming port (bits 16 to 31).
 const PORTS_KNOWN: u32 = 1 << 8;
 
-/// [`PORTS_KNOWN`] for each protocol that has ports.
+/// [`PORTS_KNOWN`] for each protocol with ports, 0 for the others.
 const HAVING_PORTS: [u32; 256] = {
     let (mut known, mut protocol) = ([0; 256], 0);
     while protocol < 256 {
@@ -20,26 +20,26 @@ const HAVING_PORTS: [u32; 256] = {
     known
 };
 
-/// A packet: source and destination, then meta and varying, then both ports.
+/// Packet as words: source and destination, then meta and varying, then both ports.
 ///
 /// `W` is 2 for IPv4, where both addresses share a word, and 5 for IPv6, where each takes two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key<const W: usize> {
     pub words: [u64; W],
-    /// Source port above, destination port below.
+    /// Source port in the upper half, destination port in the lower half.
     pub ports: u32,
 }
 
-/// Words of a key of IPv4 and of IPv6.
+/// Number of words of an IPv4 key and of an IPv6 key.
 pub(super) const V4: usize = 2;
 pub(super) const V6: usize = 5;
 
-/// The family whose keys have `words` words.
+/// Returns the family whose keys have `words` words.
 pub(super) const fn family(words: usize) -> Family {
     if words == V4 { Family::V4 } else { Family::V6 }
 }
 
-/// The words that two addresses, IPv4 in the upper 32 bits, and meta and varying make.
+/// Packs two addresses (IPv4 in the upper 32 bits), meta and varying into words.
 #[inline(always)]
 fn pack<const W: usize>(source: u128, destination: u128, meta: u32, varying: u32) -> [u64; W] {
     let mut words = [0; W];
@@ -56,16 +56,16 @@ fn pack<const W: usize>(source: u128, destination: u128, meta: u32, varying: u32
 }
 
 impl<const W: usize> Key<W> {
-    /// No packet.
+    /// Key of all zeros, a placeholder for no packet.
     pub const ZERO: Self = Self { words: [0; W], ports: 0 };
 
-    /// The packet, which must be of this family.
+    /// Makes the key of a packet, which must be of this family.
     #[inline(always)]
     pub fn of(candidate: &Candidate) -> Self {
         let key = &candidate.key;
         let address = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
         let unread = candidate.exceptions.bits() & PORTS_UNKNOWN.bits();
-        // As `Candidate::ports_known`, without a branch.
+        // Same as `Candidate::ports_known`, without a branch.
         let known = if unread == 0 { HAVING_PORTS[usize::from(key.protocol)] } else { 0 };
         let meta = u32::from(key.protocol) | known | u32::from(key.port.0) << 16;
         Self {
@@ -80,19 +80,20 @@ impl<const W: usize> Key<W> {
     }
 }
 
-/// A filter's conditions on the packets of one family.
+/// Conditions of a filter on the packets of one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Condition<const W: usize> {
     value: [u64; W],
     mask: [u64; W],
-    /// Lowest source and destination port.
+    /// Lowest source port and lowest destination port.
     first: [u16; 2],
-    /// Highest port less the lowest.
+    /// Highest minus lowest port, for source and destination.
     width: [u16; 2],
 }
 
 impl<const W: usize> Condition<W> {
-    /// What `filter` asks of this family's packets; `None` when it asks for the other family.
+    /// Returns the conditions of `filter` on packets of this family; `None` when the filter matches only the
+    /// other family.
     pub fn of(filter: &CompiledFilter) -> Option<Self> {
         let other = |own: Option<Family>| own.is_some_and(|own| own != family(W));
         if other(filter.source.family) || other(filter.destination.family) {
@@ -125,7 +126,7 @@ impl<const W: usize> Condition<W> {
         })
     }
 
-    /// Whether a packet meets them all.
+    /// Whether a packet meets all conditions.
     #[inline(always)]
     pub fn matches(&self, key: &Key<W>) -> bool {
         let mut differs = 0;
@@ -137,22 +138,22 @@ impl<const W: usize> Condition<W> {
         (differs == 0) & !outside(key.ports >> 16, 0) & !outside(key.ports, 1)
     }
 
-    /// Words that a packet's, under the mask, must be equal to; and the mask.
+    /// Returns the words that a packet must have under the mask, and the mask.
     pub fn words(&self) -> (&[u64; W], &[u64; W]) {
         (&self.value, &self.mask)
     }
 
-    /// The lowest and the highest source port, and the same of destination ports.
+    /// Returns the lowest and highest source port, then the lowest and highest destination port.
     pub fn ports(&self) -> [(u16, u16); 2] {
         [0, 1].map(|side| (self.first[side], self.first[side] + self.width[side]))
     }
 
-    /// A packet that meets the conditions in all the bits that a tuple can ask for.
+    /// Returns a packet that meets the conditions in all bits that a tuple can contain.
     pub fn example(&self) -> Key<W> {
         Key { words: self.value, ports: u32::from(self.first[0]) << 16 | u32::from(self.first[1]) }
     }
 
-    /// All the bits in which packets that meet the conditions agree.
+    /// Returns all bits in which the packets that meet the conditions agree.
     pub fn tuple(&self) -> Tuple<W> {
         let agree = |side: usize| {
             let (first, last) = (self.first[side], self.first[side] + self.width[side]);
@@ -163,7 +164,7 @@ impl<const W: usize> Condition<W> {
     }
 }
 
-/// The bits of a key that a table of the space looks at.
+/// Set of key bits that a hash table of the tuple space reads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tuple<const W: usize> {
     pub words: [u64; W],
@@ -171,16 +172,16 @@ pub(super) struct Tuple<const W: usize> {
 }
 
 impl<const W: usize> Tuple<W> {
-    /// No bits.
+    /// Empty set of bits.
     pub const NONE: Self = Self { words: [0; W], ports: 0 };
 
-    /// The first bits of both addresses.
+    /// Returns the leading bits of both addresses, as many as given for each.
     fn prefixes(source: u32, destination: u32) -> Self {
         let mask = |length: u32| u128::MAX.checked_shl(128 - length).unwrap_or(0);
         Self { words: pack(mask(source), mask(destination), 0, 0), ports: 0 }
     }
 
-    /// How many bits of source and destination these are.
+    /// Returns the number of source bits and of destination bits.
     pub fn lengths(&self) -> (u32, u32) {
         let bits = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
         match W {
@@ -189,19 +190,19 @@ impl<const W: usize> Tuple<W> {
         }
     }
 
-    /// Whether all bits of `other` are among these.
+    /// Whether this set includes all bits of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         let words = self.words.iter().zip(&other.words).all(|(own, other)| other & !own == 0);
         words && other.ports & !self.ports == 0
     }
 
-    /// These bits, but of both addresses only as many as a step of the `ladder` of prefix lengths says, and of ports
-    /// only those that are given exactly.
+    /// Returns a reduced set of bits: address bits rounded down to a step of the `ladder` of prefix lengths,
+    /// and only ports that are given exactly.
     pub fn rounded(&self, ladder: &[u32]) -> Self {
         let step = |own: u32| ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
         let (source, destination) = self.lengths();
         let mut rounded = Self::prefixes(step(source), step(destination));
-        // Whether ports are known hardly parts filters, but is asked by all that ask for ports.
+        // The flags for known ports hardly separate filters, but every filter with a port condition has them.
         let known = u64::from(PORTS_KNOWN) << 32 | u64::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
         rounded.words[W - 1] = self.words[W - 1] & !known;
         for half in [0xffff, 0xffff << 16] {
@@ -212,31 +213,32 @@ impl<const W: usize> Tuple<W> {
         rounded
     }
 
-    /// These bits, but only those of the addresses.
+    /// Returns only the address bits of this set.
     pub fn addresses(&self) -> Self {
         let mut words = self.words;
         words[W - 1] = 0;
         Self { words, ports: 0 }
     }
 
-    /// How many bits these are.
+    /// Returns the number of bits.
     pub fn bits(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum::<u32>() + self.ports.count_ones()
     }
 
-    /// A number that all keys have in common that agree in these bits.
+    /// Returns a hash of the key under these bits. Keys that agree in these bits have the same hash.
     #[inline(always)]
     pub fn hash(&self, key: &Key<W>) -> u32 {
         let mut sum = u64::from(key.ports & self.ports).wrapping_mul(FACTORS[W]);
         for ((word, mask), factor) in key.words.iter().zip(&self.words).zip(FACTORS) {
             sum = sum.wrapping_add((word & mask).wrapping_mul(factor));
         }
-        // The upper bits of the sum depend on all bits of the key, but the lower ones don't.
+        // The upper bits of the sum depend on all bits of the key; the lower bits don't.
         ((sum ^ sum >> 32).wrapping_mul(FACTORS[W]) >> 32) as u32
     }
 }
 
-/// Odd numbers without a pattern: digits of the square roots of 2, 3, 5, 7, 11, 13 (SHA-512's first words, made odd).
+/// Odd constants without a pattern: the first words of SHA-512 (digits of the square roots of 2, 3, 5, 7, 11,
+/// 13), made odd.
 const FACTORS: [u64; 6] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,

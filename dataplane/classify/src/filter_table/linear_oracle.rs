@@ -1,11 +1,11 @@
-//! The table that defines what the others must find: a sorted list, of which the first match wins.
+//! Reference table for all others: a sorted list in which the first match wins.
 
 use crate::Candidate;
 
 use super::{Entry, Explanation, FilterId, FilterTable, explain_in_order};
 
-/// Filters in the order in which they win. A lookup takes time in proportion to the filters before the first match, an
-/// insertion in proportion to all.
+/// Filters sorted by rank. The time of a lookup grows with the number of filters before the first match. The
+/// time of an insertion grows with the number of all filters.
 #[derive(Clone, Debug)]
 pub struct LinearOracle<T> {
     entries: Vec<Entry<T>>,
@@ -19,12 +19,12 @@ impl<T> Default for LinearOracle<T> {
 }
 
 impl<T> LinearOracle<T> {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The filters, best first.
+    /// Iterates over the filters, the best first.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
         self.entries.iter()
     }
@@ -148,7 +148,7 @@ mod tests {
         );
     }
 
-    /// The winner by trying all pairs: the match that no other match beats.
+    /// Finds the winner by comparing all pairs: the match that no other match beats.
     fn brute_force(filters: &[(Filter, i32)], candidate: &Candidate) -> Option<usize> {
         let specificity = |filter: &Filter| filter.compile(resolve).unwrap().specificity();
         let beats = |a: usize, b: usize| {

@@ -1,26 +1,27 @@
-//! Tables with a bound of memory.
+//! Filter tables with a memory bound.
 
 use millrace_units::count;
 
 use super::{Entry, FilterId, FilterTable};
 use crate::CompiledFilter;
 
-/// A table with a bound of memory, which refuses a filter rather than to pass it.
+/// Filter table with a memory bound. It refuses a filter that would exceed the bound.
 pub trait MemoryBound<T>: FilterTable<T> + Sized {
-    /// What to call it in a message.
+    /// Name of the table in messages.
     const NAME: &'static str;
 
-    /// Adds a filter as [`restore`](FilterTable::restore) does, within the bound. It is taken out of `entry` when it is
-    /// added, and stays there when it is not: `false` when there is a filter of its id, or none in `entry`.
+    /// Adds a filter as [`restore`](FilterTable::restore) does, within the bound. Takes the filter out of
+    /// `entry` if it adds it, else leaves it there. Returns false if the table has a filter of that id, or
+    /// `entry` is empty.
     ///
     /// # Errors
-    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
+    /// [`OverMemory`] when the table would exceed its bound. The table is then unchanged.
     fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory>;
 
     /// Adds a filter as [`insert`](FilterTable::insert) does, within the bound.
     ///
     /// # Errors
-    /// [`OverMemory`] when the table would take more than its bound; then nothing is changed.
+    /// [`OverMemory`] when the table would exceed its bound. The table is then unchanged.
     fn try_insert(
         &mut self,
         filter: CompiledFilter,
@@ -31,11 +32,11 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
         self.try_restore(&mut Some(Entry { id, filter, priority, value })).map(|_| id)
     }
 
-    /// The filters, oldest first.
+    /// Returns the filters, the oldest first.
     fn into_entries(self) -> Vec<Entry<T>>;
 }
 
-/// A filter would have made a table too large. The table is what it was before.
+/// Error: a filter would exceed the table's memory bound. The table is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {}): the \
@@ -43,10 +44,10 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
     count(.filters, "filter")
 )]
 pub struct OverMemory {
-    /// Bytes that the table takes without the filter.
+    /// Memory of the table without the filter, in bytes.
     pub bytes: usize,
-    /// Bytes that it may take.
+    /// Memory bound, in bytes.
     pub limit: usize,
-    /// Filters in it.
+    /// Number of filters in the table.
     pub filters: usize,
 }

@@ -1,7 +1,7 @@
-//! Tables of filters: which of many a packet belongs to.
+//! Filter tables, which find the best of many filters that match a packet.
 //!
-//! Of several filters that match, the one of highest priority wins; among equals the most specific
-//! ([`Specificity`](crate::Specificity)); among those the oldest.
+//! Of several matching filters, the one of highest priority wins. Among equal priorities the most specific
+//! filter wins ([`Specificity`](crate::Specificity)), and among equally specific filters the oldest.
 
 #[cfg(test)]
 mod against_oracle;
@@ -54,42 +54,44 @@ pub use rank::Rank;
 pub use tuple_space::TupleSpace;
 pub use varying::VaryingBits;
 
-/// A filter in a table. Ids grow with age and are never used again, so that the smaller is the older.
+/// Id of a filter in a table. Ids grow with each filter and are never reused, so the smaller id is the older
+/// filter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub u64);
 
-/// A filter in a table with what belongs to it.
+/// Filter in a table, with its priority and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<T> {
-    /// Its id.
+    /// Id of the filter.
     pub id: FilterId,
-    /// The filter.
+    /// Conditions of the filter.
     pub filter: CompiledFilter,
-    /// Higher wins.
+    /// Priority of the filter; the higher priority wins.
     pub priority: i32,
-    /// What the table was given with the filter.
+    /// Value that the table's owner stored with the filter.
     pub value: T,
 }
 
 impl<T> Entry<T> {
-    /// Where the filter stands: of those that match, the one with the smallest rank wins.
+    /// Returns the rank of the filter. Among matching filters, the one with the smallest rank wins.
     pub fn rank(&self) -> Rank {
         Rank::new(self.priority, self.filter.specificity(), self.id)
     }
 }
 
-/// Why a filter was chosen for a packet or not.
+/// Reason why a lookup chose a filter or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It matches, and nothing that matches comes before it.
+    /// The filter matches, and no better filter matches.
     Chosen,
-    /// It matches, and the chosen one has a higher priority.
+    /// The filter matches, but the chosen filter has a higher priority.
     LowerPriority,
-    /// It matches, and the chosen one is more specific in this field, being equal in those before.
+    /// The filter matches, but the chosen filter is more specific in this field, and equal in the fields
+    /// before.
     LessSpecific(Field),
-    /// It matches, and the chosen one, equally specific, is older.
+    /// The filter matches, but the chosen filter, equally specific, is older.
     Younger,
-    /// It doesn't match: this is the first field whose condition does not hold.
+    /// The filter doesn't match: this is the first field whose condition fails.
     Mismatch(Field),
 }
 
@@ -107,80 +109,80 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What became of one filter in a lookup.
+/// Result of a lookup for one filter of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation<'a, T> {
-    /// The filter.
+    /// Filter that this explanation is about.
     pub entry: &'a Entry<T>,
-    /// Why it was chosen or not.
+    /// Reason why the lookup chose the filter or not.
     pub outcome: Outcome,
 }
 
-/// A table of filters, each with a value.
+/// Table of filters, each with a value.
 ///
-/// A table is changed by its owner alone; [`lookup`](Self::lookup) and the others that take `&self` change nothing in
-/// it, so that a table that isn't being changed may be searched by many threads.
+/// Only the owner changes a table. [`lookup`](Self::lookup) and all other methods with `&self` change
+/// nothing, so many threads may search a table while nobody changes it.
 pub trait FilterTable<T> {
-    /// Adds a filter; the higher priority wins.
+    /// Adds a filter with a priority; the higher priority wins.
     fn insert(&mut self, filter: CompiledFilter, priority: i32, value: T) -> FilterId {
         let id = self.next_id();
         self.restore(Entry { id, filter, priority, value });
         id
     }
 
-    /// Adds a filter that had its id in another table. Ids given later are greater. `false`, and nothing is changed,
-    /// when there is a filter of that id.
+    /// Adds a filter that had its id in another table. Later ids are greater. Returns false, and changes
+    /// nothing, if the table has a filter of that id.
     fn restore(&mut self, entry: Entry<T>) -> bool;
 
-    /// The id that the next filter gets: greater than all that the table has seen.
+    /// Returns the id of the next filter: greater than all ids that the table has seen.
     fn next_id(&self) -> FilterId;
 
-    /// Removes a filter and gives its value back; `None` when there is none of that id.
+    /// Removes a filter and returns its value; `None` if the table has no filter of that id.
     fn remove(&mut self, id: FilterId) -> Option<T>;
 
-    /// The best of the filters that match the packet.
+    /// Returns the best filter that matches the packet.
     fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)>;
 
-    /// Looks up many packets: `found[i]` becomes what [`lookup`](Self::lookup) finds for `candidates[i]`, up to the
-    /// length of the shorter. Tables that can keep several lookups under way at once are faster here.
+    /// Looks up many packets: `found[i]` becomes the result of [`lookup`](Self::lookup) for `candidates[i]`,
+    /// up to the length of the shorter slice. Tables that interleave several lookups are faster here.
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
         for (candidate, found) in candidates.iter().zip(found) {
             *found = self.lookup(candidate);
         }
     }
 
-    /// Every filter, best first, with the reason why it was chosen or not.
+    /// Returns every filter, best first, with the reason why the lookup chose it or not.
     fn explain(&self, candidate: &Candidate) -> Vec<Explanation<'_, T>> {
         explain_in_order(in_order(self.entries()), candidate)
     }
 
-    /// Every filter, in no particular order; [`in_order`] sorts them.
+    /// Iterates over all filters, in no particular order; [`in_order`] sorts them.
     fn entries(&self) -> Box<dyn Iterator<Item = &Entry<T>> + '_>;
 
-    /// How many filters there are.
+    /// Returns the number of filters.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether the table has no filters.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes the table takes, those behind the values not counted.
+    /// Returns the memory of the table in bytes, without memory that the values point to.
     fn memory(&self) -> usize;
 
-    /// The bits of [`Candidate::varying`] that any of the filters looks at: two packets of equal keys that agree in them
-    /// have the same lookup.
+    /// Returns the bits of [`Candidate::varying`] on which any of the filters has a condition. Two packets
+    /// with equal keys that agree in these bits have the same lookup result.
     fn varying_mask(&self) -> u32;
 }
 
-/// Filters sorted into the order in which they win.
+/// Returns the filters sorted by rank, the best first.
 pub fn in_order<'a, T>(entries: impl IntoIterator<Item = &'a Entry<T>>) -> Vec<&'a Entry<T>> {
     let mut sorted: Vec<_> = entries.into_iter().collect();
     sorted.sort_by_cached_key(|entry| entry.rank());
     sorted
 }
 
-/// What becomes of each filter for a packet; `entries` are all of a table in the order in which they win.
+/// Explains the lookup of a packet for each filter; `entries` are all filters of a table, the best first.
 pub fn explain_in_order<'a, T>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     candidate: &Candidate,
@@ -193,7 +195,7 @@ pub fn explain_in_order<'a, T>(
     entries.into_iter().map(|entry| Explanation { entry, outcome: explain(entry) }).collect()
 }
 
-/// The outcome of `entry`, which matches, when `chosen` is the first that does.
+/// Returns the outcome of `entry`, which matches; `chosen` is the best matching filter.
 fn outcome_beside<T>(chosen: &Entry<T>, entry: &Entry<T>) -> Outcome {
     if chosen.id == entry.id {
         return Outcome::Chosen;

@@ -1,4 +1,4 @@
-//! The order in which filters win, as numbers.
+//! Order in which filters win, as numbers.
 
 use crate::Specificity;
 
@@ -6,33 +6,32 @@ use super::FilterId;
 
 const LOWER: u32 = (1 << 30) - 1;
 
-/// Where a filter stands in the order in which filters win: the smaller comes first. Priority decides, then
-/// [`Specificity`], then age.
+/// Rank of a filter; the filter with the smaller rank wins. Priority decides, then [`Specificity`], then age.
 ///
-/// It is made from the filter alone, so that no filter's rank changes when others come and go.
+/// A rank depends on its filter alone, so it stays the same when other filters are added or removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank {
-    /// Priority and specificity in 94 bits, so turned that the smaller wins: the upper 64 of them.
+    /// Upper 64 of the 94 bits of priority and specificity, inverted so that the smaller number wins.
     pub(super) upper: u64,
-    /// The lower 30.
+    /// Lower 30 bits of priority and specificity, inverted.
     pub(super) lower: u32,
     pub(super) id: FilterId,
 }
 
 impl Rank {
-    /// After all filters there can be.
+    /// Rank behind all possible filters.
     pub const LAST: Self = Self { upper: u64::MAX, lower: u32::MAX, id: FilterId(u64::MAX) };
 
-    /// The rank of a filter of these.
+    /// Computes the rank of a filter from its priority, specificity and id.
     pub fn new(priority: i32, specificity: Specificity, id: FilterId) -> Self {
-        // The sign bit flipped: as unsigned numbers they have the order of the signed ones.
+        // With the sign bit flipped, signed numbers keep their order as unsigned numbers.
         let priority = priority.cast_unsigned() ^ 1 << 31;
         let specificity = specificity.packed();
         let upper = !(u64::from(priority) << 32 | specificity >> 30);
         Self { upper, lower: !(specificity as u32) & LOWER, id }
     }
 
-    /// The filter's id.
+    /// Returns the filter's id.
     pub fn id(self) -> FilterId {
         self.id
     }

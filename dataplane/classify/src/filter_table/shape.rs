@@ -1,4 +1,4 @@
-//! Filters as sets of packets, which are compared with each other and taken away from each other.
+//! Filters as sets of packets, with comparison and subtraction of these sets.
 
 use millrace_packet::Family;
 use millrace_wire::Protocol;
@@ -6,19 +6,19 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, PORTS_UNKNOWN};
 use crate::{CompiledFilter, PortRange};
 
-/// A filter as a set of packets: bits that must have a value, and ranges of ports.
+/// Filter as a set of packets: bits with a required value, and port ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Bit 0 for IPv4, bit 1 for IPv6.
+    /// Families of the packets: bit 0 for IPv4, bit 1 for IPv6.
     pub families: u8,
-    /// Varying word, protocol, incoming port, and whether ports are known.
+    /// Condition on the varying word, the protocol, the incoming port, and whether ports are known.
     pub other: Bits<u64>,
     pub source: Bits<u128>,
     pub destination: Bits<u128>,
     pub ports: [(u16, u16); 2],
 }
 
-/// Those bits of `mask` must be as in `value`.
+/// Condition on bits: the bits of `mask` must equal the ones in `value`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bits<B> {
     pub value: B,
@@ -28,7 +28,7 @@ pub(super) struct Bits<B> {
 pub(super) const PROTOCOL_SHIFT: u32 = 32;
 pub(super) const INCOMING_SHIFT: u32 = 40;
 pub(super) const PORTS_KNOWN: u64 = 1 << 56;
-/// Whether the TCP flags are known, and the flags.
+/// Bit for known TCP flags; the flags follow.
 pub(super) const FLAGS_KNOWN_BIT: u64 = FLAGS_KNOWN as u64;
 pub(super) const FLAG_BITS: u64 = 0xff << FLAGS_SHIFT;
 pub(super) const NO_PORTS: u64 = (PORTS_UNKNOWN.bits() as u64) << EXCEPTIONS_SHIFT;
@@ -53,7 +53,8 @@ macro_rules! relations {
                 (self.value ^ other.value) & self.mask & other.mask == 0
             }
 
-            /// Asks for one bit more of those that `other` asks for, the highest; says what has the other value there.
+            /// Adds the highest bit of `other`'s condition that this condition lacks. Returns the complement:
+            /// packets with the opposite value of this bit. Returns `None` if no such bit is left.
             fn split(&mut self, other: &Self) -> Option<Self> {
                 let more = other.mask & !self.mask;
                 let bit = (more != 0).then(|| 1 << more.ilog2())?;
@@ -69,7 +70,7 @@ relations!(u64);
 relations!(u128);
 
 impl Shape {
-    /// The packets that a filter matches.
+    /// Returns the set of packets that a filter matches.
     pub fn of(filter: &CompiledFilter) -> Self {
         let family = filter.source.family.or(filter.destination.family);
         let families = match family {
@@ -85,7 +86,8 @@ impl Shape {
             other.require(u64::from(port.0) << INCOMING_SHIFT, 0xffff << INCOMING_SHIFT);
         }
         let asks_for_ports = !filter.source_port.is_any() || !filter.destination_port.is_any();
-        // Ports are known as well where nothing stands against it.
+        // Ports are also known where the filter has a protocol with ports and no condition against readable
+        // ports.
         let has_ports = filter.protocol.is_some_and(|protocol| Protocol(protocol).has_ports());
         let readable = other.mask & NO_PORTS == NO_PORTS && other.value & NO_PORTS == 0;
         if asks_for_ports || has_ports && readable {
@@ -99,7 +101,7 @@ impl Shape {
         Self { families, other, source: bits(&filter.source), destination: bits(&filter.destination), ports }
     }
 
-    /// Whether every packet that `other` matches is matched.
+    /// Whether this set contains every packet of `other`.
     #[inline]
     pub fn covers(&self, other: &Self) -> bool {
         self.other.covers(&other.other)
@@ -109,7 +111,7 @@ impl Shape {
             && self.ports.iter().zip(&other.ports).all(|(own, other)| own.0 <= other.0 && other.1 <= own.1)
     }
 
-    /// Whether some packet is matched by both.
+    /// Whether some packet is in both sets.
     #[inline]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.other.overlaps(&other.other)
@@ -120,20 +122,20 @@ impl Shape {
             && !(self.lacks_ports() && other.knows_ports() || self.knows_ports() && other.lacks_ports())
     }
 
-    /// Whether it matches only packets whose ports are known.
+    /// Whether all packets of the set have known ports.
     fn knows_ports(&self) -> bool {
         self.other.mask & PORTS_KNOWN != 0
     }
 
-    /// Whether it matches only packets of a protocol that has no ports.
+    /// Whether all packets of the set have a protocol without ports.
     fn lacks_ports(&self) -> bool {
-        // Of a piece of a shape only some bits may be given.
+        // In a piece of a shape only some of the bits may be given.
         let given = self.other.mask >> PROTOCOL_SHIFT & 0xff == 0xff;
         given && !Protocol((self.other.value >> PROTOCOL_SHIFT) as u8).has_ports()
     }
 
-    /// How many bits it asks for that `other`, which it overlaps, leaves open: the fewer they are, the larger is the part that
-    /// both have of `other`.
+    /// Returns the number of bits that this shape fixes and `other`, which it overlaps, leaves open. Fewer
+    /// bits mean that the overlap is a larger part of `other`.
     pub fn bits_beyond(&self, other: &Self) -> u32 {
         let addresses = (self.source.mask & !other.source.mask).count_ones()
             + (self.destination.mask & !other.destination.mask).count_ones();
@@ -146,7 +148,7 @@ impl Shape {
         (self.other.mask & !other.other.mask).count_ones() + addresses + ports(0) + ports(1) + families
     }
 
-    /// The packets of a shape that another one, which overlaps it, does not have, in pieces that have no packet in common.
+    /// Returns the packets of this shape outside `other`, which overlaps it, as disjoint pieces.
     pub fn without(&self, other: &Self) -> Vec<Self> {
         let (mut pieces, mut rest) = (Vec::new(), *self);
         if rest.families & !other.families != 0 {
@@ -181,7 +183,8 @@ impl Shape {
         pieces
     }
 
-    /// Whether there is no such packet, as what it asks for contradicts itself. Not all contradictions are seen.
+    /// Whether the conditions contradict each other, so that the set is empty. Detects some contradictions,
+    /// not all.
     fn is_impossible(&self) -> bool {
         let asked = |bits: u64| (self.other.mask & bits == bits).then_some(self.other.value & bits);
         let flags_unknown = asked(FLAGS_KNOWN_BIT) == Some(0);

@@ -1,8 +1,8 @@
-//! Which fields that vary inside a flow the filters of a table look at.
+//! Varying fields on which the filters of a table have conditions.
 
 use crate::CompiledFilter;
 
-/// How many filters look at each bit of [`Candidate::varying`](crate::Candidate::varying).
+/// Number of filters with a condition on each bit of [`Candidate::varying`](crate::Candidate::varying).
 #[derive(Clone, Copy, Default, Debug)]
 pub struct VaryingBits {
     filters: [u32; 32],
@@ -10,12 +10,12 @@ pub struct VaryingBits {
 }
 
 impl VaryingBits {
-    /// Counts a filter.
+    /// Adds a filter to the counts.
     pub fn add(&mut self, filter: &CompiledFilter) {
         self.count(filter.varying_mask(), |count| *count += 1);
     }
 
-    /// Counts a filter no more that was counted.
+    /// Removes a counted filter from the counts.
     pub fn remove(&mut self, filter: &CompiledFilter) {
         self.count(filter.varying_mask(), |count| *count -= 1);
     }
@@ -27,7 +27,7 @@ impl VaryingBits {
         }
     }
 
-    /// The bits that some filter looks at.
+    /// Returns the bits on which some filter has a condition.
     #[inline]
     pub fn mask(&self) -> u32 {
         self.mask

@@ -1,4 +1,4 @@
-//! Packets that a filter matches, made up at random: one that no other filter matches shows that it can win.
+//! Random packets that match a filter. A packet that matches no other filter proves that the filter can win.
 
 use millrace_wire::Protocol;
 
@@ -6,12 +6,12 @@ use super::shape::{
     Bits, FLAG_BITS, FLAGS_KNOWN_BIT, INCOMING_SHIFT, NO_PORTS, PORTS_KNOWN, PROTOCOL_SHIFT, Shape,
 };
 
-/// Packets that are tried for a filter.
+/// Number of packets to try for a filter.
 const TRIES: usize = 64;
-/// Bits of an IPv4 address, as shapes have them.
+/// Bits of an IPv4 address in a shape.
 const IPV4_BITS: u128 = (u32::MAX as u128) << 96;
 
-/// Whether a packet was found that a shape has and none of the others.
+/// Whether a random packet matched the shape and none of the other shapes.
 pub(super) fn is_alone(shape: &Shape, shapes: &[Shape], places: &[usize]) -> bool {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..TRIES).any(|number| {
@@ -20,7 +20,7 @@ pub(super) fn is_alone(shape: &Shape, shapes: &[Shape], places: &[usize]) -> boo
     })
 }
 
-/// A packet of a shape; none when chance made up one that can't be.
+/// Makes a random packet of a shape; `None` if the random fields contradict each other.
 fn packet(shape: &Shape, number: usize, random: &mut Random) -> Option<Shape> {
     let families = match shape.families {
         0b11 => 1 << (number & 1),
@@ -40,7 +40,7 @@ fn packet(shape: &Shape, number: usize, random: &mut Random) -> Option<Shape> {
     Some(Shape { families, other, source, destination, ports })
 }
 
-/// The other fields of a packet, with nothing exceptional but what is asked for.
+/// Makes the other fields of a packet. Sets no exception that the shape does not ask for.
 fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u64>> {
     let free = |bits: u64, value: u64| value & bits & !asked.mask;
     let protocols = [Protocol::UDP.0, Protocol::TCP.0, Protocol::ICMP.0, random.next() as u8];
@@ -50,7 +50,7 @@ fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u
     value |= free(0xffff << INCOMING_SHIFT, (random.next() as u64 & 0xffff) << INCOMING_SHIFT);
     let protocol = Protocol((value >> PROTOCOL_SHIFT) as u8);
     if protocol == Protocol::TCP && value & NO_PORTS == 0 {
-        // What is read has its flags.
+        // A TCP packet with a readable header has known flags.
         value |= free(FLAGS_KNOWN_BIT, FLAGS_KNOWN_BIT);
         value |= free(FLAG_BITS, random.next() as u64);
     }
@@ -71,7 +71,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // The upper half is the better one.
+        // The upper half has the better random bits.
         u128::from(self.0.rotate_left(32))
     }
 }

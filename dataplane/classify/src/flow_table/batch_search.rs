@@ -1,8 +1,8 @@
-//! Finding the records of many flows at once.
+//! Lookup of the records of many flows at once.
 //!
-//! Keys go through three stages in blocks: their buckets are fetched; buckets have come, and a record is guessed by
-//! its tag and fetched; records have come, and keys are compared. Each round is in another stage with each of three
-//! blocks, so while lines are on their way there is work to do.
+//! Keys pass three stages in blocks. The first stage prefetches buckets. The second stage guesses records by
+//! their tags in the buckets and prefetches them. The third stage compares keys. Each iteration runs the
+//! three stages on three different blocks, so the processor has work while cache lines arrive.
 
 use millrace_memory::{Operation, Vectors, prefetch};
 use millrace_packet::{Family, FlowKey};
@@ -10,14 +10,14 @@ use millrace_packet::{Family, FlowKey};
 use super::record::{FlowRecord, NearKey};
 use super::{FlowIndex, FlowTable};
 
-/// Keys of a block.
+/// Number of keys of a block.
 const BLOCK: usize = 32;
-/// Rounds that a line is given to come.
+/// Number of iterations between the prefetch of a line and its use.
 const AHEAD: usize = 1;
-/// Blocks of which something is kept at a time, at least: a power of two.
+/// Number of blocks in flight, rounded up to a power of two.
 const UNDER_WAY: usize = (2 * AHEAD + 1).next_power_of_two();
 
-/// A batch to be found; see [`FlowTable::find_batch`].
+/// Batch to look up; see [`FlowTable::find_batch`].
 pub(super) struct BatchSearch<'a> {
     table: &'a FlowTable,
     keys: &'a [FlowKey],
@@ -25,7 +25,7 @@ pub(super) struct BatchSearch<'a> {
     found: &'a mut [Option<FlowIndex>],
 }
 
-/// What is known of a block's flows between stages.
+/// Intermediate results of a block between stages.
 #[derive(Clone, Copy)]
 struct Aims<'a> {
     homes: [u32; BLOCK],
@@ -34,8 +34,10 @@ struct Aims<'a> {
 }
 
 impl<'a> BatchSearch<'a> {
+    /// Returns a search over a batch.
+    ///
     /// # Panics
-    /// When the slices' lengths differ.
+    /// When the slices differ in length.
     #[inline(always)]
     pub fn new(
         table: &'a FlowTable,
@@ -83,7 +85,7 @@ impl Operation for BatchSearch<'_> {
 }
 
 impl FlowTable {
-    /// The first stage, for up to a block of hashes.
+    /// Runs the first stage, for up to a block of hashes.
     #[inline(always)]
     fn aim(&self, hashes: &[u64], aims: &mut Aims<'_>) {
         let places = aims.homes.iter_mut().zip(&mut aims.tags);
@@ -93,7 +95,7 @@ impl FlowTable {
         aims.homes.iter().take(hashes.len()).for_each(|&home| self.buckets.prefetch(home));
     }
 
-    /// The second stage.
+    /// Runs the second stage.
     #[inline(always)]
     fn guess<'a>(
         &'a self,
@@ -114,7 +116,7 @@ impl FlowTable {
         }
     }
 
-    /// The third stage.
+    /// Runs the third stage.
     #[inline(always)]
     fn check(
         &self,
@@ -132,7 +134,7 @@ impl FlowTable {
         }
     }
 
-    /// For flows without a record, and the few whose first guess was wrong.
+    /// Searches again for flows without a record, and for the few with a wrong first guess.
     #[cold]
     #[inline(never)]
     pub(super) fn find_again(
@@ -147,7 +149,7 @@ impl FlowTable {
         self.find(key, hash, 0)
     }
 
-    /// What stands in slot 0, which is no flow's.
+    /// Returns the content of slot 0, which belongs to no flow.
     #[inline(always)]
     fn record_of_none(&self) -> &FlowRecord {
         &self.records[0]

@@ -1,13 +1,14 @@
-//! Where records are found: buckets of a cache line, each with 16 entries of a tag and a slot.
+//! Index of records by hash: buckets of a cache line, with 16 entries of a tag and a slot each.
 //!
-//! A hash names a *home* bucket. Four buckets that follow each other are a group; an entry that finds its home full
-//! goes to another one of the group. When an entry of a full bucket is removed, one that had to go elsewhere comes
-//! home: so an entry is looked for elsewhere only while its home is full. An entry whose whole group is full stands in
-//! the table's [`Overflow`] until a place of its group is free.
+//! A hash names a *home* bucket. Four consecutive buckets are a group. If its home is full, an entry goes to
+//! another bucket of the group. When an entry leaves a full bucket, a displaced entry moves back to that
+//! home. So a search looks beyond the home only while the home is full. If the whole group is full, the entry
+//! goes to the table's [`Overflow`] until its group has room.
 //!
-//! The number of groups doubles by linear hashing (Litwin, VLDB 1980): group after group is split, each into itself
-//! and a new one behind all others, so that any hash has its entry in one group at any time, and a step has a bounded
-//! cost. Entries hold no hash beside the tag; who splits or removes tells the hash of a slot.
+//! The number of groups doubles by linear hashing (Litwin, VLDB 1980). Each split divides one group into
+//! itself and a new one behind all others. So any hash has its entry in one group at any time, and a step has
+//! a bounded cost. Entries store no hash beside the tag, so callers of splits and removals pass a function
+//! from slot to hash.
 
 use std::hint::select_unpredictable;
 
@@ -15,15 +16,15 @@ use millrace_memory::{HugeSlice, MemoryError, Portable, Vectors, prefetch_slice_
 
 use super::overflow::Overflow;
 
-/// Entries of a bucket.
+/// Number of entries of a bucket.
 const WIDTH: usize = 16;
-/// Buckets that help each other out.
+/// Number of buckets of a group.
 pub(super) const GROUP: usize = 4;
-/// What errors call them.
+/// Name of this memory in errors.
 const WHAT: &str = "the flow table's buckets";
 
 zeroable! {
-    /// Entries, 0 where there is none. An entry's slot is in its low bits, its tag above.
+    /// Entries of a bucket; 0 for an empty place. An entry has its slot in the low bits and its tag above.
     #[derive(Clone, Copy)]
     #[repr(C, align(64))]
     struct Bucket([u32; WIDTH]);
@@ -36,23 +37,23 @@ impl Bucket {
     }
 }
 
-/// The buckets of a table.
+/// Buckets of a table.
 #[derive(Debug)]
 pub(super) struct Buckets {
     buckets: HugeSlice<Bucket>,
     /// Entries whose group is full.
     overflow: Overflow,
-    /// Buckets in use.
+    /// Number of buckets in use.
     used: u32,
-    /// Buckets wanted, a power of two.
+    /// Number of buckets wanted, a power of two.
     wanted: u32,
-    /// Buckets when the doubling that is under way, or was the last, is complete: a power of two.
+    /// Number of buckets at the end of the current or last doubling, a power of two.
     round: u32,
-    /// The bits of an entry that are its slot's: one less than a power of two.
+    /// Mask of an entry's slot bits: a power of two, minus one.
     slots: u32,
 }
 
-/// Where the entries of a hash are, as it is now: a copy for many of them.
+/// Copy of the fields that map a hash to its bucket and tag, for a loop over many hashes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     last: u32,
@@ -62,15 +63,15 @@ pub(super) struct Aim {
 }
 
 impl Aim {
-    /// The number of the hash's home bucket.
+    /// Returns the number of the hash's home bucket.
     #[inline(always)]
     pub fn home(self, hash: u64) -> u32 {
         let (last, before) = (hash as u32 & self.last, hash as u32 & self.before);
-        // What isn't split yet is where it was before this doubling.
+        // A group that isn't split yet holds the hashes that it held before this doubling.
         select_unpredictable(last < self.used, last, before)
     }
 
-    /// The entry of a hash, but for the slot: its tag, which is never 0.
+    /// Returns the tag of a hash: an entry without its slot. A tag is never 0.
     #[inline(always)]
     pub fn tag(self, hash: u64) -> u32 {
         ((hash >> 32) as u32 & !self.slots).max(self.slots + 1)
@@ -78,7 +79,8 @@ impl Aim {
 }
 
 impl Buckets {
-    /// Buckets for slots up to `slots`: `groups` groups, a power of two, which can be doubled `doublings` times.
+    /// Makes buckets for slots up to `slots`: `groups` groups, a power of two, with room for `doublings`
+    /// doublings.
     pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
         let used = groups * GROUP as u32;
         let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
@@ -86,37 +88,37 @@ impl Buckets {
         Ok(Self { buckets, overflow: Overflow::new(), used, wanted: used, round: used, slots })
     }
 
-    /// Takes the memory of all buckets that there can be.
+    /// Populates the memory of the maximum number of buckets.
     pub fn populate(&mut self) -> Result<(), MemoryError> {
         self.buckets.populate(WHAT)
     }
 
-    /// What says where entries are.
+    /// Returns the present mapping of hashes to buckets and tags.
     #[inline(always)]
     pub fn aim(&self) -> Aim {
         Aim { last: self.round - 1, before: (self.round - 1) / 2, used: self.used, slots: self.slots }
     }
 
-    /// The number of the hash's home bucket.
+    /// Returns the number of the hash's home bucket.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> u32 {
         self.aim().home(hash)
     }
 
-    /// The buckets of a home's group, the home first.
+    /// Returns the numbers of a group's buckets, the home first.
     #[inline]
     fn group(home: u32) -> [usize; GROUP] {
         let home = home as usize;
         [home, home ^ 1, home ^ 2, home ^ 3]
     }
 
-    /// Fetches the bucket `home`.
+    /// Prefetches the bucket `home`.
     #[inline(always)]
     pub fn prefetch(&self, home: u32) {
         prefetch_slice_element(&self.buckets, home as usize);
     }
 
-    /// The entry of a hash, but for the slot: its tag, which is never 0.
+    /// Returns the tag of a hash: an entry without its slot. A tag is never 0.
     #[inline(always)]
     pub fn tag(&self, hash: u64) -> u32 {
         self.aim().tag(hash)
@@ -127,21 +129,21 @@ impl Buckets {
         entry & self.slots
     }
 
-    /// The first slot in bucket `home` with this tag; 0 when there is none.
+    /// Returns the first slot in bucket `home` with this tag; 0 when there is none.
     ///
-    /// With 0, [`find`](Self::find) can still succeed when [`spills`](Self::spills).
+    /// After a 0, [`find`](Self::find) can still succeed if the bucket [`spills`](Self::spills).
     #[inline(always)]
     pub fn guess(&self, vectors: impl Vectors, home: u32, tag: u32) -> u32 {
         vectors.first_low(&self.buckets[home as usize].0, tag, self.slots)
     }
 
-    /// Whether entries of this home can be in other buckets of the group.
+    /// Whether entries of this home may be in other buckets of the group.
     #[inline]
     pub fn spills(&self, home: u32) -> bool {
         self.buckets[home as usize].is_full()
     }
 
-    /// The slot under `hash` that `is_it` accepts.
+    /// Finds the slot under `hash` that `is_it` accepts.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
@@ -173,18 +175,19 @@ impl Buckets {
         None
     }
 
-    /// The slots in the buckets of the group of `hash`.
+    /// Iterates over the slots in the group of `hash`.
     fn group_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         let entries = Self::group(self.home(hash)).into_iter().flat_map(|number| self.buckets[number].0);
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
-    /// The slots of which one has to go before an entry of `hash` finds a place: its group's and the overflow's.
+    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, one of them must
+    /// go before an entry of `hash` has a place.
     pub fn rivals_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         self.group_of(hash).chain(self.overflow.entries().iter().map(|&entry| self.slot(entry)))
     }
 
-    /// Whether an entry of `hash` finds a place.
+    /// Whether an entry of `hash` has a place in its group or the overflow.
     pub fn has_room(&self, hash: u64) -> bool {
         self.overflow.has_room() || !self.is_group_full(self.home(hash))
     }
@@ -193,7 +196,7 @@ impl Buckets {
         Self::group(home).iter().all(|&number| self.buckets[number].is_full())
     }
 
-    /// Enters `slot` under `hash`; returns false when the group and the overflow are full.
+    /// Adds `slot` under `hash`; returns false when the group and the overflow are full.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> bool {
         let entry = self.tag(hash) | slot;
@@ -211,7 +214,7 @@ impl Buckets {
         false
     }
 
-    /// Removes the entry of `slot`, which is there under `hash`.
+    /// Removes the entry of `slot`, which is stored under `hash`.
     pub fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let (home, slots) = (self.home(hash), self.slots);
         let is_it = |&entry: &u32| entry & slots == slot;
@@ -224,7 +227,7 @@ impl Buckets {
         debug_assert!(removed.is_some(), "slot {slot} is not in its buckets");
     }
 
-    /// Moves an entry of the overflow to its group, which is that of `home`, where a place has become free.
+    /// Moves an entry from the overflow to its group, the one of `home`, in which a place has become free.
     fn refill(&mut self, home: u32, hash_of: impl Fn(u32) -> u64) {
         if self.overflow.is_empty() {
             return;
@@ -239,8 +242,8 @@ impl Buckets {
         debug_assert!(placed, "a place of the group is free");
     }
 
-    /// Empties the place `at` of bucket `number`. If that was full, an entry that had to go elsewhere comes home, and
-    /// its place is emptied in turn. With each turn one entry less is abroad.
+    /// Clears place `at` of bucket `number`. If the bucket was full, moves a displaced entry back into it,
+    /// and clears that entry's place in turn. Each step leaves one displaced entry less.
     fn empty(&mut self, mut number: usize, mut at: usize, hash_of: &impl Fn(u32) -> u64) {
         loop {
             let was_full = self.buckets[number].is_full();
@@ -252,7 +255,7 @@ impl Buckets {
         }
     }
 
-    /// An entry whose home is `home`, in another bucket of the group.
+    /// Finds an entry with home `home` in another bucket of the group; returns its bucket and place.
     fn abroad(&self, home: u32, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
         let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == home;
         let [_, others @ ..] = Self::group(home);
@@ -262,7 +265,7 @@ impl Buckets {
         })
     }
 
-    /// Wants twice as many groups; the splits that lead there are made by [`split`](Self::split).
+    /// Doubles the number of wanted groups. [`split`](Self::split) makes the splits.
     pub fn double(&mut self) {
         self.wanted = (self.wanted * 2).min(self.buckets.len() as u32);
     }
@@ -273,8 +276,7 @@ impl Buckets {
         self.used < self.wanted
     }
 
-    /// Splits a group. Looks at up to 64 slots' hashes, and fetches those that the next split will look at, by
-    /// `fetch`.
+    /// Splits a group. Reads the hashes of up to 64 slots, and calls `fetch` for the slots of the next split.
     pub fn split(&mut self, hash_of: impl Fn(u32) -> u64, fetch: impl Fn(u32)) {
         if self.used == self.round {
             self.round *= 2;
@@ -288,15 +290,15 @@ impl Buckets {
         self.used += GROUP as u32;
         for entry in entries.into_iter().flat_map(|bucket| bucket.0).filter(|&entry| entry != 0) {
             let home = self.home(hash_of(self.slot(entry)));
-            // What was in one group finds its place in it or in its twin.
+            // The entries of one group always fit into this group and its new twin.
             let placed = self.place(home, entry);
             debug_assert!(placed, "a split lost an entry");
         }
         self.place_overflow(old as u32, hash_of);
     }
 
-    /// Moves the overflow's entries of a group that was split, whose first bucket is `old`, to the places that they
-    /// find in it and its twin.
+    /// Moves the overflow's entries of a split group, whose first bucket is `old`, to free places in the
+    /// group and its twin.
     fn place_overflow(&mut self, old: u32, hash_of: impl Fn(u32) -> u64) {
         let twin = self.used - GROUP as u32;
         for home in [old, twin] {
@@ -319,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes that crowd a few buckets, with few tags.
+    /// Hashes that share a few buckets and few tags.
     fn crowded() -> impl Strategy<Value = u64> {
         (0..11_u64, 0..3_u64).prop_map(|(bucket, tag)| bucket | tag << 62)
     }
@@ -341,7 +343,7 @@ mod tests {
         ]
     }
 
-    /// Every slot is found under its hash and no other, and lies abroad only while its home is full.
+    /// Checks that every slot is found under its hash only, and is displaced only while its home is full.
     fn check(buckets: &Buckets, model: &BTreeMap<u32, u64>) {
         for (&slot, &hash) in model {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));

@@ -1,4 +1,4 @@
-//! The end of records: by command, by time, and their way out.
+//! The end of records: by command and by time, and their return to the caller.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use millrace_units::Instant;
 use super::record::{LIVE, PROBATION, tick, ticks, ticks_since};
 use super::{FlowAnswer, FlowIndex, FlowTable};
 
-/// Records that end in one step.
+/// Maximum number of records that end in one step.
 pub(super) const ENDS_AT_ONCE: usize = 128;
 
-/// Why a record ended.
+/// Reason for the end of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RemovalReason {
-    /// [`FlowTable::remove`] said so.
+    /// [`FlowTable::remove`] removed the record.
     Removed,
-    /// A new flow needed its place.
+    /// A new flow took the record's place.
     Recycled,
-    /// No packet came for too long.
+    /// No packet arrived for the idle time.
     Expired,
 }
 
@@ -30,45 +30,45 @@ impl RemovalReason {
     }
 }
 
-/// A record that ended, as it was.
+/// Copy of a record that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemovedFlow {
-    /// Where it was. The place can be another record's after the next [`insert`](FlowTable::insert).
+    /// Index of the record. After the next [`insert`](FlowTable::insert) it may name another record.
     pub index: FlowIndex,
-    /// Its key.
+    /// Flow key of the record.
     pub key: FlowKey,
-    /// Which of the flow's records it was: 0 for the base record.
+    /// Number of the record among the flow's records: 0 for the base record.
     pub variant: u32,
-    /// What the pipeline said last.
+    /// Last answer that the pipeline stored.
     pub answer: FlowAnswer,
-    /// The word that the pipeline kept with it.
+    /// Word that the pipeline stored for plugin state.
     pub state: u32,
-    /// Packets of the flow.
+    /// Number of packets of the flow.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes of the flow's packets.
     pub bytes: u64,
-    /// When it was made.
+    /// Time at which the record was made.
     pub created: Instant,
-    /// When its last packet came, to 17 ms.
+    /// Time of the flow's last packet, to 17 ms.
     pub last_used: Instant,
-    /// Whether it belonged to a reservation.
+    /// Whether the record belonged to a reservation.
     pub reserved: bool,
-    /// Why it ended.
+    /// Reason for the record's end.
     pub reason: RemovalReason,
 }
 
-/// The hand that goes round all records, four times in the idle time, to find those that expired.
+/// Cyclic scan for expired records. It visits all slots four times in the idle time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
-    /// The slot that is looked at next.
+    /// Next slot to visit.
     slot: u32,
-    /// Slots still to be looked at for the time that has passed.
+    /// Number of slots that are due for a visit.
     due: u32,
-    /// The remainder of that, in slots per `round`.
+    /// Fraction of a due slot, in units of 1/`round`.
     remainder: u64,
-    /// Coarse time for which `due` was reckoned.
+    /// Coarse time up to which `due` is computed.
     tick: u32,
-    /// Ticks in which the hand goes round once.
+    /// Number of ticks in which the scan visits every slot once.
     round: u32,
 }
 
@@ -77,7 +77,7 @@ impl Sweep {
         Self { slot: 1, due: 0, remainder: 0, tick: 0, round: ticks(idle / 4).max(1) }
     }
 
-    /// Reckons how many of `slots` are to be looked at by `tick`; never more than all.
+    /// Adds the slots that are due by `tick`: at most all of `slots`.
     fn advance(&mut self, tick: u32, slots: u32) {
         let passed = tick.wrapping_sub(self.tick).min(self.round);
         if passed == 0 {
@@ -92,7 +92,7 @@ impl Sweep {
 }
 
 impl FlowTable {
-    /// Ends the record at `index`; false when it ended before.
+    /// Ends the record at `index`; returns false if it had ended before.
     pub fn remove(&mut self, index: FlowIndex) -> bool {
         let live = self.record(index).is_live();
         if live {
@@ -101,7 +101,7 @@ impl FlowTable {
         live
     }
 
-    /// The next record that ended, in the order of their ends; its place is free then.
+    /// Returns the next ended record, in the order of their ends, and frees its slot.
     #[inline]
     pub fn pop_removed(&mut self) -> Option<RemovedFlow> {
         let slot = self.ended.pop_front(&mut self.upkeep)?;
@@ -125,16 +125,16 @@ impl FlowTable {
         Some(removed)
     }
 
-    /// Fetches all parts of the record in `slot`.
+    /// Prefetches all parts of the record in `slot`.
     pub(super) fn fetch_all(&self, slot: u32) {
         self.records.prefetch(slot);
         self.records.prefetch_far(slot);
         prefetch_slice_element(&self.upkeep, slot as usize);
     }
 
-    /// A step of what has to be done between batches: growth that is under way, and records that expired. Looks at
-    /// about `budget` records, at most, of which so many end that who is told of them takes no long. Returns whether more is due, for a
-    /// worker that has time.
+    /// Does a bounded part of the work between batches: splits of buckets, and expiry of records. Visits
+    /// about `budget` records at most. Ends at most `ENDS_AT_ONCE` of them, so that the notification of
+    /// plugins stays short. Returns whether more work is due, for a worker that has time.
     pub fn maintain(&mut self, now: Instant, budget: usize) -> bool {
         self.note_time(now);
         let budget = self.split_within(budget);
@@ -144,7 +144,7 @@ impl FlowTable {
         self.buckets.wants_split() || self.sweep.due > 0 || self.oldest_has_expired()
     }
 
-    /// Splits buckets, at a cost of 32 each; returns what is left of the budget.
+    /// Splits buckets, at a cost of 32 each; returns the rest of the budget.
     fn split_within(&mut self, budget: usize) -> usize {
         let most = u32::try_from(budget / 32).unwrap_or(u32::MAX);
         budget - 32 * self.split_buckets(most) as usize
@@ -158,7 +158,7 @@ impl FlowTable {
         }
     }
 
-    /// Ends so many records at most that got no second packet; returns how many.
+    /// Ends at most `most` records that got no second packet in time; returns their number.
     fn expire_on_probation(&mut self, most: usize) -> usize {
         let mut ended = 0;
         while ended < most && self.oldest_has_expired() {
@@ -168,7 +168,7 @@ impl FlowTable {
         ended
     }
 
-    /// Looks at so many records at most, until so many have ended.
+    /// Visits at most `budget` due slots, and stops after `ends` records have ended.
     fn expire_swept(&mut self, budget: usize, mut ends: usize) {
         let steps = self.sweep.due.min(u32::try_from(budget).unwrap_or(u32::MAX));
         for _ in 0..steps {
@@ -186,7 +186,7 @@ impl FlowTable {
         }
     }
 
-    /// Takes a live record out of the table; it waits to be read.
+    /// Removes a live record from the table, and adds it to the list of ended records.
     pub(super) fn end(&mut self, slot: u32, reason: RemovalReason) {
         let counts = &mut self.counts;
         *match reason {

@@ -3,21 +3,22 @@
 use millrace_packet::{Family, FlowKey};
 use millrace_units::PortId;
 
-/// Bits of the last word of a key that hold the port that the packet came in by.
+/// Position of the incoming port in the last word of a key.
 const PORT_SHIFT: u32 = 48;
 
-/// A keyed hash over the five-tuple: the same for all packets of a flow, whatever port they come in by. Who does not know `seed`
-/// can't choose flows that collide.
+/// Returns a keyed hash of the five-tuple. All packets of a flow have the same hash, whatever their incoming
+/// port. Without `seed`, a sender can't choose flows that collide.
 pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
     FlowHash::new(seed).of_both(key).1
 }
 
-/// A hash whose key is drawn when the table is made.
+/// Hash whose key is drawn when the table is made.
 ///
-/// The words of the flow key go through NH, the almost universal hash of UMAC (Black, Halevi, Krawczyk, Krovetz and
-/// Rogaway, CRYPTO '99, section 4), here with words of 64 bits: without its key, two flow keys can't be chosen that
-/// collide with a probability above 2^-64. One more multiplication with words of the key brings its 128 bits to 64. The port
-/// that a packet came in by is added last, times one more word: so what there is before that is a hash of the five-tuple.
+/// The words of the flow key go through NH, the almost universal hash of UMAC (Black, Halevi, Krawczyk,
+/// Krovetz and Rogaway, CRYPTO '99, section 4), here with 64-bit words. Without the hash's key, two flow keys
+/// can't be chosen that collide with a probability above 2^-64. One more multiplication with words of the
+/// hash's key reduces its 128 bits to 64. The incoming port, times one more word, is added last. So the value
+/// before that addition is a hash of the five-tuple.
 #[derive(Clone)]
 pub(super) struct FlowHash {
     secrets: [u64; 6],
@@ -27,7 +28,7 @@ pub(super) struct FlowHash {
 }
 
 impl FlowHash {
-    /// The hash of one `seed`. Its words come from the seed by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    /// Derives the words of the hash from `seed` by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut next = || {
@@ -41,27 +42,28 @@ impl FlowHash {
         Self { secrets, fold: [next(), next()], variant: next() | 1, port: next() | 1 }
     }
 
-    /// The hash of all six fields.
+    /// Returns the hash of all six fields.
     #[inline(always)]
     pub fn of(&self, key: &FlowKey) -> u64 {
         self.of_both(key).0
     }
 
-    /// The hash of all six fields, and the one of [`flow_hash`].
+    /// Returns the hash of all six fields, and the one of [`flow_hash`].
     #[inline(always)]
     pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
         self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
     }
 
-    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::of_port).
+    /// Returns both hashes of an IPv4 key. Takes its addresses, its last word without the port, and the [hash
+    /// of the port](Self::of_port).
     #[inline(always)]
     pub fn of_both4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
         let five = self.fold(self.product(0, addresses, last));
         (five.wrapping_add(port), (five ^ five >> 32) as u32)
     }
 
-    /// What the port that a packet came in by adds to its hash.
+    /// Returns the term that the incoming port adds to a packet's hash.
     #[inline(always)]
     pub fn of_port(&self, port: PortId) -> u64 {
         u64::from(port.0).wrapping_mul(self.port)
@@ -94,7 +96,8 @@ impl FlowHash {
         folded as u64 ^ (folded >> 64) as u64
     }
 
-    /// The hash of a further record of the flow that hashes to `hash`; the base record, 0, has the flow's own.
+    /// Returns the hash of a variant of the flow with hash `hash`. Variant 0, the base record, has the flow's
+    /// own hash.
     #[inline(always)]
     pub fn with_variant(&self, hash: u64, variant: u32) -> u64 {
         hash.wrapping_add(u64::from(variant).wrapping_mul(self.variant))
@@ -178,8 +181,8 @@ mod tests {
         assert_eq!(variants.len(), 1000);
     }
 
-    /// Keys that follow each other, as a scan sends them, fill 4,096 bins as throws of dice would: chi-squared is
-    /// 4,095 on average, with a standard deviation of 90.
+    /// Consecutive keys, as a scan sends them, fill 4,096 bins like random keys: chi-squared is 4,095 on
+    /// average, with a standard deviation of 90.
     #[test]
     fn keys_in_sequence_spread_over_all_parts_of_the_hash() {
         let bins = 4096;

@@ -1,4 +1,4 @@
-//! Making records, and room for them.
+//! Insertion of records, with growth and recycling.
 
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
@@ -8,34 +8,34 @@ use super::record::{
 };
 use super::{FlowAnswer, FlowIndex, FlowTable, PROBATION_SHARE, RemovalReason, SAMPLE};
 
-/// Slots that a search for a record to recycle looks at, at most.
+/// Maximum number of slots that a search for a record to recycle visits.
 const LOOK_AT: u32 = 256;
-/// Groups of buckets that are split with each new record while the table grows.
+/// Number of groups that the table splits with each new record while it grows.
 const SPLITS: u32 = 1;
 
-/// Why a flow gets no record. Its packets can be forwarded without one.
+/// Reason why a flow gets no record. The worker can forward its packets without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Full {
-    /// The table has its maximum of records, and those that could be recycled are all reserved or stateful. (256
-    /// slots are looked at; the next call goes on where this one gave up.)
+    /// The table has its maximum of records, and all records that the search visited are reserved or
+    /// stateful. A search visits 256 slots; the next search continues behind them.
     #[error("the flow table is full of reserved and stateful records")]
     Protected,
-    /// Too many records ended without having been read by [`FlowTable::pop_removed`].
+    /// Too many ended records wait for [`FlowTable::pop_removed`].
     #[error("the ends of flow records are not read")]
     Unread,
-    /// 64 reserved or stateful records have hashes that lead to the same buckets, and the overflow is full.
+    /// 64 reserved or stateful records have hashes of the same group of buckets, and the overflow is full.
     #[error("the flow table has no room for one more reserved or stateful record of like hash")]
     Collisions,
 }
 
 impl FlowTable {
-    /// Makes a record, on probation and without packets: [`touch`](Self::touch) counts the first one, too. A record
-    /// of that key and variant that is there already gets the new answer, and nothing else happens to it.
+    /// Inserts a record, on probation and with no packets. [`touch`](Self::touch) counts the first packet,
+    /// too. If there is already a record of that key and variant, only its answer changes.
     ///
-    /// When the table is full another record may be recycled, which [`pop_removed`](Self::pop_removed) tells then.
+    /// A full table may recycle another record, which [`pop_removed`](Self::pop_removed) then returns.
     ///
     /// # Errors
-    /// [`Full`], counted.
+    /// [`Full`]; the table counts each refusal.
     #[inline]
     pub fn insert(
         &mut self,
@@ -52,10 +52,11 @@ impl FlowTable {
         self.insert_absent(key, hash, variant, answer, now)
     }
 
-    /// As [`insert`](Self::insert), for who has just seen that there is no such record: a second one would never be found.
+    /// Inserts a record as [`insert`](Self::insert) does, for a caller that has just found no such record. A
+    /// second record of a key would never be found.
     ///
     /// # Errors
-    /// [`Full`], counted.
+    /// [`Full`]; the table counts each refusal.
     pub fn insert_absent(
         &mut self,
         key: &FlowKey,
@@ -84,7 +85,7 @@ impl FlowTable {
         FlowIndex::from_slot(slot).ok_or(Full::Unread)
     }
 
-    /// Sees to it that there is a slot and an entry for one more record.
+    /// Ensures that one more record has a slot and a bucket entry.
     fn make_room(&mut self, hash: u64) -> Result<(), Full> {
         if self.free.first() == 0 && self.fresh >= self.records.len() {
             self.counts.refused_unread += 1;
@@ -99,7 +100,7 @@ impl FlowTable {
         Ok(())
     }
 
-    /// Doubles the capacity, up to the maximum; false when that is reached.
+    /// Doubles the capacity, up to the maximum; returns false if the table is at the maximum.
     fn grow(&mut self) -> bool {
         if self.capacity == self.maximum {
             return false;
@@ -109,7 +110,7 @@ impl FlowTable {
         true
     }
 
-    /// Makes up to `count` of the splits that are wanted; returns how many it made.
+    /// Makes up to `count` of the wanted splits; returns the number made.
     pub(super) fn split_buckets(&mut self, count: u32) -> u32 {
         let Self { buckets, records, .. } = self;
         let mut made = 0;
@@ -130,8 +131,8 @@ impl FlowTable {
         })
     }
 
-    /// Ends a record for a new one: the oldest on probation where these have their share, else about the least recently
-    /// used.
+    /// Recycles a record for a new one. If probation has its share, recycles the oldest record on probation,
+    /// else about the least recently used record.
     fn recycle(&mut self) -> Result<(), Full> {
         let has_share = self.probation.len() >= (self.maximum / PROBATION_SHARE).max(1);
         let unused = if has_share { None } else { self.least_recently_used() };
@@ -149,8 +150,8 @@ impl FlowTable {
         Ok(())
     }
 
-    /// Fetches what recycling the record that is now the oldest on probation needs, and half of what the next one
-    /// needs.
+    /// Prefetches the bucket of the oldest record on probation, and all parts of the next one. Their
+    /// recycling will need both.
     fn fetch_oldest(&self) {
         let oldest = self.probation.first();
         if oldest != 0 {
@@ -159,7 +160,8 @@ impl FlowTable {
         }
     }
 
-    /// The least recently used of the next [`SAMPLE`] records that may be recycled and are not on probation.
+    /// Returns the least recently used of the next [`SAMPLE`] records that may be recycled and are not on
+    /// probation.
     fn least_recently_used(&mut self) -> Option<u32> {
         let (mut oldest, mut seen) = (None, 0);
         for _ in 0..LOOK_AT.min(self.fresh) {
@@ -180,8 +182,8 @@ impl FlowTable {
         oldest.map(|(_, slot)| slot)
     }
 
-    /// Ends a record of the group of buckets that `hash` leads to: on probation if there is one, else the least
-    /// recently used. With random hashes no table sees it: the group and the overflow would have to be full.
+    /// Recycles a record of the group of buckets of `hash`: one on probation, else the least recently used.
+    /// Random hashes practically never lead here: the group and the overflow would have to be full.
     #[cold]
     fn recycle_colliding(&mut self, hash: u64) -> Result<(), Full> {
         let rank = |slot: &u32| {

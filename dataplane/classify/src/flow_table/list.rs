@@ -1,8 +1,8 @@
-//! A list of records, linked through what is kept for their upkeep.
+//! Doubly linked list of records; the links are in [`Upkeep`].
 
 use super::record::Upkeep;
 
-/// Ends of a list, by slot; 0 when it is empty.
+/// First and last slot of a list, and its length. Both slots are 0 when the list is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct List {
     first: u32,
@@ -15,12 +15,12 @@ impl List {
         self.len
     }
 
-    /// The first slot, or 0.
+    /// Returns the first slot, or 0.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// Puts `slot`, which is in no list, behind all others.
+    /// Appends `slot`, which is in no list.
     pub fn push_back(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         upkeep[slot as usize].previous = self.last;
         upkeep[slot as usize].next = 0;
@@ -32,7 +32,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Puts `slot`, which is in no list, before all others.
+    /// Prepends `slot`, which is in no list.
     pub fn push_front(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         upkeep[slot as usize].previous = 0;
         upkeep[slot as usize].next = self.first;
@@ -44,7 +44,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes `slot` out, wherever it is in this list.
+    /// Removes `slot` from any position in this list.
     pub fn unlink(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         let (previous, next) = (upkeep[slot as usize].previous, upkeep[slot as usize].next);
         match previous {
@@ -58,7 +58,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Takes out the first slot.
+    /// Removes and returns the first slot.
     #[inline]
     pub fn pop_front(&mut self, upkeep: &mut [Upkeep]) -> Option<u32> {
         let first = self.first;

@@ -1,4 +1,4 @@
-//! Finding records, and counting packets.
+//! Lookup of records, and counting of packets.
 
 use millrace_memory::with_widest;
 use millrace_packet::{Family, FlowKey};
@@ -9,49 +9,52 @@ use super::record::{FLAG_BITS, FLAGS, NearKey, PROBATION, tick};
 use super::{FlowIndex, FlowTable};
 
 impl FlowTable {
-    /// The hash under which a flow's records are found: of all six fields, with a key of this table's own.
+    /// Returns the hash under which a flow's records are stored: of all six fields, with this table's secret
+    /// key.
     #[inline(always)]
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.hash.of(key)
     }
 
-    /// The same, and the flow's hash, which the port that it comes in by does not matter for: see [`flow_hash`](crate::flow_hash).
+    /// Returns the table's hash of a key, and its [`flow_hash`](crate::flow_hash), which ignores the incoming
+    /// port.
     #[inline(always)]
     pub fn hashes(&self, key: &FlowKey) -> (u64, u32) {
         self.hash.of_both(key)
     }
 
-    /// The same for an IPv4 key, of its addresses and its last word without the port, and of [what the port adds](Self::hash_of_port).
+    /// Returns both hashes of an IPv4 key. Takes its addresses, its last word without the port, and the [hash
+    /// of the port](Self::hash_of_port).
     #[inline(always)]
     pub fn hashes4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
         self.hash.of_both4(addresses, last, port)
     }
 
-    /// What the port that a packet came in by adds to its hash.
+    /// Returns the term that the incoming port adds to a packet's hash.
     #[inline(always)]
     pub fn hash_of_port(&self, port: PortId) -> u64 {
         self.hash.of_port(port)
     }
 
-    /// Fetches where the search for a flow's base record begins.
+    /// Prefetches the bucket at which the search for a flow's base record begins.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.buckets.prefetch(self.buckets.home(hash));
     }
 
-    /// Fetches where the search for another of a flow's records begins.
+    /// Prefetches the bucket at which the search for a variant record of a flow begins.
     #[inline(always)]
     pub fn prefetch_variant(&self, hash: u64, variant: u32) {
         self.prefetch(self.hash.with_variant(hash, variant));
     }
 
-    /// Fetches the record at `index`, which [`touch`](Self::touch) will write to.
+    /// Prefetches the record at `index`, to which [`touch`](Self::touch) will write.
     #[inline(always)]
     pub fn prefetch_record(&self, index: FlowIndex) {
         self.records.prefetch(index.slot());
     }
 
-    /// The record of a flow: variant 0 is its base record. `hash` is the key's.
+    /// Finds the record of a flow. Variant 0 is its base record. `hash` is the hash of the key.
     #[inline]
     pub fn find(&self, key: &FlowKey, hash: u64, variant: u32) -> Option<FlowIndex> {
         let near = NearKey::of(key);
@@ -60,11 +63,11 @@ impl FlowTable {
         FlowIndex::from_slot(slot)
     }
 
-    /// The base records of a batch's flows: `found[i]` becomes that of `keys[i]`, whose hash is `hashes[i]`. What the
-    /// search needs is fetched ahead.
+    /// Finds the base records of a batch's flows: `found[i]` becomes the record of `keys[i]`, whose hash is
+    /// `hashes[i]`. Prefetches the memory that the search needs.
     ///
     /// # Panics
-    /// When the slices' lengths differ.
+    /// When the slices differ in length.
     pub fn find_batch(&self, keys: &[FlowKey], hashes: &[u64], found: &mut [Option<FlowIndex>]) {
         with_widest(BatchSearch::new(self, keys, hashes, found));
     }
@@ -75,8 +78,8 @@ impl FlowTable {
         record.is_near(near, variant) && (key.family() == Family::V4 || self.records.far(slot).key.is_of(key))
     }
 
-    /// Counts a packet of `bytes` at `now` with the record at `index`, the flow's first one included. With the second
-    /// the record's probation ends.
+    /// Counts a packet of `bytes` at `now` in the record at `index`. The caller also counts the first packet
+    /// of a flow. The second packet ends the record's probation.
     #[inline(always)]
     pub fn touch(&mut self, index: FlowIndex, bytes: u32, now: Instant) {
         let record = &mut self.records[index.slot()];
@@ -102,7 +105,7 @@ impl FlowTable {
         }
     }
 
-    /// Notes that packets of a live record's flow were forwarded elsewhere, the last of them by `now`.
+    /// Counts packets of a live record's flow that the offload forwarded, the last of them by `now`.
     pub fn touch_many(&mut self, index: FlowIndex, packets: u64, bytes: u64, now: Instant) {
         let sum = self.packets(index).wrapping_add(packets);
         let record = &mut self.records[index.slot()];

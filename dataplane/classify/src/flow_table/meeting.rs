@@ -1,7 +1,9 @@
-//! Finding the records of a batch's flows, and treating their packets at once: what was fetched and looked at is at hand then.
+//! Lookup of the flows of a batch, and treatment of their packets in the same loop, while their data is in
+//! cache.
 //!
-//! There are two passes. In the first, each record is guessed by its tag, in buckets that were fetched before
-//! ([`FlowTable::prefetch`]), and fetched; in the second, keys are compared, and who treats packets gets the answer.
+//! The loop has two passes. The first pass guesses each record by its tag and prefetches it;
+//! [`FlowTable::prefetch`] has prefetched the buckets before. The second pass compares keys and gives each
+//! answer to the [`Meeting`].
 
 use std::ops::Range;
 
@@ -12,34 +14,34 @@ use millrace_units::Instant;
 use super::record::{FLAG_BITS, FLAGS, FlowRecord, NearKey, PROBATION, tick};
 use super::{FlowIndex, FlowTable};
 
-/// Packets of a block, of which each goes through one pass at once.
+/// Number of packets of a block. Each pass handles a block at a time.
 const BLOCK: usize = 32;
-/// Blocks that the first pass is ahead of the second.
+/// Number of blocks by which the first pass precedes the second.
 const AHEAD: usize = 2;
 
-/// Who treats the packets of known flows, and changes a note on each. Its method must be `inline(always)`: it is built for each kind of
-/// vectors.
+/// Treatment of the packets of known flows, with one note per packet. The method must be `inline(always)`:
+/// the compiler builds it for each kind of vectors.
 pub trait Meeting<Packet, Note> {
-    /// Treats the packet of that number, whose flow has this record; returns how many bytes are counted with the flow, or nothing when the
-    /// packet is not treated. Then it has changed nothing.
+    /// Treats the packet number `index`, whose flow has this record. Returns the bytes to count for the flow.
+    /// Returns `None`, and changes nothing, if it does not treat the packet.
     fn meet(&mut self, index: usize, packet: (&mut Packet, &mut Note), record: &FlowRecord) -> Option<u32>;
 }
 
-/// The flows of a batch that are sought.
+/// Keys and hashes of the flows of a batch, for a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {
-    /// What most are told apart by.
+    /// Near parts of the keys, which distinguish most flows.
     pub nears: &'a [NearKey],
-    /// Their keys. Those of IPv4 packets don't matter.
+    /// Whole keys. The lookup ignores the ones of IPv4 packets.
     pub keys: &'a [FlowKey],
-    /// The hashes of their keys.
+    /// Hashes of the keys.
     pub hashes: &'a [u64],
-    /// Whether some may be of IPv6.
+    /// Whether the batch may contain IPv6 packets.
     pub has_v6: bool,
 }
 
 impl Sought<'_> {
-    /// Those of a part of the batch.
+    /// Returns the keys and hashes of a part of the batch.
     #[inline(always)]
     fn of(&self, part: Range<usize>) -> Self {
         let Self { nears, keys, hashes, has_v6 } = *self;
@@ -57,25 +59,26 @@ impl Sought<'_> {
     }
 }
 
-/// A batch to be treated; see [`FlowTable::meet_batch`].
+/// Batch to look up and treat; see [`FlowTable::meet_batch`].
 struct BatchMeeting<'a, M, P, N> {
     table: &'a mut FlowTable,
     sought: Sought<'a>,
     found: &'a mut [Option<FlowIndex>],
     packets: (&'a mut [P], &'a mut [N]),
-    /// The coarse time that records of the batch's packets get.
+    /// Coarse time that the records of the batch's packets get.
     used: u32,
     meeting: M,
     rest: &'a mut Vec<u16>,
 }
 
 impl FlowTable {
-    /// Finds the base records of a batch's flows as [`find_batch`](Self::find_batch) does, and has `meeting` treat the packets of known
-    /// flows, each with its note. What it treats counts with its flow at `now`, as by [`touch`](Self::touch); the numbers of all other
-    /// packets are added to `rest`. Buckets should have been [fetched](Self::prefetch). Returns `meeting`.
+    /// Finds the base records of a batch's flows as [`find_batch`](Self::find_batch) does, and lets `meeting`
+    /// treat the packets of known flows, each with its note. Counts each treated packet in its flow at `now`,
+    /// as [`touch`](Self::touch) does. Adds the numbers of all other packets to `rest`. The caller should
+    /// have [prefetched](Self::prefetch) the buckets. Returns `meeting`.
     ///
     /// # Panics
-    /// When the slices' lengths differ.
+    /// When the slices differ in length.
     pub fn meet_batch<P, N, M: Meeting<P, N>>(
         &mut self,
         sought: Sought<'_>,
@@ -90,7 +93,7 @@ impl FlowTable {
         with_widest(BatchMeeting { table: self, sought, found, packets, used, meeting, rest })
     }
 
-    /// The first pass.
+    /// Runs the first pass: guesses records by their tags and prefetches them.
     #[inline(always)]
     fn guess_all(&self, vectors: impl Vectors, sought: Sought<'_>, found: &mut [Option<FlowIndex>]) {
         let aim = self.buckets.aim();
@@ -127,7 +130,7 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
                 let index = begin + place;
                 let slot = found.map_or(0, FlowIndex::slot);
                 let record = &mut table.records[slot];
-                // Slot 0 has nobody's key.
+                // The key in slot 0 equals the key of no flow.
                 if !record.is_near(near, 0)
                     || sought.has_v6
                         && !near.is_v4()

@@ -1,30 +1,34 @@
-//! The flow table: what was found out about a flow when its first packet came, for all packets that follow.
+//! The flow table. A record holds the classification of a flow's first packet, for all later packets of the
+//! flow.
 //!
-//! A table belongs to one thread. A record is 128 bytes in arrays that never move; [`Buckets`] find it by a keyed
-//! [hash](FlowTable::hash), with one further cache line read per lookup. A packet reads and writes one line of the
-//! record, and one of IPv6 reads half of another near it. The flows of a batch are [found](FlowTable::find_batch)
-//! together, by the widest vectors that the processor has. Nothing is allocated after the table was made; memory is
-//! mapped for the maximum, and taken at once or as records need it.
+//! A table belongs to one thread. A record is 128 bytes in arrays that never move. [`Buckets`] find a record
+//! by a keyed [hash](FlowTable::hash), and read one further cache line per lookup. An IPv4 packet reads and
+//! writes one line of the record. An IPv6 packet also reads half of another line near it.
+//! [`find_batch`](FlowTable::find_batch) finds the flows of a batch together, with the widest vectors of the
+//! processor. The table allocates nothing after it was made. It maps memory for the maximum, and populates
+//! that memory at once or as records need it.
 //!
-//! **Growth.** The table takes `initial` records, and twice as many each time they are used up, to `maximum`. Records
-//! stay where they are. The buckets are split group by group, one with each new record and more in
-//! [`maintain`](FlowTable::maintain), so that no call does more than a bounded piece of it.
+//! **Growth.** The table starts with room for `initial` records, and doubles it whenever it is full, up to
+//! `maximum`. Records never move. The table splits buckets group by group: one with each new record, and more
+//! in [`maintain`](FlowTable::maintain). So each call does a bounded part of the work.
 //!
-//! **Probation.** A new record is on probation until its flow's second packet. When the maximum is reached, a new
-//! flow recycles the oldest record on probation: those are kept in order, so this is exact. So a flood of new flows
-//! displaces no others, once a [share](PROBATION_SHARE) of the records is on probation. As long as it is less, the least
-//! recently used of the others is recycled, approximately: of the next [`SAMPLE`] records behind a hand that goes round, the one
-//! whose last packet is oldest (sampled LRU, with a sample that moves on). Without a share of their own, new flows that
-//! come between each other's packets would end each other before their second ones, in a table full of old flows (as in
-//! 2Q: Johnson and Shasha, VLDB 1994). Reserved records are never recycled, and records with state not once they are off probation: a
-//! flood of flows that an instance keeps state for displaces no other flow's state. Like all others they expire when
-//! no packet came for the idle time.
+//! **Probation.** A new record is on probation until its flow's second packet. At the maximum, a new flow
+//! recycles the oldest record on probation. Records on probation are kept in order, so this choice is exact.
+//! Once a [share](PROBATION_SHARE) of the records is on probation, a flood of new flows displaces no
+//! established flow. Below that share, the table recycles about the least recently used established record.
+//! It takes the record with the oldest last packet among the next [`SAMPLE`] records behind a moving index
+//! (sampled LRU). Without a share for probation, interleaved new flows in a table full of old flows would
+//! displace each other before their second packets (as in 2Q: Johnson and Shasha, VLDB 1994). The table never
+//! recycles reserved records, nor records with state that are off probation. So a flood of flows with state
+//! displaces no other flow's state. Such records expire, like all others, when no packet arrives for the idle
+//! time.
 //!
-//! **The end of a record.** However a record ends, it leaves the table at once and waits, whole, until
-//! [`pop_removed`](FlowTable::pop_removed) gives it out: each exactly once. Its place is used again only after that.
-//! So a [`FlowIndex`] names the same record, with the same answer, from when it was found until its end was read; who
-//! reads ends between batches can keep indexes through a batch whatever is inserted meanwhile. If ends aren't read,
-//! new flows are [refused](Full::Unread) once [`UNREAD`] more records than the maximum are held.
+//! **The end of a record.** A record that ends leaves the table at once. It waits unchanged until
+//! [`pop_removed`](FlowTable::pop_removed) returns it, exactly once. Only then may the table reuse its slot.
+//! So a [`FlowIndex`] names the same record and answer from the lookup until `pop_removed` returns the
+//! record. A worker that calls `pop_removed` between batches can keep indexes for a whole batch, whatever
+//! flows it inserts meanwhile. Without these calls, the table [refuses](Full::Unread) new flows once it holds
+//! [`UNREAD`] records above the maximum.
 
 mod batch_search;
 mod buckets;
@@ -58,36 +62,40 @@ pub use self::record::{FlowAnswer, FlowIndex, FlowRecord, NearKey};
 use self::record::{LIVE, PROBATION, RESERVED, Upkeep};
 use self::records::Records;
 
-/// Records that may wait for [`FlowTable::pop_removed`] while the table is full, without new flows being refused.
+/// Number of ended records that may wait for [`FlowTable::pop_removed`] in a full table before it refuses new
+/// flows.
 pub const UNREAD: u32 = 4096;
-/// One part in so many of the maximum is for records on probation.
+/// Divisor of the maximum that gives the share of records on probation.
 pub const PROBATION_SHARE: u32 = 8;
-/// Records of which the least recently used is recycled when none is on probation.
+/// Number of records from which the table recycles the least recently used, below the share of probation.
 pub const SAMPLE: usize = 24;
-/// The most records that a table can be made for.
+/// Largest maximum of records of a table.
 pub const LARGEST: u32 = 1 << 24;
 
-/// For how many records a group of buckets is made: when all are used it has 32 entries of 64, on average. By
-/// Poisson's law one table of a million records in 150 then has a group that lacks a place (see [`overflow`]), and an
-/// entry in 1,000 isn't at home.
+/// Number of records per group of buckets. A full table uses 32 of the 64 entries of a group on average. By
+/// Poisson's law, one table of a million records in 150 then has a group with too few entries (see
+/// [`overflow`]). One entry in 1,000 is outside its home bucket.
 const RECORDS_PER_GROUP: u32 = 32;
 
-/// What a [`FlowTable`] is made for.
+/// Configuration of a [`FlowTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowTableConfig {
-    /// Records at first: 1 to `maximum`. 1,024 by default.
+    /// Initial number of records: 1 to `maximum`. 1,024 by default.
     pub initial: u32,
-    /// Records at most: up to [`LARGEST`]. A million by default: they take 136 MiB when all are used.
+    /// Maximum number of records: up to [`LARGEST`]. A million by default, which take 136 MiB when all are
+    /// used.
     pub maximum: u32,
-    /// How long a record is kept without a packet; up to 26 days, in steps of 17 ms. 30 s by default. It ends after
-    /// at most five quarters of this time, if [`FlowTable::maintain`] gets on.
+    /// Idle time of a record, after which it ends: up to 26 days, in steps of 17 ms. 30 s by default. If
+    /// [`FlowTable::maintain`] keeps up, a record ends after at most five quarters of this time.
     pub idle: Duration,
-    /// How long after it was made a record without a second packet ends. 5 s by default.
+    /// Time from the creation of a record to its end if no second packet arrives. 5 s by default.
     pub probation_idle: Duration,
-    /// Whether memory for `maximum` records is taken when the table is made. If not it is taken as records need it,
-    /// and about one new record in 30,000 waits for the kernel to clear a huge page, a few tenths of a millisecond.
+    /// Whether the table populates memory for `maximum` records when it is made. If not, it populates memory
+    /// as records need it. About one new record in 30,000 then waits a few tenths of a millisecond for the
+    /// kernel to clear a huge page.
     pub populate: bool,
-    /// Drawn at random when the router starts, so that nobody can choose flows whose keys collide.
+    /// Seed of the hash, drawn at random when the router starts. So no sender can choose flows whose keys
+    /// collide.
     pub seed: u64,
 }
 
@@ -98,46 +106,46 @@ impl Default for FlowTableConfig {
     }
 }
 
-/// Why a table can't be made.
+/// Errors of [`FlowTable::new`].
 #[derive(Debug, thiserror::Error)]
 pub enum FlowTableError {
-    /// The numbers of records make no sense.
+    /// The numbers of records are out of range.
     #[error(
         "a flow table of {initial} to {maximum} records: it takes 1 to {LARGEST}, first the smaller number"
     )]
     Size {
-        /// Records at first.
+        /// Initial number of records.
         initial: u32,
-        /// Records at most.
+        /// Maximum number of records.
         maximum: u32,
     },
-    /// There is no memory for it.
+    /// The kernel maps no memory for the table.
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
 
-/// What became of records, and why new ones were refused, since the table was made.
+/// Numbers of records made, ended and refused since the table was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTableCounts {
-    /// Records made.
+    /// Number of records made.
     pub inserted: u64,
-    /// Records on probation that were recycled.
+    /// Number of recycled records that were on probation.
     pub recycled_on_probation: u64,
-    /// Others that were recycled.
+    /// Number of recycled records that were off probation.
     pub recycled: u64,
-    /// Records that saw no packet for too long.
+    /// Number of records that expired.
     pub expired: u64,
-    /// Records that were removed by [`FlowTable::remove`].
+    /// Number of records that [`FlowTable::remove`] removed.
     pub removed: u64,
-    /// Records refused by [`Full::Protected`].
+    /// Number of records refused with [`Full::Protected`].
     pub refused_protected: u64,
-    /// Records refused by [`Full::Unread`].
+    /// Number of records refused with [`Full::Unread`].
     pub refused_unread: u64,
-    /// Records refused by [`Full::Collisions`].
+    /// Number of records refused with [`Full::Collisions`].
     pub refused_collisions: u64,
 }
 
-/// The table. See the module's description for what it guarantees.
+/// Table of flow records. The module's description states its guarantees.
 #[derive(Debug)]
 pub struct FlowTable {
     hash: FlowHash,
@@ -147,26 +155,26 @@ pub struct FlowTable {
     maximum: u32,
     capacity: u32,
     live: u32,
-    /// The first slot that was never used; slot 0 is none.
+    /// First slot that was never used. Slot 0 holds no record.
     fresh: u32,
-    /// Slots given back, the last one first.
+    /// Released slots, the last one first.
     free: List,
     /// Records on probation, the oldest first.
     probation: List,
-    /// Records that ended and weren't read, the first one first.
+    /// Ended records that `pop_removed` has yet to return, the first one first.
     ended: List,
-    /// The latest moment that the table was told.
+    /// Latest time that a caller passed.
     now: Instant,
     idle_ticks: u32,
     probation_idle: Duration,
     sweep: Sweep,
-    /// Where the next sample for recycling begins.
+    /// Slot at which the next sample for recycling begins.
     hand: u32,
     counts: FlowTableCounts,
 }
 
 impl FlowTable {
-    /// An empty table.
+    /// Returns an empty table.
     ///
     /// # Errors
     /// [`FlowTableError`] when sizes are out of range or the kernel maps no memory.
@@ -207,49 +215,49 @@ impl FlowTable {
         })
     }
 
-    /// Records that are found.
+    /// Returns the number of live records.
     #[inline]
     pub fn len(&self) -> u32 {
         self.live
     }
 
-    /// Whether none is.
+    /// Whether the table has no live record.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Records that there may be before the table grows or recycles.
+    /// Returns the number of records that the table holds before it grows or recycles.
     #[inline]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Records that there may be at most.
+    /// Returns the maximum number of records.
     #[inline]
     pub fn maximum(&self) -> u32 {
         self.maximum
     }
 
-    /// Records on probation.
+    /// Returns the number of records on probation.
     #[inline]
     pub fn on_probation(&self) -> u32 {
         self.probation.len()
     }
 
-    /// Records that ended and weren't read yet.
+    /// Returns the number of ended records that [`pop_removed`](Self::pop_removed) has yet to return.
     #[inline]
     pub fn unread(&self) -> u32 {
         self.ended.len()
     }
 
-    /// What happened so far.
+    /// Returns the counts of records made, ended and refused so far.
     #[inline]
     pub fn counts(&self) -> FlowTableCounts {
         self.counts
     }
 
-    /// The record at `index`, also when it ended and wasn't read yet.
+    /// Returns the record at `index`: a live one, or an ended one that `pop_removed` has yet to return.
     ///
     /// # Panics
     /// With an index of another, larger table.
@@ -258,50 +266,52 @@ impl FlowTable {
         &self.records[index.slot()]
     }
 
-    /// The answer of the record at `index`, to be changed.
+    /// Returns the answer of the record at `index`, for changes.
     #[inline(always)]
     pub fn answer_mut(&mut self, index: FlowIndex) -> &mut FlowAnswer {
         &mut self.records[index.slot()].answer
     }
 
-    /// The flow's key.
+    /// Returns the flow key of the record.
     #[inline]
     pub fn key(&self, index: FlowIndex) -> FlowKey {
         self.record(index).key.whole(self.records.far(index.slot()).key)
     }
 
-    /// Packets of the flow so far.
+    /// Returns the number of packets of the flow so far.
     #[inline]
     pub fn packets(&self, index: FlowIndex) -> u64 {
         let high = self.upkeep[index.slot() as usize].packets_high;
         u64::from(self.record(index).packets) | u64::from(high) << 32
     }
 
-    /// When the record was made.
+    /// Returns the time at which the record was made.
     #[inline]
     pub fn created(&self, index: FlowIndex) -> Instant {
         Instant::from_nanos(self.upkeep[index.slot() as usize].created)
     }
 
-    /// When its last packet came, to 17 ms.
+    /// Returns the time of the flow's last packet, to 17 ms.
     #[inline]
     pub fn last_used(&self, index: FlowIndex) -> Instant {
         record::last_used(self.now, self.record(index).used).max(self.created(index))
     }
 
-    /// The word that the pipeline keeps with the record, for what plugins know of the flow; 0, for nothing, at first.
+    /// Returns the word that the pipeline stores for the plugin state of the flow. It starts as 0, for no
+    /// state.
     #[inline]
     pub fn state(&self, index: FlowIndex) -> u32 {
         self.record(index).state
     }
 
-    /// Sets that word. A record with one that isn't 0 has state that must not be lost: off probation, it is never recycled.
+    /// Sets the word for the plugin state of the flow. A record with a word other than 0 has state. The table
+    /// never recycles such a record once it is off probation.
     #[inline]
     pub fn set_state(&mut self, index: FlowIndex, state: u32) {
         self.records[index.slot()].state = state;
     }
 
-    /// Says whether the record belongs to a reservation. One that does is on probation no longer.
+    /// Sets whether the record belongs to a reservation. A reserved record is no longer on probation.
     pub fn set_reserved(&mut self, index: FlowIndex, reserved: bool) {
         let slot = index.slot();
         let used = &mut self.records[slot].used;
@@ -321,13 +331,13 @@ impl FlowTable {
         }
     }
 
-    /// All records, in the order of their slots.
+    /// Iterates over all live records, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         self.range(1..self.fresh)
     }
 
-    /// The records in some slots: a part of [`iter`](Self::iter), so that a large table can be gone through in
-    /// pieces. Slots from [`slots`](Self::slots) on hold none.
+    /// Iterates over the live records in a range of slots. A caller can so walk a large table in pieces.
+    /// Slots from [`slots`](Self::slots) on hold no record.
     pub fn range(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         let end = slots.end.min(self.fresh);
         (slots.start.min(end)..end).filter_map(|slot| {
@@ -336,7 +346,7 @@ impl FlowTable {
         })
     }
 
-    /// One more than the largest slot that was ever used.
+    /// Returns the largest slot ever used, plus one.
     #[inline]
     pub fn slots(&self) -> u32 {
         self.fresh

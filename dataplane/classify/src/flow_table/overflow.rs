@@ -1,13 +1,13 @@
 //! Entries of full groups of buckets, in one short list for the whole table.
 //!
-//! Groups fill at random: by Poisson's law one table of a million records in 150 has a group that lacks a place. Its
-//! surplus entries stand here, so a table with free records refuses and displaces none. A search reads the list only
-//! when every bucket of the group is full.
+//! Groups fill at random: by Poisson's law, one table of a million records in 150 has a group that lacks a
+//! place. The surplus entries of such a group go to this list. So a table with free records refuses and
+//! displaces none. A search reads the list only when every bucket of the group is full.
 
 /// Number of entries that the list holds.
 pub(super) const PLACES: usize = 32;
 
-/// The list. Entries are those of buckets; their order has no meaning.
+/// List of entries that found no place in their group. The order of entries has no meaning.
 #[derive(Debug)]
 pub(super) struct Overflow {
     entries: [u32; PLACES],
@@ -20,13 +20,13 @@ impl Overflow {
         Self { entries: [0; PLACES], length: 0 }
     }
 
-    /// Returns whether the list holds no entry.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Returns whether the list takes another entry.
+    /// Whether the list has room for another entry.
     pub fn has_room(&self) -> bool {
         self.length < PLACES
     }

@@ -1,4 +1,5 @@
-//! What is kept of a flow: a near cache line that each packet reads and writes, and two halves of far ones.
+//! Memory layout of a flow record: a near cache line that each packet reads and writes, and two far halves of
+//! a line.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -8,18 +9,19 @@ use millrace_memory::zeroable;
 use millrace_packet::{Family, FlowKey};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
-/// The place of a record in its [`FlowTable`](super::FlowTable).
+/// Index of a record in its [`FlowTable`](super::FlowTable).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowIndex(NonZeroU32);
 
 impl FlowIndex {
-    /// The record in `slot`; `None` for slot 0, which holds none.
+    /// Returns the index of `slot`; `None` for slot 0, which holds no record.
     #[inline(always)]
     pub(super) fn from_slot(slot: u32) -> Option<Self> {
         NonZeroU32::new(slot).map(Self)
     }
 
-    /// The slot of the record, from 1 on: small enough for tables of a word per record beside the flow table.
+    /// Returns the slot of the record, from 1 on. Slots are dense, so a caller can keep a table of a word per
+    /// record.
     #[inline(always)]
     pub fn slot(self) -> u32 {
         self.0.get()
@@ -27,52 +29,53 @@ impl FlowIndex {
 }
 
 zeroable! {
-    /// What the pipeline found out about a flow when its first packet came.
+    /// Classification of a flow's first packet by the pipeline.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[repr(C)]
     pub struct FlowAnswer {
-        /// The instances that its packets pass.
+        /// Path of the flow: the instances that its packets pass.
         pub path: PathId,
-        /// Which of the fields that vary inside a flow the answer depends on, as the pipeline packs them.
+        /// Mask of the varying fields on which the answer depends, as the pipeline packs them.
         pub varying_mask: u32,
-        /// The generation of the tables that the answer was found in.
+        /// Generation of the tables from which the answer was computed.
         pub generation: u32,
-        /// A number that the pipeline keeps with its answer, of how its packets leave; 0 for none.
+        /// Number of the adjacency by which the flow's packets leave; 0 for none. The pipeline sets it.
         pub adjacency: u32,
-        /// Where its packets go.
+        /// Next hop of the flow's packets.
         pub next_hop: NextHopIndex,
-        /// The values of those fields, under that mask.
+        /// Values of the varying fields, under `varying_mask`.
         pub varying_value: u32,
     }
 }
 
 zeroable! {
-    /// The part of a record that every packet of its flow reads and writes: one cache line.
+    /// Part of a record that every packet of its flow reads and writes: one cache line.
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub struct FlowRecord {
         pub(super) key: NearKey,
         pub(super) variant: u32,
-        /// What the pipeline said last.
+        /// Last answer that the pipeline stored.
         pub answer: FlowAnswer,
         /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
         pub(super) used: u32,
-        /// What the pipeline keeps for plugins; 0 for nothing.
+        /// Word that the pipeline stores for plugin state; 0 for no state.
         pub(super) state: u32,
-        /// Packets so far, the lower half.
+        /// Lower half of the packet count.
         pub(super) packets: u32,
         pub(super) bytes: u64,
     }
 }
 
 impl FlowAnswer {
-    /// The mask of the fields that vary, lowest, and the generation, in one word: who compares both compares once.
+    /// Packs the varying mask (lower half) and the generation (upper half) into one word, so that one
+    /// comparison covers both.
     #[inline(always)]
     pub fn validity(&self) -> u64 {
         u64::from(self.varying_mask) | u64::from(self.generation) << 32
     }
 
-    /// The number of how packets leave, lowest, and where they go, in one word.
+    /// Packs the adjacency (lower half) and the next hop (upper half) into one word.
     #[inline(always)]
     pub fn way(&self) -> u64 {
         u64::from(self.adjacency) | u64::from(self.next_hop.0) << 32
@@ -80,61 +83,63 @@ impl FlowAnswer {
 }
 
 impl FlowRecord {
-    /// Which of the flow's records it is: 0 for the base record.
+    /// Returns the number of this record among the flow's records: 0 for the base record.
     #[inline]
     pub fn variant(&self) -> u32 {
         self.variant
     }
 
-    /// Packets of the flow so far, modulo 2^32; [`FlowTable::packets`](super::FlowTable::packets) knows all.
+    /// Returns the packet count of the flow modulo 2^32. [`FlowTable::packets`](super::FlowTable::packets)
+    /// returns the whole count.
     #[inline]
     pub fn packets_low(&self) -> u32 {
         self.packets
     }
 
-    /// Bytes of the flow's packets so far.
+    /// Returns the number of bytes of the flow's packets so far.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the second packet is still awaited. New flows recycle such records first.
+    /// Whether the flow has yet to send its second packet. New flows recycle such records first.
     #[inline]
     pub fn is_on_probation(&self) -> bool {
         self.has(PROBATION)
     }
 
-    /// Whether it belongs to a reservation. It is never recycled.
+    /// Whether the record belongs to a reservation. The table never recycles such a record.
     #[inline]
     pub fn is_reserved(&self) -> bool {
         self.has(RESERVED)
     }
 
-    /// What the pipeline keeps for plugins; 0 for nothing.
+    /// Returns the word that the pipeline stores for plugin state; 0 for no state.
     #[inline]
     pub fn state(&self) -> u32 {
         self.state
     }
 
-    /// Whether plugins keep state with it that must not be lost. Off probation, it is never recycled.
+    /// Whether plugins keep state for this flow that must not be lost. The table recycles such a record only
+    /// while it is on probation.
     #[inline]
     pub fn is_stateful(&self) -> bool {
         self.state != 0
     }
 
-    /// Whether a new flow may take its place.
+    /// Whether a new flow may recycle this record.
     #[inline]
     pub(super) fn may_go(&self) -> bool {
         self.used & (LIVE | RESERVED) == LIVE && (!self.is_stateful() || self.is_on_probation())
     }
 
-    /// Whether the table finds it; false once it ended.
+    /// Whether lookups find the record; false once it has ended.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.has(LIVE)
     }
 
-    /// Whether it is of that variant and near key.
+    /// Whether the record has this near key and variant.
     #[inline(always)]
     pub(super) fn is_near(&self, key: NearKey, variant: u32) -> bool {
         self.key.is(key) & (self.variant == variant)
@@ -147,92 +152,94 @@ impl FlowRecord {
 }
 
 zeroable! {
-    /// The part of a record that IPv6 packets read, and who moves its entry: half a cache line.
+    /// Part of a record for IPv6 packets and for moves of its bucket entry: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(super) struct FarRecord {
         pub key: FarKey,
-        /// The hash that the record is found by, its variant included.
+        /// Hash under which the record is stored, its variant included.
         pub hash: u64,
     }
 }
 
 zeroable! {
-    /// The part of a record that only its beginning and end need: half a cache line.
+    /// Part of a record for its creation and its end: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(super) struct Upkeep {
-        /// When it was made, in nanoseconds.
+        /// Time at which the record was made, in nanoseconds.
         pub created: u64,
-        /// Neighbours in the list that the record is in, by slot; 0 at the ends.
+        /// Slots before and after the record in its list; 0 at the ends.
         pub previous: u32,
         pub next: u32,
-        /// Packets so far, the upper half.
+        /// Upper half of the packet count.
         pub packets_high: u32,
-        /// Why it ended.
+        /// Code of the [`RemovalReason`](super::RemovalReason).
         pub reason: u8,
     }
 }
 
 zeroable! {
-    /// All of an IPv4 key: addresses, ports, and protocol, family and incoming port. Of an IPv6 key the first words.
+    /// Whole IPv4 key (addresses, ports, protocol, family and incoming port), or the first words of an IPv6
+    /// key.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
     pub struct NearKey([u64; 2]);
 }
 
 zeroable! {
-    /// What of the addresses isn't in the [`NearKey`].
+    /// Part of an IPv6 key's addresses that isn't in the [`NearKey`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
     pub(super) struct FarKey([u64; 3]);
 }
 
 impl NearKey {
-    /// No flow's: it is of no family. What stands where there is no record is another one.
+    /// Key of no flow: it has no valid family, and also differs from the zeros of an empty slot.
     pub const NONE: Self = Self([u64::MAX; 2]);
 
-    /// The whole key of an IPv4 packet: of its addresses as they come, the first byte lowest, the source in the lower half, and of the
-    /// key's [last word](FlowKey::last_word).
+    /// Returns the key of an IPv4 packet. `addresses` has the first byte lowest and the source in the lower
+    /// half. `last` is the key's [last word](FlowKey::last_word).
     #[inline(always)]
     pub fn v4(addresses: u64, last: u64) -> Self {
         Self([addresses, last])
     }
 
-    /// The key of an IPv4 packet that it is all of.
+    /// Returns the flow key of an IPv4 packet; `None` for other families.
     #[inline]
     pub fn key4(self) -> Option<FlowKey> {
         let [addresses, last] = self.0;
         self.is_v4().then(|| FlowKey::v4_of_words(addresses, last))
     }
 
-    /// Whether it is all of a key: that of an IPv4 packet.
+    /// Whether this is the key of an IPv4 packet, and so a whole key.
     #[inline(always)]
     pub fn is_v4(self) -> bool {
         self.0[1] >> 40 & 0xff == Family::V4 as u64
     }
 
-    /// Source and destination of an IPv4 packet.
+    /// Returns source and destination of an IPv4 packet.
     #[inline(always)]
     pub fn addresses4(self) -> (Ipv4Addr, Ipv4Addr) {
         let address = |word: u64| (word as u32).to_le_bytes().into();
         (address(self.0[0]), address(self.0[0] >> 32))
     }
 
-    /// What of a key most packets are told apart by.
+    /// Returns the near part of a key, which is enough to distinguish most packets.
     #[inline(always)]
     pub fn of(key: &FlowKey) -> Self {
         let addresses = [key.source_bytes(), key.destination_bytes()].map(|bytes| u64::from(word(bytes, 0)));
         Self([addresses[0] | addresses[1] << 32, key.last_word()])
     }
 
-    /// Whether both are the same. Words are compared in registers: in memory they would have to be put together first.
+    /// Whether both keys are equal. The comparison works on words in registers; in memory they would have to
+    /// be assembled first.
     #[inline(always)]
     pub(super) fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 
-    /// The whole key; `far` counts only for IPv6.
+    /// Returns the whole flow key; `far` counts only for IPv6.
     #[inline]
     pub(super) fn whole(self, far: FarKey) -> FlowKey {
         let [addresses, last] = self.0;
@@ -263,8 +270,8 @@ impl FarKey {
         Self([middle(source), middle(destination), ends])
     }
 
-    /// Whether it is the far part of `key`. Words are compared one by one: gathering them first would make the
-    /// processor wait for its own stores.
+    /// Whether this is the far part of `key`. The comparison works word by word: assembled words would make
+    /// the processor wait for its own stores.
     #[inline(always)]
     pub fn is_of(&self, key: &FlowKey) -> bool {
         let Self([a, b, c]) = Self::of(key);
@@ -279,43 +286,44 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// Bits of [`FlowRecord::used`] below the time.
+/// Number of bits of [`FlowRecord::used`] below the time.
 pub(super) const FLAG_BITS: u32 = 4;
-/// All flags.
+/// Mask of all flags.
 pub(super) const FLAGS: u32 = (1 << FLAG_BITS) - 1;
-/// The record is found.
+/// Flag: lookups find the record.
 pub(super) const LIVE: u32 = 1;
-/// It had no second packet yet, and is in the list of those.
+/// Flag: the flow has sent no second packet, and the record is in the list of records on probation.
 pub(super) const PROBATION: u32 = 2;
-/// A reservation's.
+/// Flag: the record belongs to a reservation.
 pub(super) const RESERVED: u32 = 4;
 
-/// Nanoseconds of a tick, the step of coarse time, as a power of two: 16.8 ms.
+/// Binary logarithm of the nanoseconds of a tick, the unit of coarse time: 16.8 ms.
 const TICK_SHIFT: u32 = 24;
 const TICK_BITS: u32 = 32 - FLAG_BITS;
-/// The longest idle time that ticks can tell from the time before they start over: 26 days.
+/// Half the range of ticks, 26 days. Longer idle times would be ambiguous after the ticks wrap.
 const LONGEST: u64 = 1 << (TICK_BITS - 1);
 
-/// The coarse time of `now`.
+/// Returns the coarse time of `now`.
 #[inline(always)]
 pub(super) fn tick(now: Instant) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32 & (u32::MAX >> FLAG_BITS)
 }
 
-/// Ticks from the last packet (as [`FlowRecord::used`] has it) to `now`, rounded; 0 for a packet after `now`.
+/// Returns the ticks from the last packet (in the format of [`FlowRecord::used`]) to `now`, rounded; 0 for a
+/// packet after `now`.
 #[inline(always)]
 pub(super) fn ticks_since(now: Instant, used: u32) -> u32 {
     let age = tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS;
     if age >> 31 == 1 { 0 } else { age >> FLAG_BITS }
 }
 
-/// The ticks that [`ticks_since`] must exceed for `time` to have passed in any case.
+/// Returns the number of ticks that [`ticks_since`] must exceed so that `time` has certainly passed.
 pub(super) fn ticks(time: Duration) -> u32 {
     let ticks = (time.as_nanos() >> TICK_SHIFT).saturating_add(1);
     ticks.min(u128::from(LONGEST - 2)) as u32
 }
 
-/// The coarse moment of the last packet, which may be a little after `now`.
+/// Returns the time of the last packet to one tick, which may be a little after `now`.
 pub(super) fn last_used(now: Instant, used: u32) -> Instant {
     let ago = i64::from((tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS).cast_signed() >> FLAG_BITS);
     let tick = (now.as_nanos() >> TICK_SHIFT).saturating_add_signed(-ago);

@@ -1,7 +1,8 @@
-//! Where records are: near and far parts side by side, so that who needs both translates one page.
+//! Storage of records. The near and far parts of a record are side by side, so that access to both translates
+//! one page.
 //!
-//! Under a hypervisor that backs memory by small pages, a table of a million records has many times the pages that a
-//! processor remembers: a page translated costs what a line fetched does.
+//! Some hypervisors back memory with small pages. A table of a million records then has many times the pages
+//! that a processor's TLB holds. A page translation costs as much as the fetch of a cache line.
 
 use std::ops::{Index, IndexMut};
 
@@ -9,11 +10,11 @@ use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_at, zeroable};
 
 use super::record::{FarRecord, FlowRecord};
 
-/// What errors call them.
+/// Name of this memory in errors.
 const WHAT: &str = "flow records";
 
 zeroable! {
-    /// Two records: three cache lines, of which a half belongs to no other.
+    /// Two records in three cache lines: two near parts, and one line with both far parts.
     #[derive(Debug)]
     #[repr(C, align(64))]
     struct Pair {
@@ -30,48 +31,48 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// So many of them, all zeros.
+    /// Maps `slots` records, all zeros.
     pub fn new(slots: u32) -> Result<Self, MemoryError> {
         Ok(Self { pairs: HugeSlice::new(WHAT, slots.div_ceil(2) as usize)?, slots })
     }
 
-    /// Takes the memory of all.
+    /// Populates the memory of all records.
     pub fn populate(&mut self) -> Result<(), MemoryError> {
         self.pairs.populate(WHAT)
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     #[inline]
     pub fn len(&self) -> u32 {
         self.slots
     }
 
-    /// The far part.
+    /// Returns the far part of a record.
     #[inline(always)]
     pub fn far(&self, slot: u32) -> &FarRecord {
         &self.pairs[slot as usize / 2].far[slot as usize % 2]
     }
 
-    /// The far part, to be written.
+    /// Returns the far part of a record, for writes.
     #[inline(always)]
     pub fn far_mut(&mut self, slot: u32) -> &mut FarRecord {
         &mut self.pairs[slot as usize / 2].far[slot as usize % 2]
     }
 
-    /// Fetches the near part.
+    /// Prefetches the near part of a record.
     #[inline(always)]
     pub fn prefetch(&self, slot: u32) {
         prefetch(&self[slot]);
     }
 
-    /// The same without a look whether there is such a record.
+    /// Prefetches the near part of a record, without a bounds check.
     #[inline(always)]
     pub fn prefetch_unchecked(&self, slot: u32) {
         // The near parts of a pair are the first two of its three lines.
         prefetch_at(&self.pairs, slot as usize + slot as usize / 2, size_of::<FlowRecord>());
     }
 
-    /// Fetches the far part.
+    /// Prefetches the far part of a record.
     #[inline(always)]
     pub fn prefetch_far(&self, slot: u32) {
         prefetch(self.far(slot));

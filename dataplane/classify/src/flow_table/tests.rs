@@ -1,4 +1,4 @@
-//! The table beside its slow twin.
+//! Tests of the flow table, with its reference model.
 
 mod limits;
 mod model;

@@ -1,28 +1,28 @@
-//! Counting accesses to memory, where somebody wants to know.
+//! Counters for the memory accesses of a lookup.
 
-/// Told of each access to memory in a lookup.
+/// Counter that a lookup calls for each memory access.
 pub trait Count {
-    /// So many accesses follow one upon the other.
+    /// Counts `accesses` accesses in sequence.
     fn access(&mut self, accesses: u32);
 
-    /// There is one access, to this place.
+    /// Counts one access to this place.
     #[inline(always)]
     fn read<P: ?Sized>(&mut self, place: &P) {
         let _ = place;
         self.access(1);
     }
 
-    /// There is an access to each line of this place.
+    /// Counts an access to each cache line of this place.
     #[inline(always)]
     fn read_lines<P: ?Sized>(&mut self, place: &P) {
         self.access(size_of_val(place).div_ceil(LINE) as u32);
     }
 }
 
-/// Bytes that come from memory at once.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Counts nothing, and costs nothing.
+/// Counter that counts nothing, at no cost.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NotCounted;
 
@@ -31,7 +31,7 @@ impl Count for NotCounted {
     fn access(&mut self, _: u32) {}
 }
 
-/// How many accesses there were.
+/// Number of accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Accesses(pub u32);
 

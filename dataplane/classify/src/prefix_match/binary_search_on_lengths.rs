@@ -1,12 +1,12 @@
 //! Binary search on prefix lengths (Waldvogel, Varghese, Turner and Plattner 1997).
 //!
-//! The lengths in use are searched by halving: a hash probe for the address's first bits says whether to go on among
-//! longer or shorter ones. For a prefix to be found, *markers* of it lie at the shorter lengths that the search for it
-//! visits. Each entry, marker or prefix, knows the longest prefix that covers it, so that a search misled by a marker
-//! needs no way back. Of an entry under which nothing longer lies, the search is over.
+//! The search halves the list of lengths in use. A hash probe for the address's leading bits decides between
+//! longer and shorter lengths. A prefix has *markers* at the shorter lengths that its search visits. Each
+//! entry, marker or prefix, stores the longest prefix that covers it, so a search misled by a marker needs no
+//! backtracking. A search ends at an entry with no longer prefix below it.
 //!
-//! One hash table holds all lengths, the length being part of the key. Probes are at most log2 (lengths in use + 1),
-//! rounded up: 1 where all prefixes are hosts, 5 up to 31 lengths, 7 up to 127.
+//! One hash table holds all lengths; the length is part of the key. The maximum number of probes is log2
+//! (lengths in use + 1), rounded up: 1 if all prefixes are hosts, 5 for up to 31 lengths, 7 for up to 127.
 
 use std::collections::HashMap;
 
@@ -17,24 +17,24 @@ use super::{AddressBits, Count, NONE, Patricia, Prefix, PrefixMatch};
 
 /// Prefixes in a hash table by length, with markers.
 ///
-/// Insertion and removal take time in proportion to what lies directly below the prefix; the first of a length, and the
-/// removal of the last of one, in proportion to all.
+/// The time of an insertion or removal is proportional to the number of prefixes directly below the prefix.
+/// The first insertion of a length, and the last removal, take time proportional to all prefixes.
 #[derive(Clone, Debug)]
 pub struct BinarySearchOnLengths<A> {
     entries: HashMap<Prefix<A>, Entry, FixedState>,
     lengths: Lengths,
-    /// The prefixes in the order of addresses, for changes.
+    /// Prefixes in the order of addresses, for changes.
     known: Patricia<A>,
 }
 
-/// What is found at the first bits of an address.
+/// Entry of the hash table at the leading bits of an address.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Value of the longest prefix that covers it, or [`NONE`].
+    /// Value of the longest prefix that covers the entry, or [`NONE`].
     best: u32,
-    /// Length of that prefix; 0 where there is none.
+    /// Length of that prefix; 0 for no prefix.
     best_length: u8,
-    /// How many longer prefixes have a marker here.
+    /// Number of longer prefixes with a marker here.
     markers: u32,
 }
 
@@ -45,7 +45,7 @@ impl<A> Default for BinarySearchOnLengths<A> {
 }
 
 impl<A: AddressBits> BinarySearchOnLengths<A> {
-    /// Where the markers of a prefix lie: at the shorter lengths that the search for it visits.
+    /// Returns the markers of a prefix: its leading bits at the shorter lengths that its search visits.
     fn markers_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> + use<A> {
         let lengths = self.lengths.as_slice();
         let (mut low, mut high, mut visited) = (0, lengths.len(), [0; 8]);
@@ -63,14 +63,14 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         visited.into_iter().take(shorter).map(move |length| Prefix::new(prefix.bits(), length))
     }
 
-    /// The entry that stands for the longest of the known prefixes that cover `at`.
+    /// Returns an entry for the longest known prefix that covers `at`.
     fn best_at(&self, at: Prefix<A>) -> Entry {
         let covering = self.known.covering(at, true);
         let (length, best) = covering.map_or((0, NONE), |(prefix, value)| (prefix.length(), value));
         Entry { best, best_length: length, markers: 0 }
     }
 
-    /// Enters a known prefix and its markers.
+    /// Adds a known prefix and its markers to the hash table.
     fn enter(&mut self, prefix: Prefix<A>) {
         let own = self.best_at(prefix);
         self.entries
@@ -90,8 +90,8 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         all.into_iter().for_each(|prefix| self.enter(prefix));
     }
 
-    /// Corrects the markers below a prefix that came, went or has another value: those of what lies directly below it,
-    /// as far as they are longer. Markers further down know a longer prefix.
+    /// Corrects the markers below a prefix that was added, removed or changed. These are the longer markers
+    /// of the prefixes directly below it. Markers further down have a longer covering prefix.
     fn correct_below(&mut self, prefix: Prefix<A>) {
         let mut below = Vec::new();
         self.known.next_below(prefix, &mut |next| below.push(next));
@@ -111,7 +111,7 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         }
     }
 
-    /// Takes a prefix and its markers out, when it is no longer known.
+    /// Removes a prefix that is no longer known, and its markers, from the hash table.
     fn leave(&mut self, prefix: Prefix<A>) {
         let best = self.best_at(prefix);
         if let Some(entry) = self.entries.get_mut(&prefix) {
@@ -169,7 +169,7 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
         let lengths = self.lengths.as_slice();
         let (mut best, mut low, mut high) = (NONE, 0, lengths.len());
         if self.lengths.are_many() {
-            // At most 129 bytes, of which halving reads one cache line, or two.
+            // Halving at most 129 bytes reads one or two cache lines.
             count.read(lengths);
         }
         while low < high {
@@ -184,7 +184,7 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
                     low = middle + 1;
                 }
                 None => {
-                    // Where the map looked is not told.
+                    // The hash map does not report the address of its access.
                     count.access(1);
                     high = middle;
                 }
@@ -206,9 +206,9 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
     }
 
     fn heap(&self) -> usize {
-        // A slot of the table, and a byte of its control bytes.
+        // A place of the table, and its control byte.
         let slot = size_of::<(Prefix<A>, Entry)>() + 1;
-        // Of the slots, seven in eight may be in use.
+        // A hash map leaves one place in eight free.
         self.entries.capacity() * 8 / 7 * slot + self.lengths.heap() + self.known.heap()
     }
 }

@@ -3,20 +3,22 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// An address as a number, most significant bit first: `u32` for IPv4, `u128` for IPv6.
+/// Address as a number, most significant bit first: `u32` for IPv4, `u128` for IPv6.
 pub trait AddressBits: Copy + Eq + Ord + Hash + Default + Debug {
-    /// Bits of an address.
+    /// Number of bits of an address.
     const WIDTH: u8;
     /// Returns the first `length` bits; the other bits are 0.
     #[must_use]
     fn masked(self, length: u8) -> Self;
     /// Returns the length of the common prefix.
     fn common(self, other: Self) -> u8;
-    /// The bit behind the first `position`, 0 or 1; `position` is below [`WIDTH`](Self::WIDTH).
+    /// Returns the bit at `position`, 0 or 1, counted from the first bit; `position` is below
+    /// [`WIDTH`](Self::WIDTH).
     fn bit(self, position: u8) -> usize;
-    /// The six bits behind the first `position`, which is below [`WIDTH`](Self::WIDTH); zeros behind the last.
+    /// Returns six bits from `position` on, which is below [`WIDTH`](Self::WIDTH), with zeros behind the
+    /// address.
     fn six_bits(self, position: u8) -> usize;
-    /// With six bits behind the first `position`, where zeros stood.
+    /// Returns the address with six bits set at `position`, where it has zeros.
     #[must_use]
     fn with_six_bits(self, position: u8, bits: usize) -> Self;
 }
@@ -56,7 +58,7 @@ macro_rules! address_bits {
 address_bits!(u32);
 address_bits!(u128);
 
-/// A prefix: the first `length` bits of an address.
+/// Prefix: the first `length` bits of an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Prefix<A> {
     bits: A,
@@ -64,31 +66,31 @@ pub struct Prefix<A> {
 }
 
 impl<A: AddressBits> Prefix<A> {
-    /// The first `length` bits of `bits`; a length beyond the address is that of the address.
+    /// Makes a prefix of the first `length` bits of `bits`, at most the whole address.
     #[inline]
     pub fn new(bits: A, length: u8) -> Self {
         Self { bits: bits.masked(length), length: length.min(A::WIDTH) }
     }
 
-    /// The bits, zeros behind the prefix.
+    /// Returns the bits, with zeros behind the prefix.
     #[inline]
     pub fn bits(self) -> A {
         self.bits
     }
 
-    /// How many bits it has.
+    /// Returns the number of bits of the prefix.
     #[inline]
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether the address begins with it.
+    /// Whether the address begins with this prefix.
     #[inline]
     pub fn holds(self, address: A) -> bool {
         self.bits.common(address) >= self.length
     }
 
-    /// Whether every address that begins with `other` begins with it: `other` is the same or a longer one below it.
+    /// Whether this prefix covers `other`: `other` is the same prefix or a longer one that begins with it.
     #[inline]
     pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.holds(other.bits)

@@ -1,38 +1,38 @@
-//! The way of longest prefix match that a configuration names.
+//! Longest prefix match of a kind that a configuration names.
 
 use super::{AddressBits, BinarySearchOnLengths, Count, Patricia, Prefix, PrefixMatch, TreeBitmap};
 
-/// The ways of longest prefix match.
+/// Kinds of longest prefix match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrefixMatchKind {
-    /// [`Patricia`].
+    /// Longest prefix match by [`Patricia`].
     Patricia,
-    /// [`BinarySearchOnLengths`].
+    /// Longest prefix match by [`BinarySearchOnLengths`].
     #[default]
     BinarySearchOnLengths,
-    /// [`TreeBitmap`].
+    /// Longest prefix match by [`TreeBitmap`].
     TreeBitmap,
 }
 
 impl PrefixMatchKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Patricia, Self::BinarySearchOnLengths, Self::TreeBitmap];
 }
 
-/// A set of prefixes, searched in the way that was chosen when it was made.
+/// Set of prefixes, searched by the kind of match that was chosen when it was made.
 #[derive(Clone, Debug)]
 pub enum AnyMatch<A: AddressBits> {
-    /// PATRICIA.
+    /// Set for [`PrefixMatchKind::Patricia`].
     Patricia(Patricia<A>),
-    /// Binary search on prefix lengths.
+    /// Set for [`PrefixMatchKind::BinarySearchOnLengths`].
     BinarySearchOnLengths(BinarySearchOnLengths<A>),
-    /// Tree bitmap.
+    /// Set for [`PrefixMatchKind::TreeBitmap`].
     TreeBitmap(TreeBitmap<A>),
 }
 
 impl<A: AddressBits> AnyMatch<A> {
-    /// No prefixes, to be searched in this way.
+    /// Returns an empty set for a kind of match.
     pub fn new(kind: PrefixMatchKind) -> Self {
         match kind {
             PrefixMatchKind::Patricia => Self::Patricia(Patricia::default()),
@@ -44,7 +44,7 @@ impl<A: AddressBits> AnyMatch<A> {
     }
 }
 
-/// Asks the one that was chosen.
+/// Evaluates an expression on the chosen kind of set.
 macro_rules! ask {
     ($self:ident, $way:ident => $answer:expr) => {
         match $self {

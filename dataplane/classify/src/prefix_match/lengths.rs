@@ -1,14 +1,14 @@
-//! The prefix lengths that are in use.
+//! Prefix lengths in use.
 
-/// Ascending lengths, of which few are common: up to [`FEW`] stand in the structure itself, so that a lookup needs no
-/// access of its own to read them.
+/// Ascending prefix lengths. Up to [`FEW`] lengths are in the structure itself, so that a lookup reads them
+/// without another access.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths {
     few: [u8; FEW],
     number: u8,
-    /// All of them when there are more.
+    /// All lengths, when there are more than [`FEW`].
     many: Box<[u8]>,
-    /// How many prefixes have each.
+    /// Number of prefixes of each length.
     prefixes: Vec<u32>,
 }
 
@@ -20,13 +20,13 @@ impl Lengths {
         self.few.get(..usize::from(self.number)).unwrap_or(&self.many)
     }
 
-    /// Whether reading them takes an access to memory of its own.
+    /// Whether a read of the lengths is an additional memory access.
     #[inline]
     pub fn are_many(&self) -> bool {
         usize::from(self.number) > FEW
     }
 
-    /// A prefix of this length came; whether it is the first.
+    /// Counts an added prefix of this length; returns whether it is the first.
     pub fn add(&mut self, length: u8) -> bool {
         match self.as_slice().binary_search(&length) {
             Ok(place) => {
@@ -43,7 +43,7 @@ impl Lengths {
         }
     }
 
-    /// A prefix of this length went; whether it was the last.
+    /// Counts a removed prefix of this length; returns whether it was the last.
     pub fn remove(&mut self, length: u8) -> bool {
         let Ok(place) = self.as_slice().binary_search(&length) else { return false };
         self.prefixes[place] -= 1;
@@ -58,7 +58,7 @@ impl Lengths {
     }
 
     fn set(&mut self, lengths: Vec<u8>) {
-        // At most 129.
+        // The result is at most 129.
         self.number = lengths.len() as u8;
         if let Some(few) = self.few.get_mut(..lengths.len()) {
             few.copy_from_slice(&lengths);

@@ -1,17 +1,18 @@
-//! PATRICIA (Morrison 1968): a binary trie without the nodes that have one way on only.
+//! PATRICIA (Morrison 1968): a binary trie without nodes that have a single child.
 //!
-//! Each node knows its whole prefix, which is compared on the way down: so a lookup ends where the address leaves the
-//! trie, and needs no second pass upwards. A node is a stored prefix, or the place where two of them part.
+//! Each node stores its whole prefix, which the lookup compares on the way down. So a lookup ends where the
+//! address leaves the trie, and needs no second pass upwards. A node is a stored prefix, or the branching
+//! point of two prefixes.
 
 use super::{AddressBits, Count, NONE, Prefix, PrefixMatch};
 
-/// Prefixes in a binary trie with compressed paths. A lookup takes an access per node on its way: at most one per bit,
-/// about log2 of the number of prefixes where they are spread evenly.
+/// Prefixes in a binary trie with compressed paths. A lookup takes one access per node on its path. That is
+/// at most one per bit, and about log2 of the number of prefixes if they are spread evenly.
 #[derive(Clone, Debug)]
 pub struct Patricia<A> {
     nodes: Vec<Node<A>>,
     root: u32,
-    /// The first of the unused nodes, which are linked by their first child.
+    /// First unused node. Unused nodes are linked by their first child.
     unused: u32,
     length: usize,
 }
@@ -19,7 +20,7 @@ pub struct Patricia<A> {
 #[derive(Clone, Copy, Debug)]
 struct Node<A> {
     prefix: Prefix<A>,
-    /// [`NONE`] where prefixes part and none is stored.
+    /// Value of the prefix; [`NONE`] for a branching point without a stored prefix.
     value: u32,
     children: [u32; 2],
 }
@@ -30,7 +31,7 @@ impl<A> Default for Patricia<A> {
     }
 }
 
-/// What refers to a node: its parent and the side, or the root.
+/// Reference to a node: its parent and the side, or `None` for the root.
 type Link = Option<(u32, usize)>;
 
 impl<A: AddressBits> Patricia<A> {
@@ -60,7 +61,7 @@ impl<A: AddressBits> Patricia<A> {
         index
     }
 
-    /// Takes a node out, whose only child, or [`NONE`], comes in its place.
+    /// Removes a node and puts its only child, or [`NONE`], in its place.
     fn take_out(&mut self, link: Link, index: u32) {
         let [left, right] = self.node(index).children;
         self.set(link, if left == NONE { right } else { left });
@@ -68,7 +69,7 @@ impl<A: AddressBits> Patricia<A> {
         self.unused = index;
     }
 
-    /// The way down to the first node that `prefix` covers, or to nothing: its link, and that of its parent.
+    /// Returns the links to the first node that `prefix` covers, or to an empty place, and to its parent.
     fn way_to(&self, prefix: Prefix<A>) -> (Link, Link) {
         let (mut before, mut link) = (None, None);
         loop {
@@ -93,7 +94,7 @@ impl<A: AddressBits> Patricia<A> {
         (index != NONE && self.node(index).prefix == prefix).then_some((index, link, before))
     }
 
-    /// The longest stored prefix that covers this one, itself included where `itself` is set.
+    /// Returns the longest stored prefix that covers this one, itself included if `itself` is set.
     pub fn covering(&self, prefix: Prefix<A>, itself: bool) -> Option<(Prefix<A>, u32)> {
         let (mut best, mut index) = (None, self.root);
         while index != NONE {
@@ -113,7 +114,7 @@ impl<A: AddressBits> Patricia<A> {
         best
     }
 
-    /// The stored prefixes below this one that have no other stored one between.
+    /// Calls `found` for the stored prefixes directly below this one.
     pub fn next_below(&self, prefix: Prefix<A>, found: &mut dyn FnMut(Prefix<A>)) {
         let mut todo = vec![self.at(self.way_to(prefix).0)];
         while let Some(index) = todo.pop() {

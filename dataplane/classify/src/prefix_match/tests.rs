@@ -1,11 +1,11 @@
-//! All ways of longest prefix match against a list that is searched from end to end.
+//! Tests of all kinds of longest prefix match against a linear list.
 
 use millrace_testkit::Random;
 use proptest::prelude::*;
 
 use super::*;
 
-/// The slow twin.
+/// Reference model: a list that is searched from end to end.
 #[derive(Default)]
 struct Linear<A>(Vec<(Prefix<A>, u32)>);
 
@@ -40,7 +40,7 @@ fn within<A: AddressBits>(way: &impl PrefixMatch<A>, prefix: Prefix<A>) -> Vec<(
     all
 }
 
-/// An insertion or a removal.
+/// Insertion or removal of a prefix.
 type Change<A> = (bool, Prefix<A>, u32);
 
 fn compare<A: AddressBits>(kind: PrefixMatchKind, changes: &[Change<A>]) -> Result<(), TestCaseError> {
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// A marker that misleads: 10.0.0.0/8 is found after the search has gone to longer lengths in vain.
+/// A misleading marker: the lookup finds 10.0.0.0/8 after a failed search at longer lengths.
 #[test]
 fn a_search_misled_by_a_marker_still_finds_the_shorter_prefix() {
     let mut way = BinarySearchOnLengths::<u32>::default();
@@ -150,7 +150,7 @@ fn probes_are_at_most_the_logarithm_of_the_lengths() {
     }
 }
 
-/// Prefixes that come and go leave nothing behind.
+/// Removed prefixes leave no entries.
 #[test]
 fn an_emptied_set_finds_nothing_and_gives_its_values_back() {
     for kind in PrefixMatchKind::ALL {

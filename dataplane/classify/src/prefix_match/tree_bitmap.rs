@@ -1,37 +1,38 @@
 //! Tree bitmap (Eatherton, Varghese and Dittia 2004) in strides of six bits, with compressed paths.
 //!
-//! A node holds the prefixes that end inside its stride, as bits of one word in the order of a binary heap, and has
-//! nodes below it by the six bits of the stride, as bits of another; values and nodes stand in dense arrays whose places
-//! are found by counting bits (as in Poptrie, Asai and Ohara 2015). Where nothing branches off, strides are left out: a
-//! node knows all bits that lead to it. So 50,000 IPv6 hosts take few accesses, not the 22 of all strides.
+//! A node has the prefixes that end inside its stride, as bits of one word in the order of a binary heap. It
+//! has child nodes by the six bits of the stride, as bits of another word. Values and child nodes are in
+//! dense arrays, indexed by counting bits (as in Poptrie, Asai and Ohara 2015). A path skips strides without
+//! branches: a node stores all bits that lead to it. So 50,000 IPv6 hosts take few accesses, not the 22 of
+//! all strides.
 
 use super::{AddressBits, Count, NONE, Prefix, PrefixMatch};
 
 const STRIDE: u8 = 6;
 
-/// Prefixes in a multibit trie. A lookup takes an access per node on its way and one for the value; an insertion touches
-/// one node.
+/// Prefixes in a multibit trie. A lookup takes one access per node on its path and one for the value. An
+/// insertion changes one node.
 #[derive(Clone, Debug)]
 pub struct TreeBitmap<A> {
     root: Node<A>,
     length: usize,
-    /// Bytes behind the root.
+    /// Heap memory below the root in bytes.
     heap: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Node<A> {
-    /// The bits above the stride; its length is a multiple of [`STRIDE`].
+    /// Prefix bits above the stride; the length is a multiple of [`STRIDE`].
     above: Prefix<A>,
-    /// The prefixes here: bit `2^l + b` is the one that goes on with the `l` bits `b`.
+    /// Prefixes of this node: bit `2^l + b` is the prefix that continues with the `l` bits `b`.
     prefixes: u64,
-    /// The nodes below, by the bits of the stride.
+    /// Child nodes, by the bits of the stride.
     below: u64,
     values: Vec<u32>,
     children: Vec<Node<A>>,
 }
 
-/// By the bits of a stride: the heap places of all prefixes that they begin with.
+/// Heap positions of all prefixes of a stride's bits, by these bits.
 const BEGINNINGS: [u64; 64] = {
     let mut masks = [0; 64];
     let mut bits = 0;
@@ -46,13 +47,13 @@ const BEGINNINGS: [u64; 64] = {
     masks
 };
 
-/// How many bits of `set` are below `place`: where its element stands.
+/// Returns the number of bits of `set` below `place`, which is the array index of its element.
 #[inline]
 fn rank(set: u64, place: usize) -> usize {
     (set & ((1 << place) - 1)).count_ones() as usize
 }
 
-/// Changes a vector, and adds to `heap` what it has more of memory.
+/// Changes a vector, and adds the growth of its memory to `heap`.
 fn resize<T, R>(heap: &mut usize, vector: &mut Vec<T>, change: impl FnOnce(&mut Vec<T>) -> R) -> R {
     *heap -= vector.capacity() * size_of::<T>();
     let result = change(vector);
@@ -65,14 +66,14 @@ impl<A: AddressBits> Node<A> {
         Self { above, ..Self::default() }
     }
 
-    /// The heap place of a prefix that ends in this stride; `None` when it is longer.
+    /// Returns the heap position of a prefix that ends in this stride; `None` for a longer prefix.
     fn place_of(&self, prefix: Prefix<A>) -> Option<usize> {
         let length = prefix.length() - self.above.length();
         (length < STRIDE)
             .then(|| 1 << length | prefix.bits().six_bits(self.above.length()) >> (STRIDE - length))
     }
 
-    /// The prefix at a heap place.
+    /// Returns the prefix at a heap position.
     fn prefix_at(&self, place: usize) -> Prefix<A> {
         let length = place.ilog2() as u8;
         let bits = (place ^ 1 << length) << (STRIDE - length);
@@ -100,7 +101,7 @@ impl<A: AddressBits> Node<A> {
         let child = &mut self.children[index];
         let common = child.above.bits().common(prefix.bits()).min(prefix.length());
         if common < child.above.length() {
-            // They part above the child: a node between.
+            // The prefix and the child diverge above the child: a new node goes between.
             let parting = Node::new(Prefix::new(prefix.bits(), common / STRIDE * STRIDE));
             let old = std::mem::replace(child, parting);
             child.below = 1 << old.above.bits().six_bits(child.above.length());
@@ -142,14 +143,14 @@ impl<A: AddressBits> Node<A> {
         Some(value)
     }
 
-    /// The value of the longest prefix here among those at the heap places `among`.
+    /// Returns the value of the longest prefix of this node among the heap positions `among`.
     #[inline]
     fn longest(&self, among: u64) -> Option<u32> {
         let here = self.prefixes & among;
         (here != 0).then(|| self.values[rank(self.prefixes, here.ilog2() as usize)])
     }
 
-    /// Hands on what `prefix` covers, here and below.
+    /// Calls `found` for all prefixes that `prefix` covers, in this node and below.
     fn within(&self, prefix: Prefix<A>, found: &mut dyn FnMut(Prefix<A>, u32)) {
         let places = (1..64).filter(|place| self.prefixes >> place & 1 != 0);
         for (own, value) in places.map(|place| self.prefix_at(place)).zip(&self.values) {
@@ -166,7 +167,8 @@ impl<A: AddressBits> Node<A> {
 }
 
 impl<A: AddressBits> TreeBitmap<A> {
-    /// The nodes on the way to a prefix, from the root to the one in whose stride it ends, or would.
+    /// Iterates over the nodes on the path to a prefix, from the root to the node in whose stride it ends or
+    /// would end.
     fn way_to(&self, prefix: Prefix<A>) -> impl Iterator<Item = &Node<A>> {
         std::iter::successors(Some(&self.root), move |node| {
             let way = prefix.bits().six_bits(node.above.length());

@@ -8,12 +8,12 @@ use foldhash::fast::FixedState;
 use super::Route;
 use crate::retired::{Epoch, Retired};
 
-/// Routes, each kept under a number that prefixes share, with how many prefixes have it, or under a number of one prefix's own. A
-/// route that no prefix has keeps its number until the epoch in which that came about is over for all workers.
+/// Routes by number. A number is shared by all prefixes with the route, and counts them, or belongs to one
+/// prefix. A route without prefixes keeps its number until its epoch is over for all workers.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     slots: Vec<Slot>,
-    /// The smallest number comes first: numbers of prefixes' own have to be small.
+    /// Free numbers, the smallest first, because numbers of single prefixes must be small.
     free: BinaryHeap<Reverse<u32>>,
     numbers: HashMap<Route, u32, FixedState>,
     retired: Retired<u32>,
@@ -23,23 +23,24 @@ pub(super) struct Routes {
 struct Slot {
     route: Route,
     prefixes: u32,
-    /// Whether a prefix has it, or had it.
+    /// Whether a prefix has or had the route.
     known: bool,
-    /// Whether it is in use, and not free.
+    /// Whether the number is in use, not free.
     given: bool,
-    /// Whether it is one prefix's own.
+    /// Whether the number belongs to one prefix.
     own: bool,
-    /// The epoch in which it was last without a prefix.
+    /// Epoch in which the last prefix released the route.
     unused: Epoch,
 }
 
 impl Routes {
-    /// The number of a route, and whether no prefix ever had it. It is lost with this epoch if no prefix takes it.
+    /// Returns the number of a route, and whether no prefix ever had it. Without a prefix, the number is
+    /// freed with this epoch.
     pub fn number(&mut self, route: Route) -> (u32, bool) {
         if let Some(&number) = self.numbers.get(&route) {
             let slot = &mut self.slots[number as usize];
             if slot.prefixes == 0 && slot.unused != self.retired.epoch() {
-                // Its epoch may be over before a prefix takes it.
+                // This epoch may end before a prefix acquires the number.
                 slot.unused = self.retired.epoch();
                 self.retired.push(number);
             }
@@ -50,8 +51,9 @@ impl Routes {
         (number, true)
     }
 
-    /// A number below `limit` for a route to one prefix alone, if there is one: the same one as it `has`, if that is its own and
-    /// means the same; and whether it is another. It is lost with this epoch if the prefix does not take it.
+    /// Returns a number below `limit` for the route of a single prefix, and whether the number is new. If the
+    /// prefix `has` its own number with the same route, returns that number. `None` if no such number is
+    /// free. If the prefix does not acquire a new number, it is freed with this epoch.
     pub fn own_number(&mut self, route: &Route, has: Option<u32>, limit: u32) -> Option<(u32, bool)> {
         let is_same = |number: &u32| {
             let slot = &self.slots[*number as usize];
@@ -75,19 +77,19 @@ impl Routes {
         number
     }
 
-    /// Whether a number is one prefix's own.
+    /// Whether a number belongs to one prefix.
     pub fn is_own(&self, number: u32) -> bool {
         self.slots.get(number as usize).is_some_and(|slot| slot.given && slot.own)
     }
 
-    /// A prefix has the route of that number.
+    /// Counts a prefix that gets the route of a number.
     pub fn acquire(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         slot.prefixes += 1;
         slot.known = true;
     }
 
-    /// A prefix doesn't have the route of that number any more.
+    /// Counts a prefix that loses the route of a number. Returns the route.
     pub fn release(&mut self, number: u32) -> Route {
         let slot = &mut self.slots[number as usize];
         slot.prefixes -= 1;
@@ -102,13 +104,13 @@ impl Routes {
         self.retired.close()
     }
 
-    /// Numbers without a prefix since `epoch` or before may be given to other routes, unless somebody `keeps` them: those
-    /// wait for a later epoch. Returns which they are.
+    /// Frees numbers that have had no prefix since `epoch` or before, unless the caller `keeps` them. A kept
+    /// number waits for a later epoch. Returns the freed numbers.
     pub fn quiesced(&mut self, epoch: Epoch, keeps: impl Fn(u32) -> bool) -> Vec<u32> {
         let (now, mut freed) = (self.retired.epoch(), Vec::new());
         while let Some((retired, number)) = self.retired.pop_upto(epoch) {
             let slot = &mut self.slots[number as usize];
-            // It may have been taken up again, and dropped again later; then it stands further behind, too.
+            // A number that was acquired and released again is also further behind in the list.
             if slot.prefixes > 0 || slot.unused != retired || !slot.given {
                 continue;
             }
@@ -118,7 +120,7 @@ impl Routes {
                 continue;
             }
             slot.given = false;
-            // Whoever asks for it gets a harmless answer.
+            // A stale lookup of the number finds a harmless route.
             let route = std::mem::replace(&mut slot.route, Route::Blackhole);
             if !slot.own {
                 self.numbers.remove(&route);
@@ -129,22 +131,23 @@ impl Routes {
         freed
     }
 
-    /// How many notes there are of numbers without a prefix.
+    /// Returns the number of entries that wait for an epoch.
     pub fn waiting(&self) -> usize {
         self.retired.len()
     }
 
-    /// The route of a number that was given.
+    /// Returns the route of a number in use.
     pub fn route(&self, number: u32) -> &Route {
         &self.slots[number as usize].route
     }
 
-    /// Whether the number is one that was given, and not lost.
+    /// Whether a number is in use.
     pub fn is_given(&self, number: u32) -> bool {
         self.slots.get(number as usize).is_some_and(|slot| slot.given)
     }
 
-    /// How many numbers are in use: of different routes that prefixes have, or had in an epoch that isn't over.
+    /// Returns how many numbers are in use: those of routes with prefixes, or with prefixes in an epoch that
+    /// is not over.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

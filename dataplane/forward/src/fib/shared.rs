@@ -1,4 +1,4 @@
-//! Routes that one thread changes while others look them up.
+//! Routes that one thread changes while other threads look them up.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,41 +10,41 @@ use super::{Route, RouteIndex, net4, net6};
 use crate::retired::Epoch;
 use crate::shared_route_table::{FibFull, SharedTable, TableReader};
 
-/// What an insertion changed.
+/// Result of an insertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FibChange {
-    /// The number of the new route.
+    /// Number of the new route.
     pub index: RouteIndex,
-    /// Whether no prefix had the number before, so that workers may not know what it means.
+    /// Whether no prefix had the number before, so that workers may not know its route.
     pub is_new: bool,
-    /// The route that was replaced.
+    /// Route that was replaced.
     pub old: Option<Route>,
 }
 
-/// Routes of both families: the side of the one thread that changes them.
+/// Routes of both address families, for the one thread that changes them.
 ///
-/// Workers have a [`FibReader`] each, and see a change as soon as it is made, without waiting and without being waited
-/// for: a lookup that meets a change finds, for each prefix, the old route or the new one.
+/// Each worker has a [`FibReader`] and sees a change at once. Neither side waits for the other. A lookup
+/// during a change finds, for each prefix, the old route or the new one.
 ///
 /// # Numbers
 ///
-/// A lookup gives the number of a route. What it means workers have to be told **before** a prefix gets it:
-/// [`SharedFib::intern`], then tell all workers when the number is new, wait until they know it, then
-/// [`SharedFib::store`]. ([`SharedFib::insert`] does both, for those who have no workers to tell.)
+/// A lookup returns the number of a route. Workers must know the route of a number **before** a prefix gets
+/// it. The caller calls [`SharedFib::intern`], publishes a new number to all workers, waits until they know
+/// it, and then calls [`SharedFib::store`]. ([`SharedFib::insert`] does both, for callers without workers.)
 ///
 /// # Epochs
 ///
-/// Nodes of the tables and numbers of routes that went out of use may still be in a worker's hands, so they aren't used
-/// again before its side is heard:
+/// A worker may still use table nodes and route numbers that were taken out of use. They are reused only
+/// after every worker has passed a quiescent point:
 ///
 /// 1. [`SharedFib::close_epoch`] ends an epoch.
-/// 2. Each worker is told something, *after* that, and answers when it takes this up: between two batches, so that no
-///    lookup is under way, and when it keeps no number from before (in records of flows, in packets that wait).
-/// 3. [`SharedFib::quiesced`] with that epoch, once all workers have answered. A worker that begins later counts as one
-///    that has answered.
+/// 2. *After* that, control sends each worker a command. The worker answers it between two batches, when no
+///    lookup is running and it keeps no older number (in flow records, in held packets).
+/// 3. When all workers have answered, control calls [`SharedFib::quiesced`] with that epoch. A worker that
+///    starts later counts as one that has answered.
 ///
-/// Without these steps everything works but memory is never used again. Several epochs may be open; that one is over
-/// says that those before it are.
+/// Without these steps everything works, but no memory is reused. Several epochs may be open. The end of an
+/// epoch implies the end of all earlier ones.
 #[derive(Debug)]
 pub struct SharedFib {
     v4: SharedTable<u32>,
@@ -53,29 +53,30 @@ pub struct SharedFib {
 }
 
 impl SharedFib {
-    /// Without routes.
+    /// Creates a FIB without routes.
     ///
     /// # Errors
-    /// [`MemoryError`] when there is no address space for the tables. Memory is taken only when routes come.
+    /// [`MemoryError`] when there is no address space for the tables. They take memory only for routes.
     pub fn new() -> Result<Self, MemoryError> {
         Ok(Self { v4: SharedTable::new()?, v6: SharedTable::new()?, routes: Routes::default() })
     }
 
-    /// A worker's side.
+    /// Returns a reader for a worker.
     pub fn reader(&self) -> FibReader {
         FibReader { v4: self.v4.reader(), v6: self.v6.reader() }
     }
 
-    /// The number of a route, and whether no prefix ever had it: then workers must know it before it is stored. A
-    /// number that no prefix gets is lost when the epoch is over.
+    /// Returns the number of a route, and whether no prefix ever had it. Workers must know a new number
+    /// before it is stored. A number that no prefix gets is freed when the epoch is over.
     pub fn intern(&mut self, route: Route) -> (RouteIndex, bool) {
         let (number, is_new) = self.routes.number(route);
         (RouteIndex(number), is_new)
     }
 
-    /// The same for a route whose number is to be that of `prefix` alone, and below `limit`: so what is sent by it can be told
-    /// from what is sent by the same route to other prefixes. A prefix that has the route under a number of its own keeps it.
-    /// When no number is left the route gets a common one.
+    /// Returns a number below `limit` for a route that only `prefix` uses, and whether the number is new. So
+    /// its packets can be counted apart from packets of the same route to other prefixes. A prefix that
+    /// already has the route under its own number keeps that number. If no such number is free, the route
+    /// gets a shared one.
     pub fn intern_own(&mut self, prefix: IpNet, route: Route, limit: u32) -> (RouteIndex, bool) {
         let has = self.number_of(prefix);
         match self.routes.own_number(&route, has, limit) {
@@ -84,7 +85,7 @@ impl SharedFib {
         }
     }
 
-    /// The number of the route to exactly `prefix`, if that is the prefix's own.
+    /// Returns the number of the route to exactly `prefix`, if the number belongs to the prefix alone.
     pub fn own_number(&self, prefix: IpNet) -> Option<RouteIndex> {
         self.number_of(prefix).filter(|number| self.routes.is_own(*number)).map(RouteIndex)
     }
@@ -96,14 +97,14 @@ impl SharedFib {
         }
     }
 
-    /// Sets the route to `prefix`, whose host bits don't count, by a number from [`SharedFib::intern`]. Returns the one
-    /// that it replaces.
+    /// Sets the route to `prefix`, whose host bits are ignored, by a number from [`SharedFib::intern`].
+    /// Returns the replaced route.
     ///
     /// # Errors
-    /// [`FibFull`]; then nothing has changed. It can come only with a prefix of more than 24 bits.
+    /// [`FibFull`]; then nothing has changed. Only a prefix of more than 24 bits can cause it.
     ///
     /// # Panics
-    /// When the number is that of no route.
+    /// When no route has the number.
     pub fn store(&mut self, prefix: IpNet, index: RouteIndex) -> Result<Option<Route>, FibFull> {
         assert!(self.routes.is_given(index.0), "no route has number {}", index.0);
         let old = match prefix {
@@ -133,20 +134,22 @@ impl SharedFib {
         Some(self.routes.release(number))
     }
 
-    /// Ends an epoch, and returns it for [`SharedFib::quiesced`].
+    /// Ends an epoch and returns it for [`SharedFib::quiesced`].
     pub fn close_epoch(&mut self) -> Epoch {
         self.v4.close_epoch();
         self.v6.close_epoch();
         self.routes.close_epoch()
     }
 
-    /// All workers have gone on from `epoch`: what went out of use in it or before may be used again.
+    /// Frees nodes and numbers that were taken out of use in `epoch` or before. All workers must have passed
+    /// `epoch`.
     pub fn quiesced(&mut self, epoch: Epoch) {
         self.quiesced_but(epoch, |_| false);
     }
 
-    /// The same, but for numbers of routes that somebody `keeps`: packets that wait in queues bear them. Returns the numbers
-    /// that may mean other routes from now on.
+    /// Frees nodes and numbers as [`SharedFib::quiesced`] does, except numbers that the caller `keeps`,
+    /// because packets in queues carry them. Returns the freed numbers, which may get other routes from now
+    /// on.
     pub fn quiesced_but(&mut self, epoch: Epoch, keeps: impl Fn(RouteIndex) -> bool) -> Vec<RouteIndex> {
         self.v4.quiesced(epoch);
         self.v6.quiesced(epoch);
@@ -154,26 +157,26 @@ impl SharedFib {
         freed.into_iter().map(RouteIndex).collect()
     }
 
-    /// How many things are out of use and can't be used again before an epoch is over. Each takes 64 bytes or a few
-    /// hundred.
+    /// Returns how many nodes and numbers are out of use and wait for the end of an epoch. Each takes 64
+    /// bytes to a few hundred bytes.
     pub fn waiting(&self) -> usize {
         self.v4.waiting() + self.v6.waiting() + self.routes.waiting()
     }
 
-    /// The route to exactly `prefix`.
+    /// Returns the route to exactly `prefix`.
     pub fn get(&self, prefix: IpNet) -> Option<&Route> {
         self.number_of(prefix).map(|number| self.routes.route(number))
     }
 
-    /// The route of that number.
+    /// Returns the route of a number.
     ///
     /// # Panics
-    /// When there never was a route of that number.
+    /// When no route ever had the number.
     pub fn route(&self, index: RouteIndex) -> &Route {
         self.routes.route(index.0)
     }
 
-    /// The longest prefix of `destination` that has a route, and the route: for explanations.
+    /// Returns the longest prefix of `destination` that has a route, and the route, for explanations.
     pub fn prefix_of(&self, destination: IpAddr) -> Option<(IpNet, &Route)> {
         let (prefix, number) = match destination {
             IpAddr::V4(address) => {
@@ -188,14 +191,14 @@ impl SharedFib {
         Some((prefix, self.routes.route(number)))
     }
 
-    /// All routes: IPv4 first, by address, then shorter prefixes first.
+    /// Iterates over all routes: IPv4 first, by address, then shorter prefixes first.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, &Route)> {
         let v4 = self.v4.prefixes().iter().map(|(bits, length, number)| (net4(bits, length), number));
         let v6 = self.v6.prefixes().iter().map(|(bits, length, number)| (net6(bits, length), number));
         v4.chain(v6).map(|(prefix, number)| (prefix, self.routes.route(number)))
     }
 
-    /// How many prefixes have a route.
+    /// Returns the number of prefixes with a route.
     pub fn len(&self) -> usize {
         self.v4.prefixes().len() + self.v6.prefixes().len()
     }
@@ -205,13 +208,13 @@ impl SharedFib {
         self.len() == 0
     }
 
-    /// How many different routes there are; those that went in an epoch that isn't over still count.
+    /// Returns the number of different routes, including routes removed in an epoch that is not over.
     pub fn distinct(&self) -> usize {
         self.routes.len()
     }
 
-    /// Bytes of the tables that readers look at, IPv4's and IPv6's, and of those that only the writer has. Upper bounds:
-    /// parts that were never written to take no memory.
+    /// Returns the bytes of the IPv4 and IPv6 tables for readers, and of the tables for the writer. These are
+    /// upper limits: parts never written to take no memory.
     pub fn memory(&self) -> FibMemory {
         FibMemory {
             v4: self.v4.memory(),
@@ -221,18 +224,18 @@ impl SharedFib {
     }
 }
 
-/// Bytes that routes take at most.
+/// Maximum memory of the routes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibMemory {
-    /// What readers look at for IPv4.
+    /// IPv4 table for readers.
     pub v4: usize,
-    /// What readers look at for IPv6.
+    /// IPv6 table for readers.
     pub v6: usize,
-    /// The prefixes as their writer keeps them.
+    /// Prefix tables of the writer.
     pub prefixes: usize,
 }
 
-/// Routes as a worker sees them: by their numbers. Cheap to clone.
+/// Reader of the FIB for a worker. It returns route numbers, and is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FibReader {
     v4: TableReader<4>,
@@ -240,19 +243,19 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// The number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`.
     #[inline]
     pub fn lookup4(&self, destination: Ipv4Addr) -> Option<RouteIndex> {
         self.v4.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// The number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`.
     #[inline]
     pub fn lookup6(&self, destination: Ipv6Addr) -> Option<RouteIndex> {
         self.v6.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// The number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`.
     #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<RouteIndex> {
         match destination {
@@ -261,7 +264,8 @@ impl FibReader {
         }
     }
 
-    /// The same for many addresses at once, which is quicker: memory is fetched for 64 at a time.
+    /// Looks up many addresses at once, which is faster: it prefetches memory for several addresses at a
+    /// time.
     ///
     /// # Panics
     /// When `destinations` and `indices` are not of one length.
@@ -270,7 +274,8 @@ impl FibReader {
         self.v4.lookup_batch(destinations, |a| a.octets(), indices, |number| number.map(RouteIndex));
     }
 
-    /// The same for many addresses at once, which is quicker: memory is fetched for 64 at a time.
+    /// Looks up many addresses at once, which is faster: it prefetches memory for several addresses at a
+    /// time.
     ///
     /// # Panics
     /// When `destinations` and `indices` are not of one length.

@@ -1,4 +1,4 @@
-//! Routes as they come, change and go, and their numbers.
+//! Insertion, change and removal of routes, and their numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +49,7 @@ fn a_number_means_one_route_until_workers_have_gone_on() {
     assert_eq!(fib.route(first), &via("10.9.0.1"));
     let second = fib.insert(net("10.0.0.0/8"), via("10.9.0.2")).unwrap();
     assert_ne!(second.index, first);
-    // Taken up again before workers have gone on: it keeps its number, and they know it.
+    // The route is used again before workers have passed the epoch: it keeps its number, and workers know it.
     let again = fib.insert(net("11.0.0.0/8"), via("10.9.0.1")).unwrap();
     assert_eq!((again.index, again.is_new), (first, false));
     let epoch = fib.close_epoch();
@@ -104,7 +104,7 @@ fn many_prefixes_share_one_route_and_its_number_returns() {
     assert_eq!(reader.lookup4(Ipv4Addr::LOCALHOST), Some(index), "the number is used again");
 }
 
-/// FW-01: nested prefixes, each added and removed.
+/// Test case FW-01: nested prefixes, each added and removed.
 #[test]
 fn the_longest_prefix_wins_at_each_step() {
     let mut fib = SharedFib::new().unwrap();
@@ -170,7 +170,7 @@ fn a_prefix_keeps_a_number_of_its_own_while_its_route_is_the_same() {
     assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, true));
     assert_eq!(own(&mut fib, "11.0.0.0/8", "10.9.0.1"), (1, true));
     assert_eq!(own(&mut fib, "10.0.0.0/8", "10.9.0.1"), (0, false));
-    // All numbers below the limit are given: from here on routes share theirs.
+    // All numbers below the limit are in use: from here on routes share numbers.
     assert_eq!(own(&mut fib, "12.0.0.0/8", "10.9.0.1"), (2, true));
     assert_eq!(own(&mut fib, "13.0.0.0/8", "10.9.0.1"), (2, false));
     let numbers = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "14.0.0.0/8"].map(|to| fib.own_number(net(to)));
@@ -191,6 +191,6 @@ fn a_number_that_somebody_keeps_is_used_again_later() {
     assert_eq!(fib.intern_own(net("12.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(1));
     let epoch = fib.close_epoch();
     assert!(fib.quiesced_but(epoch, |_| false).contains(&RouteIndex(0)));
-    // The smallest number first.
+    // The smallest number comes first.
     assert_eq!(fib.intern_own(net("13.0.0.0/8"), via("10.9.0.1"), 100).0, RouteIndex(0));
 }

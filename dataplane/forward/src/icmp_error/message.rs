@@ -1,4 +1,4 @@
-//! The octets of an ICMP error.
+//! Octets of an ICMP error.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,9 +8,9 @@ use millrace_wire::{Protocol, checksum, ipv4, ipv6, ipv6_ext};
 use super::{ErrorOptions, IcmpError};
 use crate::fragment::append_range;
 
-/// Type, code, checksum, and four octets by type.
+/// Length of the ICMP header: type, code, checksum, and four octets by type.
 const ICMP_HEADER_LEN: usize = 8;
-/// The longest IPv4 error.
+/// Length of the longest IPv4 error, in bytes.
 const MAX_LEN4: usize = 576;
 
 /// Type, code and the second word of the ICMP header.
@@ -109,7 +109,8 @@ pub(super) fn build6(
     Some(packet)
 }
 
-/// Network header, ICMP header with a checksum of zero, and the quote: at most 1,280 bytes, so in one frame.
+/// Assembles network header, ICMP header with a checksum of zero, and the quote: at most 1,280 bytes, so in
+/// one frame.
 fn assemble(
     pool: &Pool,
     original: &Packet,

@@ -1,4 +1,4 @@
-//! Which packets must not be answered with an error: RFC 1812, 4.3.2.7; RFC 1122, 3.2.2; RFC 4443, 2.4(e).
+//! Packets that must not be answered with an error: RFC 1812, 4.3.2.7; RFC 1122, 3.2.2; RFC 4443, 2.4(e).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,9 +8,9 @@ use millrace_wire::{Protocol, ipv4, ipv6};
 
 use super::IcmpError;
 
-/// Whether `original`, whose network offset is set and which passed the sanity checks, may be answered with `error`.
-/// `link_broadcast` says that it came in a broadcast or multicast frame, or that its destination is a directed
-/// broadcast of a connected network.
+/// Whether `original`, whose network offset is set and which passed the sanity checks, may be answered with
+/// `error`. `link_broadcast` tells that it arrived in a broadcast or multicast frame, or that its destination
+/// is a directed broadcast of a connected network.
 pub fn may_send_error(original: &Packet, error: &IcmpError, link_broadcast: bool) -> bool {
     let network = original.network();
     match network.first().map(|octet| octet >> 4) {
@@ -39,14 +39,15 @@ fn is_one_host4(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// Destination unreachable, source quench, redirect, time exceeded, parameter problem; or too short to tell (IE-01).
+/// Whether the packet is an ICMP error, or too short to tell (IE-01): destination unreachable, source quench,
+/// redirect, time exceeded, parameter problem.
 fn is_icmp_error4(packet: &ipv4::Packet<&[u8]>) -> bool {
     packet.protocol() == Protocol::ICMP
         && packet.payload().first().is_none_or(|kind| matches!(kind, 3 | 4 | 5 | 11 | 12))
 }
 
 fn may_answer6(packet: &ipv6::Packet<&[u8]>, error: &IcmpError, link_broadcast: bool) -> bool {
-    // The exceptions let path MTU discovery work for multicast, and let a host tell of unknown options there.
+    // The exceptions let path MTU discovery work for multicast, and let a host report unknown options there.
     let to_many_too = matches!(error, IcmpError::TooBig { .. } | IcmpError::ParameterProblem { code: 2, .. });
     let to_many = link_broadcast || packet.dst().is_multicast();
     (!to_many || to_many_too) && is_one_host6(packet.src()) && !is_icmp_error6(packet)
@@ -56,7 +57,8 @@ fn is_one_host6(address: Ipv6Addr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-/// An error (types below 128) or a redirect (137) behind any extension headers; or one where that can't be told.
+/// Whether the packet is an ICMPv6 error (types below 128) or a redirect (137) behind any extension headers,
+/// or undecidable.
 fn is_icmp_error6(packet: &ipv6::Packet<&[u8]>) -> bool {
     let walk = ipv6_ext::walk(packet);
     match walk.end {

@@ -1,4 +1,4 @@
-//! Errors against the rules, packet in and packet out.
+//! ICMP errors compared with the rules, packet in and packet out.
 
 use super::*;
 use crate::test_packets::{HOST_A4, HOST_A6, HOST_B6, change4, ip4, ip6, udp4, udp6};
@@ -11,7 +11,7 @@ fn router6() -> IpAddr {
     "2001:db8:a::fe".parse().unwrap()
 }
 
-/// The error about `bytes`, which stand behind a link header and before padding.
+/// Returns the error about `bytes`, which have a link header before and padding behind.
 fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     let pool = Pool::new(64).unwrap();
     let mut original = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 5]].concat()).unwrap();
@@ -23,7 +23,7 @@ fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     Some(packet.to_vec())
 }
 
-/// Type, code and second word; the checks that hold for every error are made on the way.
+/// Returns type, code and second word, after the checks that hold for every error.
 fn icmp4(octets: &[u8]) -> (u8, u8, u32) {
     assert_eq!(ipv4::sanity(octets, octets.len()), Ok(()));
     let packet = ipv4::Packet::new_checked(octets).unwrap();
@@ -77,7 +77,7 @@ fn types_and_codes_are_those_of_the_family() {
     assert_eq!(rows.len(), IcmpError::KINDS);
 }
 
-/// IE-06.
+/// Test case IE-06.
 #[test]
 fn an_ipv4_error_quotes_what_fits_into_576_bytes() {
     for len in [0, 7, 519, 520, 521, 1372] {
@@ -88,7 +88,7 @@ fn an_ipv4_error_quotes_what_fits_into_576_bytes() {
     }
 }
 
-/// V6-08.
+/// Test case V6-08.
 #[test]
 fn an_ipv6_error_quotes_what_fits_into_1280_bytes() {
     for len in [0, 1183, 1184, 1185, 1400, 8000] {
@@ -99,7 +99,7 @@ fn an_ipv6_error_quotes_what_fits_into_1280_bytes() {
     }
 }
 
-/// IE-11: never from 0.0.0.0; and never from the other family.
+/// Test case IE-11: no error from 0.0.0.0, and none from the other address family.
 #[test]
 fn a_source_that_can_not_be_answered_from_gives_no_error() {
     let pool = Pool::new(4).unwrap();
@@ -123,7 +123,7 @@ fn may(bytes: &[u8], error: IcmpError, link_broadcast: bool) -> bool {
     may_send_error(&pool.packet_from(bytes).unwrap(), &error, link_broadcast)
 }
 
-/// IE-01.
+/// Test case IE-01.
 #[test]
 fn ipv4_errors_are_not_answered_and_echoes_are() {
     for (kind, answered) in
@@ -137,7 +137,7 @@ fn ipv4_errors_are_not_answered_and_echoes_are() {
     assert!(!may(&ip4(Protocol::ICMP, &[], &[]), IcmpError::TtlExpired, false), "no type to see");
 }
 
-/// IE-02, IE-03, IE-04.
+/// Test cases IE-02, IE-03 and IE-04.
 #[test]
 fn ipv4_packets_to_many_or_from_nobody_are_not_answered() {
     for destination in ["224.0.1.1", "255.255.255.255", "239.1.1.1"] {
@@ -154,7 +154,7 @@ fn ipv4_packets_to_many_or_from_nobody_are_not_answered() {
     assert!(may(&udp4(b"x"), IcmpError::TtlExpired, false));
 }
 
-/// IE-05.
+/// Test case IE-05.
 #[test]
 fn only_the_first_fragment_is_answered() {
     for (offset, answered) in [(0, true), (8, false), (65_528, false)] {
@@ -167,7 +167,7 @@ fn only_the_first_fragment_is_answered() {
     }
 }
 
-/// V6-07.
+/// Test case V6-07.
 #[test]
 fn ipv6_errors_and_redirects_are_not_answered_even_behind_extension_headers() {
     for (kind, answered) in
@@ -186,7 +186,7 @@ fn ipv6_errors_and_redirects_are_not_answered_even_behind_extension_headers() {
     ));
 }
 
-/// V6-05, V6-07.
+/// Test cases V6-05 and V6-07.
 #[test]
 fn ipv6_packets_to_many_are_answered_with_two_errors_only() {
     let mut bytes = udp6(b"x");
@@ -210,7 +210,8 @@ fn ipv6_packets_to_many_are_answered_with_two_errors_only() {
 }
 
 proptest! {
-    /// IE-10: quotes of any length, odd ones too, have a right checksum (`icmp4` and `icmp6` verify it).
+    /// Test case IE-10: quotes of any length, odd ones too, have a correct checksum (`icmp4` and `icmp6`
+    /// verify it).
     #[test]
     fn checksums_are_right_for_any_payload(payload in proptest::collection::vec(any::<u8>(), 0..3000)) {
         let quoted4 = udp4(&payload);
@@ -223,7 +224,7 @@ proptest! {
         prop_assert!(quoted6.starts_with(&error[48..]));
     }
 
-    /// Any octets behind a sane start end in an answer without a panic.
+    /// Any octets behind a sane header get an answer without a panic.
     #[test]
     fn permission_never_panics(payload in proptest::collection::vec(any::<u8>(), 0..100), next: u8, v6: bool) {
         let bytes = if v6 { ip6(Protocol(next), &payload) } else { ip4(Protocol(next), &[], &payload) };

@@ -1,8 +1,8 @@
-//! Places of neighbours: a bounded number, shared fairly by ports (RFC 6583, 7).
+//! Entries of neighbours: a limited number, shared fairly by ports (RFC 6583, 7).
 //!
-//! When all places are taken, the port with the most learned neighbours yields one: first a neighbour that only spoke
-//! to the router, then a stale one, then an unresolved one. A neighbour in use yields only to a port with fewer
-//! neighbours. Configured neighbours never yield.
+//! When all entries are in use, the port with the most learned neighbours yields one. The first to yield is a
+//! neighbour that only sent requests to the router, then a stale one, then an unresolved one. A neighbour in
+//! use yields only to a port with fewer neighbours. Configured neighbours never yield.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use crate::{NeighbourKey, RateLimit};
 /// Learned neighbours of a port.
 #[derive(Debug)]
 struct PortPlaces {
-    /// Neighbours by rank, and in the order in which they came to it.
+    /// Neighbours by rank, then in the order in which they got it.
     order: BTreeSet<(Rank, u64, NeighbourKey)>,
     counts: [usize; Rank::LEARNED],
     requests: Requests,
@@ -34,12 +34,12 @@ impl PortPlaces {
     }
 }
 
-/// Neighbours, the ends of their states, and the order in which they yield their places.
+/// Neighbours, the deadlines of their states, and the order in which they yield their entries.
 #[derive(Debug)]
 pub(super) struct Places {
     entries: HashMap<NeighbourKey, (Entry, u64), FixedState>,
     deadlines: BTreeSet<(Instant, NeighbourKey)>,
-    /// Ports stay without neighbours, too: what they have asked for a moment ago counts.
+    /// Learned neighbours by port. A port without neighbours stays, because its recent requests count.
     ports: BTreeMap<PortId, PortPlaces>,
     unresolved: usize,
     requests: RateLimit,
@@ -49,7 +49,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Without neighbours; each port may send `requests` for new ones.
+    /// Creates an empty set; each port may send `requests` for new neighbours.
     pub fn new(requests: RateLimit, seed: u64) -> Self {
         Self {
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -62,42 +62,43 @@ impl Places {
         }
     }
 
-    /// Number of neighbours, configured ones included.
+    /// Returns the number of neighbours, configured ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Number of neighbours that have not answered.
+    /// Returns the number of neighbours that have not answered.
     pub fn unresolved(&self) -> usize {
         self.unresolved
     }
 
-    /// Number of neighbours of a port that only spoke to the router.
+    /// Returns the number of neighbours of a port that only sent requests to the router.
     pub fn unconfirmed(&self, port: PortId) -> usize {
         self.ports.get(&port).map_or(0, |places| places.count(Rank::Unconfirmed))
     }
 
-    /// The entry of a neighbour.
+    /// Returns the entry of a neighbour.
     pub fn get(&self, key: NeighbourKey) -> Option<Entry> {
         self.entries.get(&key).map(|(entry, _)| *entry)
     }
 
-    /// All neighbours, in no order.
+    /// Iterates over all neighbours, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NeighbourKey, Entry)> + '_ {
         self.entries.iter().map(|(key, (entry, _))| (*key, *entry))
     }
 
-    /// The earliest end of a state.
+    /// Returns the earliest deadline of a state.
     pub fn first_deadline(&self) -> Option<(Instant, NeighbourKey)> {
         self.deadlines.first().copied()
     }
 
-    /// Takes permission for a request for a new neighbour of a port, for a packet of this origin.
+    /// Takes permission to request a new neighbour of a port, for a packet of this origin. Returns whether it
+    /// was granted.
     pub fn take_request(&mut self, port: PortId, origin: Origin, now: Instant) -> bool {
         self.port(port).requests.take(origin, now)
     }
 
-    /// Sets the entry of a neighbour. Keeps its turn while its rank stays.
+    /// Sets the entry of a neighbour. The neighbour keeps its position while its rank stays.
     pub fn put(&mut self, key: NeighbourKey, entry: Entry) {
         let old = self.entries.get(&key).copied();
         if let Some((old, order)) = old {
@@ -116,7 +117,7 @@ impl Places {
         self.enter(key, entry.rank(), order);
     }
 
-    /// Removes a neighbour; whether it was there.
+    /// Removes a neighbour. Returns whether it existed.
     pub fn remove(&mut self, key: NeighbourKey) -> bool {
         let Some((entry, order)) = self.entries.remove(&key) else { return false };
         self.deadlines.remove(&(entry.deadline, key));
@@ -151,7 +152,7 @@ impl Places {
         }
     }
 
-    /// The neighbour that yields its place to a wanted one of a port.
+    /// Returns the neighbour that yields its entry to a wanted neighbour of a port.
     pub fn yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let held = |places: &PortPlaces| places.order.len();
         let (largest, places) = self.ports.iter().max_by_key(|(id, places)| (held(places), **id == port))?;
@@ -162,7 +163,8 @@ impl Places {
         usable.iter().find_map(|rank| places.oldest(*rank))
     }
 
-    /// The unresolved neighbour that yields to another unresolved one of a port: the oldest of the port with the most.
+    /// Returns the unresolved neighbour that yields to another unresolved one of a port: the oldest of the
+    /// port with the most.
     pub fn unresolved_yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let most = |(id, places): &(&PortId, &PortPlaces)| (places.count(Rank::Unresolved), **id == port);
         self.ports.iter().max_by_key(most)?.1.oldest(Rank::Unresolved)
@@ -196,7 +198,7 @@ mod tests {
         NeighbourKey { port: PortId(port), address: [10, 0, 0, number].into() }
     }
 
-    /// Neighbours in one list, in the order in which they came to their ranks.
+    /// Model of the set: one list in the order in which neighbours got their ranks.
     #[derive(Default)]
     struct Oracle(Vec<(NeighbourKey, Entry)>);
 

@@ -1,8 +1,9 @@
-//! Requests for new neighbours of a port: a bounded rate, of which no origin of packets takes all (RFC 6583, 6.1 and 7).
+//! Requests for new neighbours of a port: a limited rate that no single origin of packets can use up (RFC
+//! 6583, 6.1 and 7).
 //!
-//! Who scans the addresses of a link asks for far more neighbours than the rate allows. So each port of arrival and each source has
-//! a small share of its own, and a part of the bucket is kept for those that have not used up theirs. Sources may be forged, arrival
-//! ports can't be.
+//! A scan of the addresses of a link causes far more requests than the rate allows. So each incoming port and
+//! each source has a small share of its own. A part of the bucket is reserved for origins that have not used
+//! up their shares. Senders can forge source addresses, but not incoming ports.
 
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
@@ -12,25 +13,25 @@ use millrace_units::{Instant, PortId, TokenBucket};
 
 use crate::RateLimit;
 
-/// Shares by port of arrival, and as many by source.
+/// Number of shares by incoming port, and number of shares by source.
 const SHARES: usize = 16;
-/// All shares of a kind together are a quarter of the rate.
+/// Divisor of the rate for all shares of a kind together: a quarter.
 const PART: u32 = 4;
 
 /// Origin of a packet that waits for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The port that it came in by.
+    /// Incoming port of the packet.
     pub port: PortId,
-    /// Its source; `None` where that is not known.
+    /// Source of the packet; `None` if it is unknown.
     pub source: Option<IpAddr>,
 }
 
-/// Requests that may be sent by a port.
+/// Requests that a port may send.
 #[derive(Debug)]
 pub(super) struct Requests {
     all: TokenBucket,
-    /// Tokens that are kept for origins with a share left.
+    /// Tokens reserved for origins with a share left.
     kept: u32,
     by_port: [TokenBucket; SHARES],
     by_source: [TokenBucket; SHARES],
@@ -38,7 +39,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// As many as `limit` says, and a burst of a quarter more for origins with a share left.
+    /// Creates the limiter of `limit`, with a quarter more burst for origins with a share left.
     pub fn new(limit: RateLimit, seed: u64) -> Self {
         let RateLimit { per_second, burst } = limit;
         let kept = burst / PART;
@@ -52,7 +53,7 @@ impl Requests {
         }
     }
 
-    /// Takes permission for a request that a packet of this origin leads to.
+    /// Takes permission for a request caused by a packet of this origin. Returns whether it was granted.
     pub fn take(&mut self, origin: Origin, now: Instant) -> bool {
         let source = origin.source.map(|source| self.hasher.hash_one(source) as usize % SHARES);
         let by_port = self.by_port.get_mut(usize::from(origin.port.0) % SHARES);
@@ -73,7 +74,8 @@ mod tests {
         Origin { port: PortId(port), source: Some(std::net::Ipv4Addr::from_bits(source).into()) }
     }
 
-    /// Of 10 s at 10,000 requests a second by `scan`, how many the other got that asks twice a second, and all.
+    /// Simulates 10 s of 10,000 requests a second by `scan`, and two requests a second by `other`. Returns
+    /// the number of requests granted to `other`, and to both.
     fn granted(scan: impl Fn(u32) -> Origin, other: Origin) -> (u32, u32) {
         let mut requests = Requests::new(RateLimit { per_second: 200, burst: 50 }, 7);
         let (mut got, mut all) = (0, 0);
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn scan_leaves_requests_to_most_other_sources_behind_the_same_port() {
         let served = (10..42).filter(|source| granted(|_| origin(1, 9), origin(1, *source)).0 == 20);
-        // A sixteenth shares the scanner's part.
+        // A sixteenth of the sources shares the scanner's part.
         assert!(served.count() >= 26);
     }
 

@@ -1,5 +1,5 @@
-//! The states of a neighbour and what leads from one to another (RFC 4861, 7.3.2 and appendix C), without DELAY: a
-//! router that only forwards hears nothing from upper layers, so there is nothing to wait for before probing.
+//! States of a neighbour and their transitions (RFC 4861, 7.3.2 and appendix C), without DELAY. A forwarding
+//! router gets no hints from upper layers, so it has nothing to wait for before a probe.
 
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
@@ -8,17 +8,17 @@ use super::Heard;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Asked for `tries` times, never answered.
+    /// Requested `tries` times, never answered.
     Incomplete { tries: u8 },
-    /// Answered lately.
+    /// Answered recently.
     Reachable(MacAddr),
-    /// Known, but not confirmed lately.
+    /// Known, but not confirmed recently.
     Stale(MacAddr),
-    /// Known, used, and asked `tries` times whether it still is there.
+    /// Known and used, with `tries` probes sent to confirm it.
     Probe { mac: MacAddr, tries: u8 },
-    /// Did not answer.
+    /// No answer.
     Failed,
-    /// Not learned.
+    /// Static, not learned.
     Static(MacAddr),
 }
 
@@ -26,22 +26,22 @@ pub(super) enum State {
 pub(super) struct Entry {
     pub state: State,
     pub deadline: Instant,
-    /// A packet asked for the neighbour, or the neighbour answered a probe of the router.
+    /// Whether a packet requested the neighbour, or the neighbour answered a probe of the router.
     pub wanted: bool,
 }
 
-/// Claim of a neighbour to its place, weakest first.
+/// Rank of a neighbour in keeping its entry, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Spoke to the router; no packet was ever sent there and confirmed.
+    /// Neighbour that only sent requests to the router; no packet was ever sent to it and confirmed.
     Unconfirmed,
-    /// Was confirmed once, is not in use.
+    /// Neighbour that was confirmed once and is not in use.
     Stale,
-    /// Was asked for and has not answered.
+    /// Neighbour that was requested and has not answered.
     Unresolved,
-    /// Confirmed, or asked whether it still is there.
+    /// Neighbour that is confirmed, or is being probed.
     InUse,
-    /// Not learned.
+    /// Static neighbour.
     Configured,
 }
 
@@ -51,7 +51,7 @@ impl Rank {
 }
 
 impl Entry {
-    /// Claim of the neighbour to its place.
+    /// Returns the rank of the neighbour.
     pub fn rank(&self) -> Rank {
         match self.state {
             State::Static(_) => Rank::Configured,
@@ -64,7 +64,7 @@ impl Entry {
 }
 
 impl State {
-    /// Where packets go, if anywhere.
+    /// Returns the MAC address that packets go to, if there is one.
     pub fn mac(self) -> Option<MacAddr> {
         match self {
             Self::Reachable(mac) | Self::Stale(mac) | Self::Probe { mac, .. } | Self::Static(mac) => {
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// What a station's word makes of what was known; `None` when nothing changes.
+/// Returns the state after a message of a station; `None` when nothing changes.
 pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Option<State> {
     if matches!(known, Some(State::Static(_))) {
         return None;
@@ -85,7 +85,7 @@ pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Opt
         Heard::Solicitation => (old != Some(mac)).then_some(State::Stale(mac)),
         Heard::Advertisement { .. } if known.is_none() => None,
         Heard::Advertisement { overrides: false, .. } if old.is_some_and(|old| old != mac) => match known {
-            // Two stations claim the address: keep the first, but ask it (RFC 4861, 7.2.5).
+            // Two stations claim the address: keep the first, but probe it (RFC 4861, 7.2.5).
             Some(State::Reachable(first)) => Some(State::Stale(first)),
             _ => None,
         },
@@ -94,10 +94,10 @@ pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Opt
     }
 }
 
-/// What comes after a state whose time is over; `None` when the neighbour is to be forgotten.
+/// Returns the state after an expired state; `None` when the neighbour is to be forgotten.
 ///
-/// A neighbour that does not answer probes is forgotten rather than failed: its address may have moved to another
-/// station, which only a request to all finds.
+/// A neighbour that does not answer probes is forgotten instead of failed. Its address may have moved to
+/// another station, which only a request to all stations finds.
 pub(super) fn after_deadline(state: State, max_tries: u8) -> Option<State> {
     match state {
         State::Incomplete { tries } if tries < max_tries => Some(State::Incomplete { tries: tries + 1 }),

@@ -1,4 +1,4 @@
-//! Histories of a neighbour, under a virtual clock.
+//! Sequences of events for neighbours, under a virtual clock.
 
 use super::*;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const REPLY: Heard = Heard::Advertisement { solicited: true, overrides: true };
 const GRATUITOUS: Heard = Heard::Advertisement { solicited: false, overrides: true };
 
-/// Where packets come from.
+/// Origin of the packets.
 const HOST: Origin = Origin { port: PortId(3), source: None };
 
 fn key(number: u16) -> NeighbourKey {
@@ -28,7 +28,7 @@ fn probe(key: NeighbourKey) -> Action {
     Action::SendRequest { key, to: Some(MAC) }
 }
 
-/// A resolver, and what it asked for since it was last looked at.
+/// Resolver, and its actions since the last check.
 struct Bench {
     resolver: Resolver,
     actions: Vec<Action>,
@@ -39,7 +39,7 @@ impl Bench {
         Self { resolver: Resolver::new(ResolverSettings::default(), 1), actions: Vec::new() }
     }
 
-    /// With neighbour 1 resolved at second 0.
+    /// Creates a bench with neighbour 1 resolved at second 0.
     fn resolved() -> Self {
         let mut bench = Self::new();
         bench.resolver.solicit(key(1), HOST, second(0), &mut bench.actions);
@@ -71,7 +71,7 @@ impl Bench {
     }
 }
 
-/// DU-02, ND-03: at most one request a second, three in all, then failure.
+/// Test cases DU-02 and ND-03: at most one request a second, three in all, then failure.
 #[test]
 fn a_silent_neighbour_is_asked_three_times_and_has_failed() {
     let mut bench = Bench::new();
@@ -104,7 +104,7 @@ fn an_answer_resolves_and_holds_thirty_seconds() {
     assert_eq!((bench.taken(), bench.used(69)), (vec![], vec![]), "confirmed for another thirty");
 }
 
-/// ND-04: the neighbour goes silent.
+/// Test case ND-04: the neighbour stops answering.
 #[test]
 fn a_neighbour_that_does_not_answer_probes_is_forgotten() {
     let mut bench = Bench::resolved();
@@ -126,7 +126,7 @@ fn an_unused_neighbour_is_forgotten_in_the_end() {
     assert!(bench.resolver.is_empty() && bench.resolver.next_event().is_none());
 }
 
-/// AR-04.
+/// Test case AR-04.
 #[test]
 fn gratuitous_arp_changes_the_known_and_creates_nothing() {
     let mut bench = Bench::new();
@@ -138,7 +138,7 @@ fn gratuitous_arp_changes_the_known_and_creates_nothing() {
     assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: OTHER }]);
 }
 
-/// AR-04.
+/// Test case AR-04.
 #[test]
 fn a_static_neighbour_stays() {
     let mut bench = Bench::new();
@@ -152,7 +152,7 @@ fn a_static_neighbour_stays() {
     assert_eq!(bench.solicit(100_000), Solicited::Known(MAC));
 }
 
-/// AR-02.
+/// Test case AR-02.
 #[test]
 fn group_addresses_are_not_stations() {
     let mut bench = Bench::new();
@@ -168,7 +168,7 @@ fn group_addresses_are_not_stations() {
     assert!(bench.actions.is_empty());
 }
 
-/// AR-03.
+/// Test case AR-03.
 #[test]
 fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
     let mut bench = Bench::new();
@@ -181,7 +181,7 @@ fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
     assert!(bench.resolver.is_empty());
 }
 
-/// ND-04: override bit 0 and 1.
+/// Test case ND-04: override bit 0 and 1.
 #[test]
 fn an_advertisement_without_override_keeps_the_station_but_doubts_it() {
     let mut bench = Bench::resolved();
@@ -201,7 +201,7 @@ fn who_asks_for_us_is_known_from_then_on() {
     assert_eq!(bench.used(1), [probe(key(1))], "but it is stale: the asker may have lied");
 }
 
-/// AR-05, ND-09: a scan of a /16 at 5,000 addresses a second.
+/// Test cases AR-05 and ND-09: a scan of a /16 at 5,000 addresses a second.
 #[test]
 fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
     let mut bench = Bench::resolved();
@@ -214,7 +214,7 @@ fn a_scan_is_limited_and_evicts_no_resolved_neighbour() {
             bench.taken().iter().filter(|action| matches!(action, Action::SendRequest { .. })).count();
         assert!(bench.resolver.len() <= 8192 / 4 + 1);
     }
-    // 13 seconds at 200 new ones a second and one burst, each asked for up to three times.
+    // 13 seconds at 200 new requests a second and one burst, each repeated up to three times.
     assert!(requests <= 3 * (50 + 14 * 200), "{requests}");
     assert_eq!(bench.solicit(13), Solicited::Known(MAC));
     assert_eq!(bench.resolver.places.unresolved(), bench.resolver.len() - 1);
@@ -234,7 +234,7 @@ fn the_first_asked_for_makes_room_for_a_new_one() {
     assert!(resolver.is_empty() && resolver.next_event().is_none());
 }
 
-/// A resolver with few places.
+/// Creates a resolver with a small capacity.
 fn small(capacity: usize) -> (Resolver, Vec<Action>) {
     let requests = RateLimit { per_second: 1000, burst: 1000 };
     let settings = ResolverSettings { capacity, requests, ..ResolverSettings::default() };
@@ -245,7 +245,8 @@ fn on(port: u16, number: u16) -> NeighbourKey {
     NeighbourKey { port: PortId(port), ..key(number) }
 }
 
-/// AR-05, ND-09: 8,400 strangers on each of 10 links, and a new neighbour of a flooded and of a quiet link.
+/// Test cases AR-05 and ND-09: 8,400 unknown stations on each of 10 links, and a new neighbour of a flooded
+/// and of a quiet link.
 #[test]
 fn strangers_leave_places_to_wanted_neighbours() {
     let mut bench = Bench::resolved();
@@ -270,13 +271,13 @@ fn strangers_leave_places_to_wanted_neighbours() {
     assert!(resolver.len() <= 8192);
 }
 
-/// AR-05, ND-09: one link holds no more than an eighth by words alone.
+/// Test cases AR-05 and ND-09: unknown stations of one link take at most an eighth of the capacity.
 #[test]
 fn strangers_of_one_link_hold_an_eighth_of_the_places() {
     let (mut resolver, mut actions) = small(64);
     for number in 0..64 {
         resolver.heard(on(1, number), MAC, Heard::Solicitation, second(0), &mut actions);
-        // An answer that nobody asked for confirms nothing.
+        // An answer without a request confirms nothing.
         resolver.heard(on(1, number), MAC, REPLY, second(0), &mut actions);
     }
     assert_eq!(resolver.len(), 8);
@@ -307,7 +308,8 @@ fn neighbours_in_use_yield_to_a_link_with_fewer_only() {
     assert_eq!(resolver.solicit(on(1, 99), HOST, second(30), &mut actions), Solicited::Known(MAC));
 }
 
-/// AR-05, ND-09: a scan of 10,000 addresses a second, and a host of the same source port that asks for one neighbour a second.
+/// Test cases AR-05 and ND-09: a scan of 10,000 addresses a second, and a host on the same incoming port that
+/// needs one neighbour a second.
 #[test]
 fn scan_leaves_requests_to_new_neighbours_of_others() {
     let address = |last| Some(IpAddr::from([10, 7, 0, last]));
@@ -330,7 +332,7 @@ fn scan_leaves_requests_to_new_neighbours_of_others() {
     }
 }
 
-/// A port that has forgotten all of its neighbours has asked for as many all the same.
+/// A port that has forgotten all of its neighbours keeps its count of requests.
 #[test]
 fn requests_of_a_port_are_counted_on_when_its_last_neighbour_is_forgotten() {
     let requests = RateLimit { per_second: 1, burst: 50 };
@@ -353,7 +355,7 @@ fn requests_of_a_port_are_counted_on_when_its_last_neighbour_is_forgotten() {
     assert!(ask(1001, 5) < 10);
 }
 
-/// ND-09: a scan by one link takes the requests of no other.
+/// Test case ND-09: a scan on one link uses up the requests of no other link.
 #[test]
 fn requests_are_limited_for_each_link() {
     let mut bench = Bench::new();
@@ -396,7 +398,7 @@ fn neighbours_whose_time_has_come_all_at_once_are_looked_after_in_pieces() {
         }
         counts
     };
-    // Each is asked for once more.
+    // Each neighbour gets one more request.
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);
     resolver.link_down(PortId(1));
     assert_eq!(rounds(&mut resolver, second(1)), [AT_ONCE, AT_ONCE, AT_ONCE, 250 - 3 * AT_ONCE]);

@@ -1,9 +1,9 @@
-//! A set of small integers that knows how many of its members lie below one.
+//! Set of small integers with fast ranks: the number of members below an integer.
 
-/// A set of integers below `64 * W`.
+/// Set of integers below `64 * W`.
 ///
-/// The numbers of members in the words before each are kept beside the words, so that a rank counts bits in one word
-/// only: the portable instruction set has no population count.
+/// The set stores, for each word, the number of members in the words before it. So a rank counts bits in one
+/// word only: the portable instruction set has no population count.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct BitSet<const W: usize> {
@@ -23,20 +23,20 @@ impl<const W: usize> BitSet<W> {
         self.words[member / 64] >> (member % 64) & 1 != 0
     }
 
-    /// The members below 64, as bits.
+    /// Returns the members below 64, as bits.
     #[inline]
     pub fn first_word(&self) -> u64 {
         self.words[0]
     }
 
-    /// How many members are smaller than `member`.
+    /// Returns the number of members smaller than `member`.
     #[inline]
     pub fn rank(&self, member: usize) -> usize {
         let smaller = self.words[member / 64] & ((1 << (member % 64)) - 1);
         usize::from(self.before[member / 64]) + smaller.count_ones() as usize
     }
 
-    /// The members, ascending.
+    /// Iterates over the members, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.words.iter().enumerate().flat_map(|(at, word)| {
             let mut rest = *word;

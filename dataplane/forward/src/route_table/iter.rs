@@ -1,16 +1,16 @@
-//! Every prefix of a table, in order.
+//! Iteration over the prefixes of a table, in order.
 
 use super::{PrefixBits, ROOT, RouteTable};
 
-/// Goes through a table by address, shorter prefixes first: each node's heap in pre-order, and below a full octet the
-/// node there.
+/// Iterator over a table by address, shorter prefixes first: each node's heap in pre-order, and below a full
+/// octet its child node.
 #[derive(Debug)]
 pub struct Iter<'a, A> {
     table: &'a RouteTable<A>,
     todo: Vec<Place<A>>,
 }
 
-/// A place in a node; `above` holds the octets that lead to the node, `depth` says how many.
+/// Position in a node; `above` holds the octets on the path to the node, `depth` their number.
 #[derive(Debug)]
 struct Place<A> {
     node: u32,
@@ -24,7 +24,8 @@ impl<'a, A: PrefixBits> Iter<'a, A> {
         Self { table, todo: vec![Place { node: ROOT, place: 1, above: A::default(), depth: 0 }] }
     }
 
-    /// Notes what comes behind `at`: the longer prefixes in the node, or the node below; the last noted is next.
+    /// Pushes the successors of `at`: the longer prefixes in the node, or the child node. The last one pushed
+    /// is next.
     fn descend(&mut self, at: &Place<A>) {
         let Place { node, place, above, depth } = *at;
         if place < 256 {

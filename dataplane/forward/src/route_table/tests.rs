@@ -1,11 +1,11 @@
-//! The table against a list of prefixes that is searched from end to end.
+//! Route table compared with a list of prefixes and linear search.
 
 use super::linear_oracle::{LinearOracle, operations4, operations6};
 use super::*;
 use millrace_testkit::Random;
 use proptest::prelude::*;
 
-/// Applies the operations to both and compares every answer.
+/// Applies the operations to both tables and compares every answer.
 fn compare<A: PrefixBits>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestCaseError> {
     let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
     for &(insert, address, length, value) in operations {
@@ -45,7 +45,7 @@ proptest! {
     }
 }
 
-/// FW-01.
+/// Test case FW-01.
 #[test]
 fn random_addresses_find_what_the_oracle_finds() {
     let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
@@ -61,7 +61,7 @@ fn random_addresses_find_what_the_oracle_finds() {
     }
 }
 
-/// The search that `longest` does in two steps, place by place.
+/// Compares `longest`, which searches in two steps, with a search position by position.
 #[test]
 fn the_longest_place_is_the_first_found_by_halving() {
     let mut random = Random::new(3);
@@ -93,7 +93,8 @@ fn a_length_beyond_the_address_is_not_found() {
     assert_eq!((table.get(0, 33), table.remove(0, 33)), (None, None));
 }
 
-/// The million IPv4 routes of a full table, here 100,000 of them at a tenth of the memory that those may take.
+/// Checks the memory of a full table of a million IPv4 routes, with 100,000 routes and a tenth of the allowed
+/// memory.
 #[test]
 fn memory_stays_small() {
     let empty = RouteTable::<u128>::new();

@@ -1,4 +1,4 @@
-//! Nodes as their writer sees them: where they lie, how they come into being and change.
+//! Nodes in the writer's view: their memory, creation and changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -7,38 +7,38 @@ use super::FibFull;
 use super::slots::{Entry, HEAD, LINE, Slots, entry, index};
 use crate::retired::{Epoch, Retired};
 
-/// Most lines of a node: one of 256 runs.
+/// Lines of the largest node, which has 256 runs.
 const MOST_LINES: usize = lines(256);
 
-/// Lines of a node of that many runs.
+/// Returns the number of lines of a node with `runs` runs.
 const fn lines(runs: usize) -> usize {
     (2 * HEAD + runs).div_ceil(2 * LINE)
 }
 
-/// The entry of each octet, with a mark that tells whose it is: neighbours of one mark share a run.
+/// Entry of each octet, with a mark of its prefix: neighbouring octets with equal marks share a run.
 pub(super) type Octets = [(u16, Entry); 256];
 
-/// The nodes of a table, and the lines that are free for others.
+/// Nodes of a table, and the free lines.
 #[derive(Debug)]
 pub(super) struct Nodes {
     slots: Arc<Slots>,
-    /// Lines from here on were never used. Line 0 is never a node's.
+    /// First line that was never used. Line 0 never belongs to a node.
     next: usize,
-    /// Free places of 1, 2, … lines.
+    /// Free blocks of 1, 2, … lines.
     free: [Vec<u32>; MOST_LINES],
     retired: Retired<u32>,
 }
 
-/// An entry where it stands.
+/// Location of an entry.
 #[derive(Debug)]
 pub(super) enum Place<'a> {
     Root(&'a AtomicU32),
-    /// In a word of a node: in its upper half?
+    /// Word of a node, and whether the entry is in its upper half.
     Node(&'a AtomicU64, bool),
 }
 
 impl Place<'_> {
-    /// Puts `entry` there, for those who look from now on, with all that it leads to.
+    /// Stores `entry`. Readers that see it also see the node that it leads to.
     pub fn store(&self, entry: Entry) {
         match self {
             Self::Root(word) => word.store(entry.bits(), Ordering::Release),
@@ -60,13 +60,13 @@ impl Nodes {
         &self.slots.words[node.line() * LINE..]
     }
 
-    /// The entry of an octet.
+    /// Returns the entry of an octet.
     pub fn entry(&self, node: Entry, octet: u8) -> Entry {
         let words = self.words(node);
         entry(words, index(words, octet).0)
     }
 
-    /// Where the run of an octet has its entry.
+    /// Returns the location of the entry of an octet's run.
     pub fn place(&self, node: Entry, octet: u8) -> Place<'_> {
         let words = self.words(node);
         let (index, _) = index(words, octet);
@@ -78,7 +78,7 @@ impl Nodes {
         self.words(node)[usize::from(octet >> 6)].load(Ordering::Relaxed) >> (octet & 63) & 1 != 0
     }
 
-    /// What a node's octets have that have nothing themselves.
+    /// Returns the default of a node, for octets without their own entry.
     pub fn default(&self, node: Entry) -> Entry {
         Entry::from_bits((self.words(node)[4].load(Ordering::Relaxed) >> 32) as u32)
     }
@@ -87,7 +87,7 @@ impl Nodes {
         Place::Node(&self.words(node)[4], true).store(default);
     }
 
-    /// Makes a node that nobody knows yet.
+    /// Builds a node that no entry leads to yet.
     pub fn add(&mut self, octets: &Octets, default: Entry) -> Result<Entry, FibFull> {
         let mut begins = [0u64; 4];
         let (mut counts, mut entries, mut runs) = (0u64, [Entry::NONE; 256], 0);
@@ -103,7 +103,7 @@ impl Nodes {
         }
         let line = self.take(lines(runs))?;
         let words = &self.slots.words[line as usize * LINE..];
-        // Relaxed: nobody reads it before its entry is stored elsewhere.
+        // Relaxed: no reader sees the node before an entry leads to it.
         for (word, begins) in words.iter().zip(begins) {
             word.store(begins, Ordering::Relaxed);
         }
@@ -123,20 +123,20 @@ impl Nodes {
             self.next += lines;
             return Ok(line);
         }
-        // What is left of a larger place is free for smaller nodes.
+        // The rest of a larger block is free for smaller nodes.
         let larger = (lines..MOST_LINES).find(|larger| !self.free[*larger].is_empty()).ok_or(FibFull)?;
         let line = self.free[larger].pop().ok_or(FibFull)?;
         self.free[larger - lines].push(line + lines as u32);
         Ok(line)
     }
 
-    /// Lines of a node in use or retired.
+    /// Returns the lines of a node in use or retired.
     fn lines_of(&self, node: Entry) -> usize {
         let (last, _) = index(self.words(node), 255);
         lines(last + 1)
     }
 
-    /// Takes out of use a node that nothing leads to any more; readers may still be in it.
+    /// Retires a node that no entry leads to any more; readers may still use it.
     pub fn retire(&mut self, node: Entry) {
         if self.has_readers() {
             self.retired.push(node.line() as u32);
@@ -145,17 +145,17 @@ impl Nodes {
         }
     }
 
-    /// Whether anyone but the writer may look at the table. Readers come from the writer or from other readers, so that
-    /// none can come while there is none.
+    /// Whether any reader of the table exists. Readers come from the writer or from other readers, so none
+    /// can appear while there is none.
     fn has_readers(&self) -> bool {
-        // The table has the slots, and so have we.
+        // The table and this structure hold one reference each.
         let others = Arc::strong_count(&self.slots) > 2;
-        // What a reader did before it went must not come after what follows here.
+        // Accesses of a dropped reader must not come after the following ones.
         fence(Ordering::Acquire);
         others
     }
 
-    /// Takes back a node that nobody ever knew.
+    /// Frees a node that no reader ever saw.
     pub fn discard(&mut self, node: Entry) {
         let lines = self.lines_of(node);
         self.free[lines - 1].push(node.line() as u32);
@@ -172,19 +172,19 @@ impl Nodes {
         }
     }
 
-    /// How many nodes wait to be used again.
+    /// Returns the number of retired nodes.
     pub fn waiting(&self) -> usize {
         self.retired.len()
     }
 
-    /// Lines that are in use, or wait to be used again.
+    /// Returns the number of lines in use or retired.
     #[cfg(test)]
     pub fn used(&self) -> usize {
         let free = self.free.iter().zip(1..).map(|(places, lines)| places.len() * lines);
         self.next - 1 - free.sum::<usize>()
     }
 
-    /// Bytes that hold nodes or did.
+    /// Returns the bytes that hold nodes or did.
     pub fn memory(&self) -> usize {
         self.next * LINE * size_of::<u64>()
     }

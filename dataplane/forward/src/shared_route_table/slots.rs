@@ -1,11 +1,11 @@
-//! What workers read of a table.
+//! Readers' view of a table.
 //!
-//! An [`Entry`] is a value, nothing, or leads to a node. The root has an entry for each value of an address's first 24
-//! bits. A node has one for each value of the next octet, but keeps equal neighbours once: a set of bits says where a
-//! run of equal entries begins, and the entry of an octet is found by counting the bits up to its own. A node also has a
-//! *default*, which is what its octets have that have nothing themselves: the value that stood where the node was put.
+//! An [`Entry`] is a value, a node, or empty. The root has an entry for each value of an address's first 24
+//! bits. A node has an entry for each value of the next octet, but stores runs of equal neighbours once. A
+//! bit set marks the first octet of each run. The entry of an octet is found by counting the bits up to its
+//! own. A node also has a *default* for octets without their own entry: the value that the node replaced.
 //!
-//! Words of a node, of 64 bits:
+//! Words of a node, of 64 bits each:
 //!
 //! ```text
 //! 0..4   bit 64 * word + n: a run begins at this octet (at octet 0 always)
@@ -13,40 +13,40 @@
 //! 5..    the entries of the runs, two in a word, the first in the lower half
 //! ```
 //!
-//! So a node of up to 6 runs, and that is nine in ten, takes one cache line.
+//! So a node of up to 6 runs takes one cache line. Nine in ten nodes have at most 6 runs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_slice_element};
 
-/// Bits of an address that the root looks at.
+/// Number of address bits that select a root entry.
 pub(super) const ROOT_BITS: u8 = 24;
-/// Octets above the first nodes.
+/// Number of octets above the first nodes.
 pub(super) const ROOT_OCTETS: usize = 3;
-/// Words of a line, which is what nodes consist of.
+/// Number of words of a line; nodes consist of lines.
 pub(super) const LINE: usize = 8;
-/// Words of a node before its entries.
+/// Number of words of a node before its entries.
 pub(super) const HEAD: usize = 5;
-/// Most lines of a table: 1 GiB of address space, of which only what is used takes memory.
+/// Maximum number of lines of a table: 1 GiB of address space, of which only used parts take memory.
 const MOST_LINES: usize = 1 << 24;
-/// Fewest lines worth trying.
+/// Minimum number of lines worth trying.
 const FEWEST_LINES: usize = 1 << 16;
-/// Addresses that go down below the root side by side.
+/// Number of addresses whose lookups descend below the root side by side.
 const BATCH: usize = 128;
-/// Addresses whose entries of the root are fetched side by side, while those fetched before are read: more than a
-/// processor can fetch at once, so that it is never idle.
+/// Number of addresses whose root entries are prefetched together, while the group before is read. A
+/// processor cannot fetch that many at once, so it is never idle.
 const GROUP: usize = 32;
 
-/// What is found at one place.
+/// Entry of the root or a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
 impl Entry {
-    /// Neither a value nor a node.
+    /// Empty entry: neither a value nor a node.
     pub const NONE: Self = Self(0);
     const NODE: u32 = 1 << 31;
 
-    /// A value, below 2³¹ - 1.
+    /// Returns the entry of a value, which must be below 2³¹ - 1.
     pub fn value(value: u32) -> Self {
         debug_assert!(value < Self::NODE - 1);
         Self(value + 1)
@@ -64,7 +64,7 @@ impl Entry {
         self.0
     }
 
-    /// The node that begins at `line`.
+    /// Returns the entry of the node that begins at `line`.
     pub fn node(line: u32) -> Self {
         Self(Self::NODE | line)
     }
@@ -74,10 +74,10 @@ impl Entry {
         self.0 >= Self::NODE
     }
 
-    /// The line of the node that it leads to; something harmless when it leads to none.
+    /// Returns the line of the entry's node; a harmless line if the entry is no node.
     #[inline(always)]
     pub fn line(self) -> usize {
-        // All bits set for a node.
+        // All bits are set for a node.
         let node = (self.0.cast_signed() >> 31).cast_unsigned();
         (self.0 & node & !Self::NODE) as usize
     }
@@ -92,7 +92,8 @@ impl Entry {
         self.0.checked_sub(1)
     }
 
-    /// This one when it is a value, else `other`; without a branch, for nobody can foretell which.
+    /// Returns this entry if it is a value, otherwise `other`; without a branch, because it would be
+    /// unpredictable.
     #[inline(always)]
     fn value_or(self, other: Self) -> Self {
         let value = 0u32.wrapping_sub(u32::from(self.is_value()));
@@ -100,17 +101,17 @@ impl Entry {
     }
 }
 
-/// The tables of one family: written by one thread, read by any.
+/// Tables of one address family: written by one thread, read by any.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// The value of the prefix of length 0.
+    /// Value of the prefix of length 0.
     pub fallback: AtomicU32,
     pub root: HugeSlice<AtomicU32>,
     pub words: HugeSlice<AtomicU64>,
 }
 
 impl Slots {
-    /// With as much room as the address space allows.
+    /// Creates tables with as much room as the address space allows.
     pub fn new() -> Result<Self, MemoryError> {
         let mut lines = MOST_LINES;
         loop {
@@ -121,14 +122,14 @@ impl Slots {
         }
     }
 
-    /// With room for nodes of that many lines together.
+    /// Creates tables with room for nodes of `lines` lines in total.
     pub fn with_lines(lines: usize) -> Result<Self, MemoryError> {
         let root = HugeSlice::new("the root of a route table", 1 << ROOT_BITS)?;
         let words = HugeSlice::new("the nodes of a route table", lines * LINE)?;
         Ok(Self { fallback: AtomicU32::new(0), root, words })
     }
 
-    /// How many lines there is room for.
+    /// Returns the number of lines of the tables.
     pub fn lines(&self) -> usize {
         self.words.len() / LINE
     }
@@ -143,7 +144,7 @@ impl Slots {
         load(&self.root[top])
     }
 
-    /// The default of the node at `line`, and its entry for `octet`.
+    /// Returns the default of the node at `line`, and its entry for `octet`.
     #[inline(always)]
     pub fn step(&self, line: usize, octet: u8) -> (Entry, Entry) {
         let node = &self.words[line * LINE..];
@@ -151,7 +152,7 @@ impl Slots {
         (default(counts), entry(node, index))
     }
 
-    /// The value of the longest prefix of an address.
+    /// Returns the value of the longest prefix of an address.
     #[inline]
     pub fn lookup<const N: usize>(&self, octets: [u8; N]) -> Option<u32> {
         let mut entry = self.root(top(&octets));
@@ -167,8 +168,8 @@ impl Slots {
         entry.value_or(best).to_value()
     }
 
-    /// The values of the longest prefixes of addresses, as many of which as there are places for answers. What will be
-    /// read is fetched for several addresses ahead, and below the root for up to [`BATCH`] of them at a time.
+    /// Looks up the addresses whose results fit into `out`. Prefetches root entries for several addresses
+    /// ahead, and nodes for up to [`BATCH`] addresses at a time.
     #[inline]
     pub fn lookup_batch<const N: usize, T: Copy, V>(
         &self,
@@ -180,7 +181,7 @@ impl Slots {
         let root = &self.root[..1 << ROOT_BITS];
         let fetch_one = |address: &T| prefetch(&root[top(&octets(*address))]);
         let fetch = |addresses: &[T]| match <&[T; GROUP]>::try_from(addresses) {
-            // Of a number that is known when this is compiled.
+            // The number of addresses is known at compile time.
             Ok(addresses) => addresses.iter().for_each(fetch_one),
             Err(_) => addresses.iter().for_each(fetch_one),
         };
@@ -196,7 +197,7 @@ impl Slots {
                 fetch(ahead.next().unwrap_or_default());
                 for (at, (address, out)) in group.iter().zip(out).enumerate() {
                     let entry = load(&root[top(&octets(*address))]);
-                    // Most often so with IPv4.
+                    // The most frequent case with IPv4.
                     if entry.is_value() {
                         *out = value(entry.to_value());
                         continue;
@@ -216,7 +217,7 @@ impl Slots {
         }
     }
 
-    /// Takes lookups from the root down to where their prefixes end.
+    /// Continues lookups from the root down to the ends of their prefixes.
     #[inline]
     fn descend<const N: usize, T: Copy, V>(
         &self,
@@ -227,7 +228,8 @@ impl Slots {
         mut under_way: &mut [UnderWay],
     ) {
         for depth in ROOT_OCTETS..N {
-            // A large node's entry lies in another line than what leads to it, so all are fetched before one is read.
+            // A large node's entry is in another line than its head, so all entries are prefetched before one
+            // is read.
             for one in under_way.iter_mut() {
                 let Some(address) = addresses.get(usize::from(one.which)) else { break };
                 let node = one.at as usize * LINE;
@@ -252,14 +254,14 @@ impl Slots {
     }
 }
 
-/// A lookup on its way down.
+/// Lookup below the root.
 #[derive(Clone, Copy)]
 struct UnderWay {
-    /// Which address of the batch.
+    /// Index of the address in the batch.
     which: u8,
-    /// What it has found so far.
+    /// Best value found so far.
     best: Entry,
-    /// The line of the node that it has come to, and then where its entry there is, in half words.
+    /// Line of the current node, then the location of its entry, in half words.
     at: u32,
 }
 
@@ -271,18 +273,18 @@ impl Default for UnderWay {
 
 #[inline(always)]
 fn load(word: &AtomicU32) -> Entry {
-    // Acquire: whoever sees a node must see what is in it.
+    // Acquire: a reader that sees a node must see its contents.
     Entry(word.load(Ordering::Acquire))
 }
 
-/// An address's first 24 bits.
+/// Returns an address's first 24 bits.
 #[inline(always)]
 pub(super) fn top<const N: usize>(octets: &[u8; N]) -> usize {
     const { assert!(N > ROOT_OCTETS) };
     (u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]) >> 8) as usize
 }
 
-/// Which run of a node an octet belongs to, and the node's word of counts and default.
+/// Returns the index of an octet's run in a node, and the node's word of counts and default.
 #[inline(always)]
 pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
     let (word, bit) = (usize::from(octet >> 6), octet & 63);
@@ -292,19 +294,19 @@ pub(super) fn index(node: &[AtomicU64], octet: u8) -> (usize, u64) {
     (before as usize + begun.count_ones() as usize - 1, counts)
 }
 
-/// An entry of a node, by its run.
+/// Returns an entry of a node, by its run.
 #[inline(always)]
 pub(super) fn entry(node: &[AtomicU64], index: usize) -> Entry {
     half(node[HEAD + index / 2].load(Ordering::Acquire), index)
 }
 
-/// One of the two entries in a word.
+/// Returns one of the two entries in a word.
 #[inline(always)]
 fn half(word: u64, index: usize) -> Entry {
     Entry((word >> (32 * (index % 2))) as u32)
 }
 
-/// The default in the word of a node that also has the counts.
+/// Returns the default from a node's word of counts and default.
 #[inline(always)]
 fn default(counts: u64) -> Entry {
     Entry((counts >> 32) as u32)

@@ -1,4 +1,4 @@
-//! The table for many readers against the oracle, and under readers that never stop.
+//! Table for many readers, compared with the oracle, and under readers that never stop.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -8,10 +8,10 @@ use crate::route_table::linear_oracle::{LinearOracle, operations4, operations6};
 use millrace_testkit::Random;
 use proptest::prelude::*;
 
-/// Addresses as octets, and back.
+/// Conversion between addresses and octets.
 trait Octets<const N: usize>: PrefixBits {
     fn octets(self) -> [u8; N];
-    /// From the upper bits of a number.
+    /// Returns an address from the upper bits of a number.
     fn cut(bits: u128) -> Self;
 }
 
@@ -35,7 +35,7 @@ impl Octets<16> for u128 {
     }
 }
 
-/// What a reader answers, one address at a time and all at once.
+/// Returns a reader's answers, and checks that single lookups and a batch agree.
 fn answers<A: Octets<N>, const N: usize>(reader: &TableReader<N>, addresses: &[A]) -> Vec<Option<u32>> {
     let single: Vec<_> = addresses.iter().map(|address| reader.lookup(address.octets())).collect();
     let mut batch = vec![Some(u32::MAX); addresses.len()];
@@ -49,8 +49,8 @@ fn quiesce<A: PrefixBits>(table: &mut SharedTable<A>) {
     table.quiesced(epoch);
 }
 
-/// Applies the operations to both and compares every answer; an operation of value 0 lets the nodes that have gone be
-/// used again, too.
+/// Applies the operations to both tables and compares every answer. An operation with value 0 also frees the
+/// retired nodes.
 fn compare<A: Octets<N>, const N: usize>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestCaseError> {
     let (mut table, mut oracle) = (SharedTable::new().unwrap(), LinearOracle::default());
     let reader = table.reader::<N>();
@@ -76,7 +76,7 @@ fn compare<A: Octets<N>, const N: usize>(operations: &[(bool, A, u8, u32)]) -> R
     Ok(())
 }
 
-/// Very short IPv4 prefixes are made longer, most of them: each takes up to 8 million stores.
+/// Makes most very short IPv4 prefixes longer, because each takes up to 8 million stores.
 fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)> {
     let longer = |length, value| if (1..8).contains(&length) && value > 3 { length + 8 } else { length };
     operations
@@ -86,7 +86,7 @@ fn affordable(operations: Vec<(bool, u32, u8, u32)>) -> Vec<(bool, u32, u8, u32)
 }
 
 proptest! {
-    // Each case has huge pages of its own, which the kernel must clear.
+    // Each case has its own huge pages, which the kernel must clear.
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
@@ -100,8 +100,8 @@ proptest! {
     }
 }
 
-/// Thousands of prefixes close together come and go: nodes of every size. The oracle is the writer's own table here,
-/// which has been held against the list.
+/// Inserts and removes thousands of nearby prefixes, which creates nodes of every size. The oracle here is
+/// the writer's own table, which other tests compare with the list.
 fn crowd<A: Octets<N>, const N: usize>(shortest: u8, varied: u32) {
     let (mut table, mut oracle) = (SharedTable::<A>::new().unwrap(), RouteTable::<A>::new());
     let reader = table.reader::<N>();
@@ -154,7 +154,7 @@ fn a_crowd_of_ipv6_prefixes_is_found() {
     crowd::<u128, 16>(24, 106);
 }
 
-/// FW-01: whole octets full of host prefixes, the largest nodes there are.
+/// Test case FW-01: whole octets full of host prefixes, which make the largest possible nodes.
 #[test]
 fn every_octet_may_have_its_own_value() {
     let mut table = SharedTable::<u32>::new().unwrap();
@@ -168,7 +168,7 @@ fn every_octet_may_have_its_own_value() {
     assert!(answers(&reader, &addresses).iter().all(|value| *value == Some(1000)));
 }
 
-/// Nodes that readers may still be in are not given to others before they have gone on.
+/// Nodes are not reused before the readers that may use them have passed the epoch.
 #[test]
 fn nodes_are_used_again_only_when_readers_have_gone_on() {
     let mut table = SharedTable::<u32>::new().unwrap();
@@ -205,7 +205,7 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     expected.push(None);
     assert_eq!(answers(&reader, &probes), expected);
     assert_eq!(table.prefixes().len(), fits as usize);
-    // What is there can be changed, and room comes back.
+    // Existing prefixes can change, and removals free room.
     assert_eq!(table.insert(address(0), 128, 77), Ok(Some(0)));
     assert_eq!(table.remove(address(1), 128), Some(1));
     assert_eq!(table.insert(address(1), 128, 1), Err(FibFull));
@@ -213,11 +213,11 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     assert_eq!(table.insert(address(1), 128, 1), Ok(None));
 }
 
-/// One thread changes one prefix after the other, and lets nodes be used again when readers have gone on; readers see
+/// One thread changes prefix after prefix, and frees nodes when readers have passed the epoch. Readers see
 /// for each address only values that its prefixes have had.
 #[test]
 fn readers_see_the_old_or_the_new() {
-    // Nested prefixes around each address; values tell address and length, and whether old or new.
+    // Nested prefixes around each address. Values encode address, length, and old or new.
     let addresses: Vec<u128> = (0..40u128)
         .map(|number| 0x2001_0db8 << 96 | (number % 5) << 88 | number << 64 | 0x8000 << 48 | number)
         .collect();
@@ -238,7 +238,7 @@ fn readers_see_the_old_or_the_new() {
             let (addresses, stop, told) = (&addresses, &stop, &told);
             scope.spawn(move || {
                 while !stop.load(Ordering::Acquire) {
-                    // Between two batches: what was told before is in force.
+                    // Between two batches: earlier commands are in force.
                     seen.store(told.load(Ordering::Acquire), Ordering::Release);
                     let mut batch = vec![None; addresses.len()];
                     reader.lookup_batch(
@@ -255,7 +255,7 @@ fn readers_see_the_old_or_the_new() {
                         assert_eq!(mark, own, "address {number} has a value of another: {found:#x}");
                     }
                 }
-                // So that the writer doesn't wait for those who have gone.
+                // The writer must not wait for readers that have ended.
                 seen.store(u64::MAX, Ordering::Release);
             });
         }

@@ -1,14 +1,15 @@
-//! IPv6 packets of a cached flow whose extension headers hide the transport header: a worker judges them, whatever the entry says.
+//! IPv6 packets of a cached flow whose extension headers hide the transport header: the worker handles them,
+//! whatever the flow cache entry contains.
 
 use super::dry_runs::{Bench, PORT};
 use super::tests::{V6, v6_frame};
 use crate::test_support::can_load;
 
-/// Octets of the link header and of the IPv6 header.
+/// Lengths of the link header and of the IPv6 header, in octets.
 const HEADERS: (usize, usize) = (14, 40);
 
-/// The frame of the cached flow with these extension headers behind its IPv6 header: the number of each, and its octets behind the
-/// next header.
+/// Returns the frame of the cached flow with these extension headers behind its IPv6 header. Each has a
+/// number, and the octets behind its next-header field.
 fn with_chain(chain: &[(u8, &[u8])], length: Option<usize>) -> Vec<u8> {
     let frame = v6_frame();
     let (link, rest) = frame.split_at(HEADERS.0);
@@ -40,12 +41,12 @@ fn packets_of_a_cached_flow_whose_chain_hides_the_transport_go_to_the_worker() {
         with_chain(&[(60, options)], None),
         with_chain(&[(60, options); 8], None),
         with_chain(&[(60, options); 9], None),
-        // Hop-by-hop options where they must not be, and at their place.
+        // Hop-by-hop options at a wrong position, and at the right one.
         with_chain(&[(60, options), (0, options)], None),
         with_chain(&[(0, options)], None),
         with_chain(&[(43, &[0, 4, 0, 0, 0, 0, 0])], None),
         with_chain(&[(44, &[0, 0, 1, 0, 0, 0, 7])], None),
-        // The chain is cut, and the transport header.
+        // The packet ends inside the chain, or inside the transport header.
         with_chain(&[(60, &[9, 1, 4, 0, 0, 0, 0])], Some(8)),
         with_chain(&[], Some(4)),
     ];

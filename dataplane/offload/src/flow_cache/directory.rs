@@ -1,8 +1,8 @@
-//! A file system for maps that nobody else sees: how the programs of several ports come to share maps.
+//! Private BPF file system for maps that the programs of several ports share.
 //!
-//! A loader finds a map of an earlier load by its pinned name. The usual place, /sys/fs/bpf, is not there in a network
-//! namespace of `ip netns exec`, and what is pinned there outlives the process. A BPF file system that is mounted
-//! nowhere is reached by the descriptor of its root, and ends with it.
+//! A loader finds a map of an earlier load by its pinned name. The usual directory, /sys/fs/bpf, does not
+//! exist in a network namespace of `ip netns exec`, and maps pinned there outlive the process. A BPF file
+//! system without a mount point is reached by the descriptor of its root, and ends with it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use crate::OffloadError;
 use crate::bpf_syscall::detached_mount;
 
-/// The root of such a file system.
+/// Root of a private BPF file system.
 #[derive(Debug)]
 pub(crate) struct Directory(OwnedFd);
 
 impl Directory {
-    /// An empty one.
+    /// Creates an empty file system.
     pub fn new() -> Result<Self, OffloadError> {
         detached_mount(c"bpf").map(Self).map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => {
@@ -26,7 +26,7 @@ impl Directory {
         })
     }
 
-    /// Where it is found, by this process alone.
+    /// Returns the path of the root, valid only in this process.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }

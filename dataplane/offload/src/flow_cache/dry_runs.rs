@@ -1,4 +1,4 @@
-//! The programs with a flow cache, run dry in the kernel, one frame at a time.
+//! Dry runs in the kernel of the programs with a flow cache, one frame at a time.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -18,23 +18,23 @@ use crate::{Level0Counters, bpf_syscall, object};
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// Number of the port.
 pub(crate) const PORT: u16 = 3;
-/// Number of the port that frames leave by.
+/// Number of the output port.
 pub(crate) const OUT: u16 = 7;
-/// Device of that port.
+/// Index of the output device.
 pub(crate) const LOOPBACK: u32 = 1;
 /// Verdict that sends a frame to a device (`XDP_REDIRECT`).
 pub(crate) const REDIRECT: u32 = 4;
-/// Way of the frames that leave.
+/// Output port and link header of forwarded frames.
 pub(crate) const WAY: DriverWay = DriverWay {
     out: PortId(OUT),
     mtu: 1500,
     destination: MacAddr([2, 9, 9, 9, 9, 9]),
     source: MacAddr([2, 8, 8, 8, 8, 8]),
 };
-/// Entry of a flow that goes that way.
+/// Flow cache entry with that output.
 pub(crate) const FLOW: DriverFlow = DriverFlow { action: DriverAction::Send(WAY), policer: None, form: None };
 
-/// A port's program with sockets, so that it forwards, and a cache.
+/// Port program with a socket, so that it forwards, and a flow cache.
 pub(crate) struct Bench {
     pub(crate) cache: FlowCache,
     pub(crate) writer: FlowCacheWriter,
@@ -44,12 +44,12 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// For one worker.
+    /// Creates a bench with one worker.
     pub(crate) fn new(capacity: u32) -> Self {
         Self::of_workers(capacity, 1)
     }
 
-    /// For so many workers; `writer` is that of the first.
+    /// Creates a bench with `workers` workers; `writer` belongs to the first.
     pub(crate) fn of_workers(capacity: u32, workers: usize) -> Self {
         let mut cache = FlowCache::new(capacity, workers).unwrap();
         cache.set_device(OUT, Some(LOOPBACK), true).unwrap();
@@ -69,18 +69,18 @@ impl Bench {
         Self { cache, writer, object, programs, _socket: socket }
     }
 
-    /// Has an entry used from now on, nothing being under way.
+    /// Puts an entry into use, with no packets under way.
     pub(crate) fn take_up(&mut self, slot: FlowSlot) {
         self.writer.set_done(PORT, self.writer.up(PORT));
         self.writer.begin(slot, PORT, 1);
     }
 
-    /// Counters of the programs.
+    /// Returns the counters of the programs.
     pub(crate) fn counters(&self) -> Level0Counters {
         read_counters(&self.object).unwrap()
     }
 
-    /// What leaves, if the frame is forwarded here.
+    /// Returns the output frame, if the flow cache forwards the frame.
     pub(crate) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let before = self.counters();
         let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();

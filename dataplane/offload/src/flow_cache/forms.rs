@@ -1,4 +1,10 @@
-//! Forms of plugins: programs of their own that the programs of ports ask about packets (include/form.h of the room `bpf`).
+//! eBPF variants of plugins: separate programs that the port programs call for packets (include/form.h of the
+//! crate `bpf`).
+//!
+//! Each instance has a program of its own, and two maps that the instance sees as memory: settings, in two
+//! banks of which one is in use, and counters, one or more cache lines for each processor. A flow cache entry
+//! names a slot in an array of programs. The port's program calls a function that ends in a tail call to this
+//! slot, so the variant returns to the port's program. If the slot is empty, the packet is an upcall.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,31 +20,32 @@ use crate::mapped_map::MappedMap;
 use crate::object::map_mut;
 use crate::{OffloadError, object};
 
-/// The programs of a form: for frames of one buffer, and of several. Each has its map of those that ports ask.
+/// Programs of an eBPF variant, for frames of one buffer and of several, each with the map through which
+/// ports call it.
 const PROGRAMS: [(&str, &str); 2] = [("millrace_form", "forms"), ("millrace_form_sg", "forms_sg")];
 const WORD: usize = size_of::<u64>();
-/// Entries of the map of counters lie so far apart, or a multiple.
+/// Alignment of the entries of the map of counters, in bytes.
 const LINE: usize = 64;
 
-/// A plugin's form, as it comes with the plugin.
+/// eBPF variant of a plugin, as it comes with the plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct FormObject<'a> {
-    /// The object file (ELF).
+    /// Object file (ELF).
     pub object: &'a [u8],
-    /// Words of settings that it is given.
+    /// Number of words of settings.
     pub settings: usize,
-    /// Words that it counts, on each processor.
+    /// Number of counter words, on each processor.
     pub counters: usize,
-    /// Instructions that it may take for a packet.
+    /// Maximum number of instructions per packet.
     pub most_instructions: u32,
 }
 
-/// A form that the kernel has verified, and that programs ask. It is for one instance.
+/// eBPF variant that the kernel has verified and that programs call, for one instance.
 pub struct LoadedForm {
     place: u16,
     instructions: u32,
     memory: Arc<FormMemory>,
-    /// The programs live as long as this.
+    /// Owner of the programs, which are unloaded when it is dropped.
     _object: Ebpf,
 }
 
@@ -49,23 +56,24 @@ impl fmt::Debug for LoadedForm {
 }
 
 impl LoadedForm {
-    /// By which number entries of the flow cache know it.
+    /// Returns the number by which flow cache entries refer to the eBPF variant.
     pub fn place(&self) -> u16 {
         self.place
     }
 
-    /// Instructions that it takes for a packet, at most.
+    /// Returns the maximum number of instructions per packet.
     pub fn instructions(&self) -> u32 {
         self.instructions
     }
 
-    /// What the instance and the form tell each other by.
+    /// Returns the memory that the instance shares with the eBPF variant.
     pub fn memory(&self) -> &Arc<FormMemory> {
         &self.memory
     }
 }
 
-/// The memory that an instance shares with its form. It may outlive it.
+/// Memory that an instance shares with its eBPF variant: settings and counters. The memory may outlive the
+/// variant.
 #[derive(Debug)]
 pub struct FormMemory {
     id: u64,
@@ -78,13 +86,14 @@ pub struct FormMemory {
 }
 
 impl FormMemory {
-    /// A number that no other such memory of this process has had, and not 0.
+    /// Returns a number that is unique among such memories of this process, and not 0.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Gives the form other settings: packets that it is asked about from now on are treated by all of them. Words that are not given
-    /// are 0; there are no more than the form has. To be called by one thread at a time.
+    /// Changes the settings of the eBPF variant. Each later packet sees all of the new settings or none of
+    /// them. Words that are not given become 0; words in excess are ignored. Only one thread may call this at
+    /// a time.
     pub fn configure(&self, words: &[u64]) {
         let bank = self.settings.word64(0);
         let next = 1 - (bank.load(Ordering::Relaxed) & 1);
@@ -96,7 +105,7 @@ impl FormMemory {
         bank.store(next, Ordering::Release);
     }
 
-    /// What the form has counted in one of its words, on all processors.
+    /// Returns the value of a counter word, summed over all processors.
     pub fn counted(&self, word: usize) -> u64 {
         let on =
             |processor| self.counters.word64(processor * self.stride + word * WORD).load(Ordering::Relaxed);
@@ -105,11 +114,11 @@ impl FormMemory {
 }
 
 impl FlowCache {
-    /// Loads the form of a plugin for an instance, and lets programs ask it by its number from then on.
+    /// Loads the eBPF variant of a plugin for an instance. From then on programs call it by its number.
     ///
     /// # Errors
-    /// [`OffloadError::Form`] where it can't be used: it is no such object file, it has a loop, or takes too many instructions, the
-    /// kernel's verifier refuses it, or there are 256 forms. Nothing of it is left then.
+    /// [`OffloadError::Form`] if the object file is invalid, has a loop or takes too many instructions, the
+    /// kernel's verifier refuses it, or there are 256 eBPF variants. Nothing stays loaded then.
     pub fn load_form(&mut self, form: FormObject<'_>) -> Result<LoadedForm, OffloadError> {
         let instructions = check(form)?;
         let place = self.forms.iter().position(|taken| !taken);
@@ -135,8 +144,8 @@ impl FlowCache {
         Ok(LoadedForm { place: place as u16, instructions, memory: Arc::new(memory), _object: object })
     }
 
-    /// Lets go of a form: no program asks it any more, and packets of flows whose entries name it go up. Its number may be another
-    /// one's from now on, so no entry that is in use may name it.
+    /// Unloads an eBPF variant. Programs no longer call it, and packets of entries that refer to it are
+    /// punted to the worker. Its number may be reused at once, so no entry in use may refer to it.
     pub fn unload_form(&mut self, form: LoadedForm) {
         let place = usize::from(form.place);
         self.clear_form(place);
@@ -166,7 +175,7 @@ impl FlowCache {
         for (_, map) in PROGRAMS {
             let Ok(asked) = map_mut(&mut self.object, map) else { continue };
             if let Ok(mut asked) = ProgramArray::try_from(asked) {
-                // A place that is empty already is none to be told of.
+                // An entry that is already empty needs no error.
                 let _ = asked.clear_index(&(place as u32));
             }
         }
@@ -177,7 +186,7 @@ fn refused(detail: String) -> OffloadError {
     OffloadError::Form { detail }
 }
 
-/// What the verifier objects to, out of all that it says: what stands between the last instruction and its figures.
+/// Returns the verifier's objection: the log lines between the last instruction and the statistics.
 fn reason(said: &str) -> String {
     const FIGURES: [&str; 3] = ["verification time", "stack depth", "processed "];
     let is_figure = |line: &&str| FIGURES.iter().any(|figure| line.starts_with(figure));
@@ -188,7 +197,7 @@ fn reason(said: &str) -> String {
     if objection.is_empty() { said.to_owned() } else { objection }
 }
 
-/// The instructions that a form takes, if it keeps to what is asked of one.
+/// Checks an eBPF variant against its limits. Returns its number of instructions.
 fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
     let mut most = 0;
     for (program, _) in PROGRAMS {
@@ -209,13 +218,14 @@ fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
     Ok(most)
 }
 
-/// Makes the maps of a form.
+/// Creates the maps of an eBPF variant.
 fn make(form: FormObject<'_>) -> Result<(Ebpf, FormMemory), OffloadError> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let processors = aya::util::nr_cpus().map_err(|(what, error)| refused(format!("{what}: {error}")))?;
     let mut loader = EbpfLoader::new();
     loader.btf(None).map_max_entries("counters", processors as u32);
-    // Read in words, and bytes in a program may lie anywhere: those of a vector don't.
+    // The loader reads the object in words, which needs alignment. A vector is aligned; bytes inside a
+    // program may not be.
     let object = Vec::from(form.object);
     let loaded = loader.load(&object);
     let mut object =

@@ -1,4 +1,4 @@
-//! Forms that are asked, and forms that are refused, each with its reason.
+//! eBPF variants of plugins that programs call, and variants that are refused, each with its reason.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,8 @@ use super::{FormObject, LoadedForm};
 use crate::OffloadError;
 use crate::test_support::can_load;
 
-/// Counts packets and bytes; drops packets to the port that it is told, and sends up those to another one.
+/// Source of a variant that counts packets and bytes. It drops packets to a configured port, and punts
+/// packets to another port to the worker.
 const FORM: &str = r#"
 #define SETTINGS 2
 #define COUNTERS 3
@@ -27,7 +28,7 @@ static __always_inline enum form_verdict form(const struct packet *packet, const
 }
 "#;
 
-/// Programs, each with a fault, and a part of the reason by which it is refused.
+/// Faulty programs, each with a part of the reason for its refusal.
 const FAULTY: &[(&str, &str, &str)] = &[
     (
         "an access behind the end of a packet",
@@ -94,7 +95,7 @@ fn faulty(body: &str) -> String {
         format!("SEC(\"{section}\") int {name}(struct xdp_md *context) {{ {body} }}\n")
     };
     let maps = FORM;
-    // The maps are those of a right one; its programs bear other names.
+    // The maps are those of a correct variant, whose programs get other names.
     format!(
         "#define millrace_form right\n#define millrace_form_sg right_sg\n{maps}\n#undef millrace_form\n#undef millrace_form_sg\n{}{}",
         program("xdp", "millrace_form"),
@@ -139,7 +140,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
         assert!(bench.run(program, &v4).is_some() && bench.run(program, &v6).is_some());
     }
     assert_eq!(counted(&form), [4, 2 * (v4.len() + v6.len()) as u64, 20]);
-    // Test frames go to port 9.
+    // Test frames have the destination port 9.
     form.memory().configure(&[9]);
     assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
     assert_eq!(bench.counters().formed, 2);
@@ -153,12 +154,12 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     assert!(!bench.forwards(&v4));
     assert_eq!((bench.writer.up(PORT), counted(&form)[0]), (up + 1, 6), "it went up, and isn't counted");
     assert_eq!(bench.counters().formed, 2);
-    // Settings that are changed back and forth are always whole.
+    // Settings that change back and forth stay consistent.
     form.memory().configure(&[]);
     bench.writer.set_done(PORT, up + 1);
     assert!(bench.forwards(&v4));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 5);
-    // Nobody is asked who is not there: the packets go up.
+    // An unloaded variant is not called: its packets are punted to the worker.
     let memory = form.memory().clone();
     bench.cache.unload_form(form);
     let up = bench.writer.up(PORT);

@@ -1,4 +1,5 @@
-//! The forwarding of bpf/flow_cache.h once more, slow and plain, to hold the programs against.
+//! Second implementation of the forwarding of bpf/flow_cache.h, slow and simple, for comparison with the
+//! programs.
 
 #[cfg(test)]
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,17 +13,17 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: [u8; 2] = [1, 58];
 
-/// What a frame is to the flow cache.
+/// Frame as the flow cache reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Read {
     pub key: [u8; KEY_BYTES],
     pub network_length: usize,
-    /// Where a checksum stands that the sender left to its card.
+    /// Offset of a checksum that the sender left to its network card.
     pub partial: Option<usize>,
 }
 
-/// The flow of a frame that came in by `port`, if the cache may forward it: a whole packet without options, of a
-/// protocol that it knows, that has time to live.
+/// Reads the flow of a frame that arrived by `port`, if the cache may forward it. The packet must be whole,
+/// without options, of a known protocol, and with TTL left.
 pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     let network = frame.get(14..).filter(|_| is_station(&frame[6..12]))?;
     let (addresses, protocol, transport_at, network_length) = match frame[12..14] {
@@ -49,7 +50,7 @@ pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     Some(Read { key, network_length, partial })
 }
 
-/// Whether a frame can come from this address: it is no group's, and not zero.
+/// Whether an address may be the source of a frame: no group address, and not zero.
 fn is_station(address: &[u8]) -> bool {
     address[0] & 1 == 0 && address.iter().any(|byte| *byte != 0)
 }
@@ -73,7 +74,7 @@ fn ipv6(network: &[u8]) -> Option<Network> {
     whole.then(|| (header[8..40].to_vec(), header[6], 40, 40 + payload))
 }
 
-/// The ports, and where a partial checksum stands.
+/// Returns the ports, and the offset of a partial checksum.
 fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16), Option<usize>)> {
     let word = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
     if ICMP.contains(&protocol) {
@@ -89,12 +90,12 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
     Some(((word(0), word(2)), (word(field) == pseudo).then_some(field)))
 }
 
-/// The frame as it leaves.
+/// Returns the frame as it is sent.
 pub(crate) fn forwarded(frame: &[u8], flow: &DriverWay) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };
-        // The field has the pseudo header's sum.
+        // The field contains the sum of the pseudo-header.
         let sum = !ones_complement(&frame[transport..14 + read.network_length]);
         let sum = if sum == 0 && read.key[36] == UDP { 0xffff } else { sum };
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -112,7 +113,7 @@ pub(crate) fn forwarded(frame: &[u8], flow: &DriverWay) -> Vec<u8> {
     frame
 }
 
-/// The key of a UDP flow by ports 4000 and 9, as the test packets have them.
+/// Returns the key of a UDP flow with the ports 4000 and 9, as in the test packets.
 #[cfg(test)]
 pub(crate) fn udp_key(from: &str, to: &str, port: u16) -> [u8; KEY_BYTES] {
     let addresses = match (from.parse::<Ipv4Addr>(), to.parse::<Ipv4Addr>()) {

@@ -1,28 +1,29 @@
-//! What the maps of the flow cache hold, byte by byte, as bpf/flow_cache.h says.
+//! Layout of the flow cache's maps, as bpf/flow_cache.h defines it.
 
 use std::mem::{offset_of, size_of};
 
 use aya::Pod;
 
-/// Ports, by their numbers in the router, that can have their flows in the cache.
+/// Number of ports, by their numbers in the router, whose flows the cache supports.
 pub(crate) const PORTS: usize = 256;
-/// Token buckets that programs can take from.
+/// Number of token buckets for programs.
 pub(crate) const POLICERS: usize = 1024;
-/// Forms of plugins that programs can ask.
+/// Number of eBPF variants of plugins.
 pub(crate) const FORMS: usize = 256;
-/// Workers that can fill it.
+/// Number of workers that can fill the cache.
 pub(crate) const WORKERS: usize = 64;
-/// Receive queues of a port that packets can come in by.
+/// Number of receive queues of a port.
 pub const RX_QUEUES: usize = 64;
-/// The length of a key: that of `FlowKey` of the room `packet`.
+/// Length of a key in bytes: that of `FlowKey` of the crate `packet`.
 pub const KEY_BYTES: usize = 40;
 
-/// Words of a `struct bucket`, which is a cache line.
+/// Number of words of a `struct bucket`, which is a cache line.
 pub(crate) const WORDS: usize = 16;
-/// What can become of packets, at most.
+/// Maximum number of different treatments.
 pub(crate) const TREATMENTS: usize = 65_536;
 
-/// `struct cached_flow`.
+/// Flow cache entry, `struct cached_flow` of bpf/flow_cache.h: key, version, counters and treatment of a
+/// flow.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
@@ -35,7 +36,7 @@ pub(crate) struct Entry {
     pub reserved: u8,
 }
 
-/// `struct aside`.
+/// Rarely used fields of a flow cache entry, `struct aside` of bpf/flow_cache.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Aside {
@@ -45,7 +46,7 @@ pub(crate) struct Aside {
     pub dropped_bytes: u64,
 }
 
-/// `struct treatment`.
+/// Treatment of packets that many flows share, `struct treatment` of bpf/flow_cache.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Treatment {
@@ -59,7 +60,7 @@ pub(crate) struct Treatment {
     pub reserved: [u8; 8],
 }
 
-/// `struct policer`.
+/// Token bucket, `struct policer` of bpf/policer.h.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Policer {
@@ -69,7 +70,7 @@ pub(crate) struct Policer {
     pub reserved: [u64; 5],
 }
 
-/// `struct way`.
+/// Upcalls of a port and their completion, `struct way` of bpf/flow_cache.h.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
@@ -79,7 +80,7 @@ pub(crate) struct Way {
     pub reserved: [u8; 40],
 }
 
-/// `struct queue_way`.
+/// Upcalls by one receive queue of a port, `struct queue_way` of bpf/flow_cache.h.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWay {
@@ -88,7 +89,7 @@ pub(crate) struct QueueWay {
     pub reserved: [u8; 40],
 }
 
-/// `struct sent`.
+/// Packets and bytes sent by a port, `struct sent` of bpf/flow_cache.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
@@ -96,7 +97,7 @@ pub(crate) struct Sent {
     pub bytes: u64,
 }
 
-/// `struct place`.
+/// Port number and flow table parameters of a port's program, `struct place` of bpf/flow_cache.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
@@ -105,15 +106,15 @@ pub(crate) struct Place {
     pub table: Table,
 }
 
-/// Where flows lie: the second part of `struct place`.
+/// Parameters of the flow table: the second part of `struct place`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Table {
-    /// One less than the buckets there are, a power of two.
+    /// Number of buckets, a power of two, minus one.
     pub mask: u32,
-    /// The bits of a word that hold a number.
+    /// Bits of a word that hold an entry number.
     pub numbers: u32,
-    /// What the hash is keyed by.
+    /// Secrets of the keyed hash.
     pub secrets: [u32; KEY_BYTES / 4],
 }
 
@@ -121,9 +122,9 @@ pub(crate) struct Table {
 mod plain {
     use super::{Place, Pod, Sent};
 
-    // SAFETY: two integers of the same size, without padding; any bytes are a value.
+    // SAFETY: two integers of the same size, without padding; any bytes are a valid value.
     unsafe impl Pod for Sent {}
-    // SAFETY: two integers that fill a word, and words, without padding; any bytes are a value.
+    // SAFETY: two integers that fill a word, and words, without padding; any bytes are a valid value.
     unsafe impl Pod for Place {}
 }
 

@@ -1,8 +1,15 @@
-//! The flow cache: plain flows that the driver forwards by itself (bpf/flow_cache.h).
+//! Flow cache: plain flows that the XDP program forwards (bpf/flow_cache.h).
 //!
-//! Control has the [`FlowCache`]: it names the devices that packets may be sent to, and reads what was sent. Each worker
-//! has a [`FlowCacheWriter`]: it puts its flows there and says, in one store, that what it put there before some change
-//! is not to be used any more.
+//! Control owns the [`FlowCache`]: it sets the output devices and reads the counters of sent frames. Each
+//! worker has a [`FlowCacheWriter`], which inserts its flows. With one store, the worker invalidates all
+//! entries that are older than a change.
+//!
+//! Programs and workers map the same memory and compute the same hashes. A bucket names its flows by words.
+//! Each flow is one cache line, and flows are stored in their order of arrival, as packets of neighbouring
+//! flows often arrive together again. The treatment of a flow (egress port, MTU, link header, token bucket,
+//! eBPF variant) is stored once for all flows that share it. The version of an entry changes before and after
+//! every other change of the entry, so a program uses a whole entry or none. An entry of an old generation is
+//! not used: the flow's next packet is an upcall and renews it.
 
 #[cfg(test)]
 mod chains_test;
@@ -43,34 +50,35 @@ use crate::bpf_syscall::delete_key;
 use crate::object::{map_mut, missing};
 use crate::{OffloadError, object};
 
-/// Frames that left by a port, forwarded in the driver.
+/// Frames sent by a port from the flow cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverSent {
-    /// Frames.
+    /// Number of frames.
     pub packets: u64,
-    /// Their bytes, from the Ethernet header on, without what they are padded by.
+    /// Number of bytes, from the Ethernet header on, without padding.
     pub bytes: u64,
 }
 
-/// The maps that the programs of all ports share. They end with the last program, and this.
+/// Maps that the programs of all ports share. The maps end with the last program and the `FlowCache`.
 #[derive(Debug)]
 pub struct FlowCache {
     directory: Directory,
-    /// For its maps; its programs are not loaded.
+    /// Owner of the maps; its programs are not loaded.
     object: Ebpf,
     capacity: u32,
     table: Table,
     workers: u16,
     policers: Arc<Policers>,
-    /// Which places of forms are taken.
+    /// Numbers of eBPF variants in use.
     forms: [bool; FORMS],
 }
 
 impl FlowCache {
-    /// A cache for `capacity` flows, of `workers` workers together: up to 64, each of which has its part.
+    /// Creates a cache for `capacity` flows, shared by `workers` workers, up to 64. Each worker has its own
+    /// part.
     ///
     /// # Errors
-    /// [`OffloadError`] without the privileges, or the memory: some 110 bytes a flow, and 3 MiB.
+    /// [`OffloadError`] without the privileges or the memory: some 110 bytes per flow, and 3 MiB.
     pub fn new(capacity: u32, workers: usize) -> Result<Self, OffloadError> {
         let workers = u16::try_from(workers.clamp(1, WORKERS)).unwrap_or(1);
         let capacity = capacity.max(u32::from(workers));
@@ -81,51 +89,52 @@ impl FlowCache {
         Ok(Self { directory, object, capacity, table, workers, policers, forms: [false; FORMS] })
     }
 
-    /// Flows that there is room for.
+    /// Returns the number of flows that the cache has room for.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many entries the maps have of flows, and of buckets.
+    /// Returns the numbers of flow entries and of buckets in the maps.
     pub(crate) fn sizes(&self) -> (u32, u32) {
         (self.capacity, self.table.buckets())
     }
 
-    /// How the programs of a port are told of the cache.
+    /// Returns the `place` entry that configures a port's programs for the cache.
     pub(crate) fn place(table: Table, port: u16, cached: bool) -> Place {
         Place { port, cached: cached.into(), table }
     }
 
-    /// Where flows lie.
+    /// Returns the parameters of the flow table.
     pub(crate) fn table(&self) -> Table {
         self.table
     }
 
-    /// Where programs find the maps.
+    /// Returns the directory of the maps.
     pub(crate) fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// What the worker of that number fills its part by. There must be one at a time.
+    /// Returns the writer for the part of a worker. There must be one writer at a time per worker.
     ///
     /// # Errors
-    /// [`OffloadError::Map`] when the kernel maps no memory.
+    /// [`OffloadError::Map`] when the kernel cannot map the memory.
     pub fn writer(&mut self, worker: usize) -> Result<FlowCacheWriter, OffloadError> {
         let worker = u16::try_from(worker).unwrap_or(u16::MAX).min(self.workers - 1);
         let policers = Arc::clone(&self.policers);
         FlowCacheWriter::new(&mut self.object, (self.capacity, self.table), policers, (worker, self.workers))
     }
 
-    /// Whether a port of that number has a place in the cache.
+    /// Whether the cache supports a port of that number.
     pub fn knows(port: u16) -> bool {
         usize::from(port) < PORTS
     }
 
-    /// Says by which device, of the calling thread's namespace, packets for a port are sent; `None` for none. `long`:
-    /// whether the device takes frames of several buffers. Ports from number 256 on have no place, which is no error.
+    /// Sets the device, of the calling thread's namespace, that sends packets of a port; `None` for no
+    /// device. `long` tells whether the device accepts frames of several buffers. Ports from number 256 on
+    /// are ignored.
     ///
     /// # Errors
-    /// [`OffloadError::Map`] when the device is gone, or can't be sent to.
+    /// [`OffloadError::Map`] when the device is gone, or accepts no redirected frames.
     pub fn set_device(&mut self, port: u16, ifindex: Option<u32>, long: bool) -> Result<(), OffloadError> {
         if usize::from(port) >= PORTS {
             return Ok(());
@@ -133,7 +142,7 @@ impl FlowCache {
         let port = u32::from(port);
         for map in ["devices", "devices_sg"] {
             let Some(ifindex) = ifindex.filter(|_| long || map == "devices") else {
-                // The kernel itself removes a device that goes.
+                // The kernel itself removes a device that is gone.
                 let _ = delete_key(&descriptor(&mut self.object, map)?, &port);
                 continue;
             };
@@ -144,10 +153,10 @@ impl FlowCache {
         Ok(())
     }
 
-    /// What was sent by a port since the cache was made.
+    /// Returns the frames that the cache sent by a port since it was created.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn sent(&self, port: u16) -> Result<DriverSent, OffloadError> {
         if usize::from(port) >= PORTS {
             return Ok(DriverSent::default());
@@ -163,7 +172,7 @@ impl FlowCache {
     }
 }
 
-/// A descriptor of a map.
+/// Returns a descriptor of a map.
 fn descriptor(object: &mut Ebpf, map: &'static str) -> Result<OwnedFd, OffloadError> {
     let Map::DevMap(data) = map_mut(object, map)? else { return Err(missing(map)) };
     let fd = data.fd().as_fd().try_clone_to_owned();

@@ -1,4 +1,4 @@
-//! Token buckets that programs and workers take from (bpf/policer.h).
+//! Token buckets that programs and workers share (bpf/policer.h).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ const PAID: usize = std::mem::offset_of!(Policer, paid);
 const BYTE: usize = std::mem::offset_of!(Policer, byte);
 const DEPTH: usize = std::mem::offset_of!(Policer, depth);
 
-/// All buckets that programs see.
+/// All token buckets that programs see.
 #[derive(Debug)]
 pub(super) struct Policers {
     map: MappedMap,
     taken: Vec<AtomicBool>,
-    /// Where the next place is looked for.
+    /// Index at which the next search for a free bucket starts.
     next: AtomicUsize,
 }
 
@@ -30,8 +30,9 @@ impl Policers {
         Ok(Arc::new(Self { map, taken, next: AtomicUsize::new(0) }))
     }
 
-    /// A bucket of its own, full; `None` when all are taken. Places are given in turn: a program that has just looked at an entry, and
-    /// still takes from the bucket that it named, doesn't take from one that was made meanwhile. `byte` and `depth` are what programs compute by.
+    /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn. So a program that just
+    /// read an entry, and still takes from the bucket of that entry, does not take from a new bucket. `byte`
+    /// and `depth` are the values that programs compute with.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
         let is_free =
             |place: &usize| self.taken.get(*place).is_some_and(|taken| !taken.swap(true, Ordering::AcqRel));
@@ -46,7 +47,7 @@ impl Policers {
     }
 }
 
-/// A token bucket that programs take from too. It is free again when this is dropped.
+/// Token bucket that programs share. Dropping it frees the bucket.
 #[derive(Debug)]
 pub struct PolicerPlace {
     all: Arc<Policers>,
@@ -54,12 +55,12 @@ pub struct PolicerPlace {
 }
 
 impl PolicerPlace {
-    /// By which number entries of the flow cache know it.
+    /// Returns the number by which flow cache entries refer to the bucket.
     pub fn number(&self) -> u16 {
         self.place
     }
 
-    /// Its one word: until when what went through has been paid for.
+    /// Returns the state of the bucket: the time up to which the packets that passed are paid for.
     #[inline]
     pub fn paid(&self) -> &AtomicU64 {
         self.all.map.word64(usize::from(self.place) * BUCKET + PAID)

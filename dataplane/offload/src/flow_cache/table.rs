@@ -1,7 +1,8 @@
-//! Where flows are found: the hash of bpf/flow_cache.h, and the buckets of words that name entries.
+//! Index of flows: the hash of bpf/flow_cache.h, and the buckets of words that name entries.
 //!
-//! A word that a removed flow leaves is not free, but left: a bucket in which no word is free has flows that lie in their second bucket, and
-//! those are looked for there only as long as none is. Words that were left are used first.
+//! A removed flow leaves a tombstone, not a free word. A program searches a flow's second bucket only while
+//! no word of the first bucket is free. So a bucket without free words may have flows in their second bucket.
+//! New flows use tombstones first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
@@ -13,28 +14,28 @@ use crate::OffloadError;
 use crate::mapped_map::MappedMap;
 
 const FREE: u32 = 0;
-/// Bytes of a bucket.
+/// Length of a bucket in bytes.
 const BUCKET: usize = WORDS * 4;
-/// How far a hash is shifted for the first bucket, and for the second.
+/// Shift of the hash for the first bucket, and for the second.
 const CHOICES: [u32; 2] = [36, 12];
 
 impl Table {
-    /// One for so many flows, with secrets of its own. Half of its words are enough.
+    /// Creates a table for `capacity` flows, with its own secrets. At most half of its words are in use.
     pub fn new(capacity: u32) -> Self {
         let keyed = RandomState::new();
         let secrets = std::array::from_fn(|at| keyed.hash_one(at) as u32);
         let buckets = (u64::from(capacity) * 2).div_ceil(WORDS as u64).next_power_of_two();
-        // All bits set are no number: they stand for what was left.
+        // All bits set are no entry number: they mark a tombstone.
         let numbers = (u64::from(capacity) + 2).next_power_of_two() - 1;
         Self { mask: (buckets - 1) as u32, numbers: numbers as u32, secrets }
     }
 
-    /// Buckets there are.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> u32 {
         self.mask + 1
     }
 
-    /// `hash_of` of bpf/flow_cache.h.
+    /// Computes `hash_of` of bpf/flow_cache.h.
     fn hash(&self, key: &[u8; KEY_BYTES]) -> u64 {
         let mut words = [0_u64; KEY_BYTES / 4];
         for ((word, bytes), secret) in words.iter_mut().zip(key.as_chunks().0).zip(&self.secrets) {
@@ -53,7 +54,7 @@ impl Table {
     }
 }
 
-/// The words, as a worker writes them. Several may do so at once.
+/// Words of the buckets, for writing by workers. Several workers may write at once.
 #[derive(Debug)]
 pub(super) struct Words {
     map: MappedMap,
@@ -65,7 +66,8 @@ impl Words {
         Ok(Self { map: MappedMap::new(object, "buckets", table.buckets() as usize, BUCKET)?, table })
     }
 
-    /// Names an entry; false where there is no room for it, or `is_there` says of another number that it is this flow's.
+    /// Inserts an entry number. Returns `false` if there is no room, or if `is_there` recognises another
+    /// number as an entry of the same flow.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], number: u32, is_there: impl Fn(u32) -> bool) -> bool {
         let hash = self.table.hash(key);
         let named = self.word(hash, number + 1);
@@ -74,7 +76,7 @@ impl Words {
         }
         while let Some((at, found)) = self.vacant(hash) {
             let order = (Ordering::Release, Ordering::Relaxed);
-            // Another worker may have taken it meanwhile.
+            // Another worker may have taken the word meanwhile.
             if self.map.word32(at).compare_exchange(found, named, order.0, order.1).is_ok() {
                 return true;
             }
@@ -82,7 +84,7 @@ impl Words {
         false
     }
 
-    /// Where a flow of this hash is to be named, and what is there: nothing, or what was left.
+    /// Returns the word for a new flow of this hash, and its contents: free or a tombstone.
     fn vacant(&self, hash: u64) -> Option<(usize, u32)> {
         let numbers = self.table.numbers;
         let found = |at: usize| (at, self.found(at));
@@ -100,7 +102,7 @@ impl Words {
         self.map.word32(at).load(Ordering::Relaxed)
     }
 
-    /// Names it no more.
+    /// Removes an entry number.
     pub fn remove(&mut self, key: &[u8; KEY_BYTES], number: u32) {
         let hash = self.table.hash(key);
         let named = self.word(hash, number + 1);
@@ -109,7 +111,7 @@ impl Words {
         }
     }
 
-    /// All places of a flow, in the order in which it is looked for.
+    /// Returns all words that a flow may use, in the order of the search.
     fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = u64::from(self.table.mask);
         CHOICES.into_iter().flat_map(move |shift| {
@@ -122,7 +124,7 @@ impl Words {
         (hash as u32 & !self.table.numbers) | name
     }
 
-    /// The number that a word names, if it bears the bits of this hash.
+    /// Returns the number that a word names, if the word has the bits of this hash.
     fn number(&self, word: u32, hash: u64) -> Option<u32> {
         let is_of = (word ^ hash as u32) & !self.table.numbers == 0;
         (word & self.table.numbers).checked_sub(1).filter(|_| is_of)

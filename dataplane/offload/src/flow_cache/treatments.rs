@@ -1,4 +1,4 @@
-//! What becomes of packets, told once for all flows that have it in common.
+//! Treatments of packets, written once for all flows with the same treatment.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,18 +17,19 @@ const WORKER: usize = std::mem::offset_of!(Treatment, worker);
 const DROPS: usize = std::mem::offset_of!(Treatment, drops);
 const POLICER: usize = std::mem::offset_of!(Treatment, policer);
 const FORM: usize = std::mem::offset_of!(Treatment, form);
-/// So many numbers rest before one is used again: a program that has just read one still reads what that meant.
+/// Number of released numbers that rest before one is reused: a program that just read a number still reads
+/// the old treatment.
 const RESTING: usize = 1024;
 
-/// A worker's treatments.
+/// Treatments of a worker.
 #[derive(Debug)]
 pub(super) struct Treatments {
     map: MappedMap,
     worker: u16,
     numbers: HashMap<DriverFlow, u16>,
-    /// By its number, what each is, and how many flows have it.
+    /// Treatment of each number, and the number of flows with it.
     known: Vec<Option<(DriverFlow, u32)>>,
-    /// The first number of this worker's part.
+    /// First number of this worker's part.
     first: usize,
     most: usize,
     resting: VecDeque<u16>,
@@ -43,7 +44,8 @@ impl Treatments {
         Ok(Self { map, worker, numbers, known, first, most, resting })
     }
 
-    /// The number of what becomes of a flow's packets, which one flow more has; `None` when there are too many.
+    /// Returns the number of a flow's treatment, and counts one more flow with it; `None` when there are too
+    /// many treatments.
     pub fn take(&mut self, flow: &DriverFlow) -> Option<u16> {
         if let Some(number) = self.numbers.get(flow).copied() {
             if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
@@ -65,7 +67,7 @@ impl Treatments {
         Some(number)
     }
 
-    /// One flow less has it.
+    /// Counts one flow less with a treatment.
     pub fn give_back(&mut self, number: u16) {
         let Some(place) = self.known.get_mut(usize::from(number) - self.first) else { return };
         let Some((flow, flows)) = place else { return };

@@ -14,21 +14,22 @@ use super::treatments::Treatments;
 use crate::OffloadError;
 use crate::mapped_map::MappedMap;
 
-/// The place of a flow in the cache.
+/// Entry of a flow in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSlot(u32);
 
 impl FlowSlot {
-    /// Its number: below the number of flows that there is room for.
+    /// Returns the number of the entry, below the capacity of the cache.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A worker's part of the flow cache: its own flows, its own generation, and the ways of the ports whose packets it
-/// receives. All is stores to memory that it shares with the programs, and the words by which flows are found with other workers.
+/// Writer of a worker's part of the flow cache: its flows, its generation, and the upcall counters of the
+/// ports whose packets it receives. All operations are stores to memory shared with the programs. Workers
+/// share the words of the flow table.
 ///
-/// Entries are used as long as they bear the generation that was [published](Self::publish) last.
+/// Programs use entries of the generation that was [published](Self::publish) last.
 #[derive(Debug)]
 pub struct FlowCacheWriter {
     words: Words,
@@ -40,10 +41,10 @@ pub struct FlowCacheWriter {
     queue_ways: MappedMap,
     policers: Arc<Policers>,
     worker: u16,
-    /// The generations that were published last, and by which number programs know each.
+    /// Generations published last, and the number by which programs know each.
     published: [(u64, u32); 2],
     last: u32,
-    /// Slots that are free: those that were given back, and those from `fresh` to `end` that were never used.
+    /// Free entries: released entries, and the unused entries from `fresh` to `end`.
     free: Vec<u32>,
     begin: u32,
     fresh: u32,
@@ -62,7 +63,7 @@ const DROPPED_BYTES: usize = std::mem::offset_of!(Aside, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
 const READ: [usize; 2] = [std::mem::offset_of!(QueueWay, read), std::mem::offset_of!(QueueWay, read) + 8];
 const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
-/// What programs know the generation by that is no entry's, and that of entries that are not used.
+/// Number of a generation that no entry has, and number of entries not in use.
 const NONE: u32 = u32::MAX;
 const UNUSED: u32 = 0;
 
@@ -95,12 +96,13 @@ impl FlowCacheWriter {
         Ok(writer)
     }
 
-    /// Flows that there is room for still.
+    /// Returns the number of flows that there is room for.
     pub fn room(&self) -> usize {
         self.free.len() + (self.end - self.fresh) as usize
     }
 
-    /// From now on only entries of this generation are used, which is neither 0 nor the largest number.
+    /// Publishes a generation: from now on programs use only its entries. The generation must be neither 0
+    /// nor the largest number.
     pub fn publish(&mut self, generation: u64) {
         let number = self.number_of(generation).unwrap_or_else(|| self.next_number());
         if generation != u64::MAX && self.published[0].0 != generation {
@@ -109,8 +111,9 @@ impl FlowCacheWriter {
         self.generations.word64(usize::from(self.worker) * 8).store(number.into(), Ordering::Release);
     }
 
-    /// By which number programs know a generation: entries have no room for all of it. The two that were published last are known, as
-    /// one may be in force again when the other is over.
+    /// Returns the number by which programs know a generation, because entries have no room for the whole
+    /// generation. The two generations published last are known, because the first may return after the
+    /// second.
     fn number_of(&self, generation: u64) -> Option<u32> {
         if generation == u64::MAX {
             return Some(NONE);
@@ -121,21 +124,23 @@ impl FlowCacheWriter {
     fn next_number(&mut self) -> u32 {
         self.last += 1;
         if self.last == NONE {
-            // After so many, entries would be taken for those of another generation.
+            // After so many numbers, entries would be mistaken for entries of another generation.
             (self.begin..self.fresh).for_each(|slot| self.store_version(FlowSlot(slot), UNUSED));
             self.last = UNUSED + 1;
         }
         self.last
     }
 
-    /// A token bucket that programs take from too, full; `None` when all 1,024 are taken. A byte takes so many 65,536th parts of a tick,
-    /// which is a sixteenth of a nanosecond, and `depth` ticks lie between a full bucket and an empty one.
+    /// Takes a full token bucket that programs share; `None` when all 1,024 are in use. `byte` is the cost of
+    /// a byte, in 65,536ths of a tick, which is a sixteenth of a nanosecond. `depth` is the number of ticks
+    /// between a full bucket and an empty one.
     pub fn police(&mut self, byte: u64, depth: u64) -> Option<PolicerPlace> {
         self.policers.take(byte, depth)
     }
 
-    /// Gives a flow an entry, which is used from [`begin`](Self::begin) on; `None` when there is no room, also where too many flows
-    /// meet in the table, or the flow has one already. `key` is a `FlowKey`, byte by byte.
+    /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `None` when there is no room,
+    /// too many flows meet in the table, or the flow has an entry already. `key` is a `FlowKey`, byte by
+    /// byte.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &DriverFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
@@ -169,17 +174,17 @@ impl FlowCacheWriter {
         Some(FlowSlot(slot))
     }
 
-    /// Lets the entry of a flow be used as soon as none of the packets that have gone up from `port` so far is under way
-    /// there. This must be some microseconds after it was inserted, so that no program still looks at a packet whose
-    /// flow it did not find.
+    /// Puts the entry of a flow into use as soon as all upcalls of `port` so far are done. The call must come
+    /// some microseconds after the insertion, so that no program still handles a packet whose flow it did not
+    /// find.
     pub fn begin(&mut self, slot: FlowSlot, port: u16, generation: u64) {
         let floor = self.up(port);
         self.asides.write(slot.index() * ASIDE + FLOOR, &floor.to_ne_bytes());
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Changes the entry of a flow, whose generation is not the published one: from now on it is of this generation; but not used where more
-    /// different things become of flows than can be told, some 64,000.
+    /// Changes the entry of a flow, whose generation must not be the published one, and gives it this
+    /// generation. With too many different treatments, some 64,000, the entry is not used.
     pub fn renew(&mut self, slot: FlowSlot, flow: &DriverFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
@@ -204,7 +209,7 @@ impl FlowCacheWriter {
         self.totals(slot)
     }
 
-    /// The totals of a flow's packets since it was inserted.
+    /// Returns the totals of a flow's packets since it was inserted.
     pub fn totals(&self, slot: FlowSlot) -> DriverTotals {
         let (entry, aside) = (slot.index() * ENTRY, slot.index() * ASIDE);
         let sent = Amount {
@@ -218,43 +223,46 @@ impl FlowCacheWriter {
         DriverTotals { sent, dropped }
     }
 
-    /// Packets that went up from a port so far.
+    /// Returns the number of upcalls of a port so far.
     pub fn up(&self, port: u16) -> u64 {
         way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Packets that went up by one receive queue of a port so far. Who looks at this later than at [`up`](Self::up) finds all that
-    /// were counted there.
+    /// Returns the number of upcalls by one receive queue of a port so far. A call after [`up`](Self::up)
+    /// includes all upcalls that `up` counted.
     pub fn up_by(&self, port: u16, queue: usize) -> u64 {
         queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Records the upcalls of a port that a receive queue has passed in an epoch. See [`noted_read`](Self::noted_read).
+    /// Records the number of upcalls of a port that a receive queue has passed in an epoch. See
+    /// [`noted_read`](Self::noted_read).
     pub fn note_read(&self, (port, queue): (u16, usize), epoch: u64, read: u64) {
         if let Some(at) = queue_way(port, queue) {
             self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
         }
     }
 
-    /// Returns the last record of a receive queue in this epoch, or in an earlier one of the same parity; 0 without a record.
+    /// Returns the last record of a receive queue in this epoch, or in an earlier epoch of the same parity; 0
+    /// without a record.
     pub fn noted_read(&self, (port, queue): (u16, usize), epoch: u64) -> u64 {
         let word = |at| self.queue_ways.word64(at + read_at(epoch)).load(Ordering::Acquire);
         queue_way(port, queue).map_or(0, word)
     }
 
-    /// Publishes the number of upcalls of a port that are done with: sent or dropped.
+    /// Publishes the number of completed upcalls of a port: packets sent or dropped by workers.
     pub fn set_done(&mut self, port: u16, done: u64) {
         if let Some(at) = way(port) {
             self.ways.word64(at + DONE).store(done, Ordering::Release);
         }
     }
 
-    /// Says whether more packets go up by a receive queue of a port than are dealt with. As long as it is so a flow of the port that has an
-    /// entry, and packets under way, loses what comes until those are done, and is then forwarded in the driver.
+    /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While it is
+    /// overloaded, cached flows of the port that wait for packets under way lose new packets. When the
+    /// packets under way are done, the flow cache forwards the flow.
     pub fn set_overloaded(&self, (port, queue): (u16, usize), overloaded: bool) {
         let Some(at) = way(port).filter(|_| queue < RX_QUEUES) else { return };
         let (word, bit) = (self.ways.word64(at + OVERLOADED), 1 << queue);
-        // Workers say it in each turn, and it hardly ever changes.
+        // Workers call this in each iteration, and the value hardly ever changes.
         match (word.load(Ordering::Relaxed) & bit != 0, overloaded) {
             (false, true) => _ = word.fetch_or(bit, Ordering::Release),
             (true, false) => _ = word.fetch_and(!bit, Ordering::Release),
@@ -262,7 +270,7 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Whether that was last said of one of a port's queues, by whichever worker.
+    /// Whether any receive queue of a port is overloaded, as set by any worker.
     pub fn is_overloaded(&self, port: u16) -> bool {
         way(port).is_some_and(|at| self.ways.word64(at + OVERLOADED).load(Ordering::Relaxed) != 0)
     }
@@ -271,7 +279,7 @@ impl FlowCacheWriter {
         u16::from_ne_bytes(self.entries.read(slot.index() * ENTRY + TREATMENT))
     }
 
-    /// An entry is about to change: programs that have read a part of it don't use it.
+    /// Marks an entry as changing, so that programs that have read a part of it do not use it.
     fn change(&mut self, slot: FlowSlot) {
         self.store_version(slot, UNUSED);
         fence(Ordering::Release);
@@ -286,7 +294,7 @@ impl FlowCacheWriter {
 }
 
 impl Drop for FlowCacheWriter {
-    /// Nothing of this worker is forwarded in the driver any more.
+    /// Ends the use of all entries of this worker.
     fn drop(&mut self) {
         self.publish(u64::MAX);
     }

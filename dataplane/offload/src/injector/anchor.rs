@@ -1,10 +1,11 @@
-//! Keeping a program that is only run, never attached to a port, fast to run.
+//! Anchor that keeps a program fast to run that is only run, never attached to a port.
 //!
-//! For a run of more than one frame the kernel puts the program into its XDP dispatcher and takes it out afterwards,
-//! unless that very program is there already; each change waits for all processors. Measured on Linux 6.18 with two
-//! frames: 20 to 36 ms, also while another program is attached to the port; 14 us once the same program is attached to
-//! any device; one frame alone takes 14 us always. So we attach it to the loopback device of a network namespace that
-//! is made for this, has nothing else in it and vanishes with us: nobody's device is touched.
+//! For a run of more than one frame, the kernel adds the program to its XDP dispatcher and removes it
+//! afterwards, unless that program is in it already. Each change waits for all processors. Measured on Linux
+//! 6.18 with two frames: 20 to 36 ms, also while another program is attached to the port; 14 us once the same
+//! program is attached to any device; one frame alone always takes 14 us. So the anchor attaches the program
+//! to the loopback device of a new network namespace. That namespace contains nothing else and vanishes with
+//! the process, so no other device is affected.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,10 +16,10 @@ use crate::OffloadError;
 use crate::attach::GENERIC;
 use crate::bpf_syscall::{Hook, create_link};
 
-/// The loopback device is the first of every namespace.
+/// Index of the loopback device, the first device of every namespace.
 const LOOPBACK: u32 = 1;
 
-/// Holds the namespace and the link.
+/// Owner of the namespace and the link.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     _link: OwnedFd,
@@ -40,7 +41,7 @@ impl Anchor {
         })
     }
 
-    /// On a thread of its own, which ends inside the new namespace.
+    /// Anchors `program` on a separate thread, which ends inside the new namespace.
     fn hold_here(program: BorrowedFd<'_>) -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET)?;
         let namespace = std::fs::File::open("/proc/thread-self/ns/net")?;

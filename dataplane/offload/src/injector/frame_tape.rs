@@ -1,4 +1,5 @@
-//! Frames written one behind the other, for a program that is run on as many live frames (bpf/frame_tape.h).
+//! Frame tape: frames written one behind the other, for a program that runs on an equal number of live frames
+//! (bpf/frame_tape.h).
 
 use std::os::fd::BorrowedFd;
 
@@ -8,26 +9,27 @@ use super::live_run::{self, MAX_BATCH, MAX_FRAME, MIN_FRAME};
 use crate::mapped_map::MappedMap;
 use crate::{InjectError, OffloadError};
 
-/// `TAPE_BYTES`, `ENTRY_HEAD` and `LONGEST_ON_TAPE` of bpf/frame_tape.h.
+/// Constants `TAPE_BYTES`, `ENTRY_HEAD` and `LONGEST_ON_TAPE` of bpf/frame_tape.h.
 const BYTES: usize = 0x40000;
 const ENTRY_HEAD: usize = 8;
 const LONGEST: usize = 4096;
-/// Fields of `struct tape_cursor`.
+/// Offsets of fields of `struct tape_cursor`.
 const CURSOR_BYTES: usize = 16;
 const AT: usize = 0;
 const TAKEN: usize = 4;
 const MEETS_AGAIN: usize = 8;
 
-/// Frames that the kernel lets go before it takes their pages again: with veths, fewer than wait at the other end at most (256), and
-/// few pages, which stay in the caches. Measured with 256 frames of 60 bytes by a veth: 132 ns a frame with all at once, 78 with 32.
+/// Number of frames that the kernel releases before it reuses their pages. The number is below the queue of a
+/// veth's other end (256 frames at most), and the few pages stay in the caches. Measured with 256 frames of
+/// 60 bytes by a veth: 132 ns per frame with all at once, 78 ns with 32.
 const AT_A_TIME: u32 = 32;
 
-/// The maps `tape` and `tape_cursor` of an object.
+/// Maps `tape` and `tape_cursor` of an object.
 #[derive(Debug)]
 pub(crate) struct FrameTape {
     tape: MappedMap,
     cursor: MappedMap,
-    /// Frames on the tape, where the next one goes, and the length of the longest.
+    /// Number of frames on the tape, offset of the next frame, and length of the longest frame.
     frames: u32,
     end: usize,
     longest: usize,
@@ -40,22 +42,22 @@ impl FrameTape {
         Ok(Self { tape, cursor, frames: 0, end: 0, longest: 0 })
     }
 
-    /// Has the program `millrace_hand` announce what it passes to a port's own.
+    /// Sets whether the program `millrace_hand` announces its frames to the port's own program.
     pub(crate) fn set_meets_again(&mut self, again: bool) {
         self.cursor.write(MEETS_AGAIN, &u32::from(again).to_ne_bytes());
     }
 
-    /// Frames on the tape.
+    /// Returns the number of frames on the tape.
     pub(crate) fn len(&self) -> u32 {
         self.frames
     }
 
-    /// Whether no frame more fits.
+    /// Whether no further frame fits.
     pub(crate) fn is_full(&self) -> bool {
         self.frames == MAX_BATCH || self.end >= BYTES
     }
 
-    /// Writes a frame, which is given in pieces, behind the others. Returns whether it has a length that can be run, and the tape room.
+    /// Appends a frame, given in pieces. Returns whether its length is valid and the tape has room.
     #[inline]
     pub(crate) fn put<'a>(&mut self, length: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
         if !(MIN_FRAME..=MAX_FRAME).contains(&length) || self.is_full() {
@@ -73,20 +75,21 @@ impl FrameTape {
         true
     }
 
-    /// Runs `program` on the frames of the tape, as received from `ifindex`, which empties it. Returns how many it took.
+    /// Runs `program` on the frames of the tape, as received from `ifindex`, and empties the tape. Returns
+    /// the number of frames taken.
     pub(crate) fn run(&mut self, program: BorrowedFd<'_>, ifindex: u32) -> Result<u32, InjectError> {
         let (frames, longest) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.longest));
         self.end = 0;
         self.cursor.write(AT, &[0; TAKEN + 4]);
         let mut taken = 0;
         while taken < frames {
-            // What the frames begin as is overwritten: it is their length that counts.
+            // The program overwrites the initial bytes of the frames; only their length matters.
             const BLANK: [u8; MAX_FRAME] = [0; MAX_FRAME];
             let blank = BLANK.get(..longest).unwrap_or(&BLANK);
             let run = live_run::run(program, ifindex, blank, frames - taken, AT_A_TIME);
             let before = std::mem::replace(&mut taken, u32::from_ne_bytes(self.cursor.read(TAKEN)));
             match run {
-                // A signal came: the rest follows.
+                // A signal interrupted the run; the next run takes the rest.
                 Err(error) if live_run::was_interrupted(&error) && taken > before => {}
                 Err(error) if !live_run::was_interrupted(&error) => return Err(error),
                 _ => break,

@@ -1,4 +1,4 @@
-//! Frames given back to the kernel, as if a port had just received them.
+//! Hand-back: punts frames to the kernel as if a port had just received them.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,25 +11,26 @@ use super::live_run::check_lengths;
 use crate::object::map_mut;
 use crate::{Attachment, InjectError, OffloadError, PortPrograms, object};
 
-/// Hands frames to the kernel as received from a port.
+/// Punts frames to the kernel as received from a port.
 ///
-/// A port in native mode meets such a frame no more: its program runs before this point. A port in generic mode or an
-/// AF_PACKET port does, and would take it again; its frames must go through [`KernelHandback::through`], so that its
-/// program knows them. With receive packet steering (`rps_cpus`) on such a port that fails: the frame comes by on
-/// another processor, is taken again and must have its TTL to thank for an end.
+/// The program of a port in native mode never sees such a frame, because it runs before this point. The
+/// program of a port in generic mode, or of an AF_PACKET port, does, and would take the frame again. Frames
+/// of such a port must go through [`KernelHandback::through`], so that its program recognises them. With
+/// receive packet steering (`rps_cpus`) on such a port that fails. The frame then reaches the program on
+/// another processor and is taken again, until its TTL expires.
 #[derive(Debug)]
 pub struct KernelHandback {
     program: OwnedFd,
     tape: FrameTape,
-    /// The map `pending`, where the port meets the frames again.
+    /// Map `pending`, for ports whose program sees the frames again.
     again: Option<Map>,
     _anchor: Anchor,
-    /// Only when the maps are not a port's.
+    /// Owner of the maps, if they are not a port's.
     _object: Option<Ebpf>,
 }
 
 impl KernelHandback {
-    /// For ports in native mode, any number of them.
+    /// Creates a hand-back for any number of ports in native mode.
     ///
     /// # Errors
     /// [`InjectError::Program`], also on a kernel older than 5.18.
@@ -40,10 +41,10 @@ impl KernelHandback {
         Ok(handback)
     }
 
-    /// For the port of `programs` alone, whatever its mode.
+    /// Creates a hand-back for the port of `programs` only, in any mode.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Errors as for [`Self::new`].
     pub fn through(programs: &mut PortPrograms) -> Result<Self, InjectError> {
         let again = programs.mode() != Attachment::Native;
         Self::with_maps_of(programs.object_mut(), again)
@@ -58,17 +59,19 @@ impl KernelHandback {
         Ok(Self { program, tape, again, _anchor: anchor, _object: None })
     }
 
-    /// Gives the kernel `frame`, Ethernet header first, as received from `ifindex` of the calling thread's namespace.
+    /// Punts `frame`, from the Ethernet header on, to the kernel as received from `ifindex` of the calling
+    /// thread's namespace.
     ///
     /// # Errors
-    /// [`InjectError::TooLong`] above what a page holds, [`InjectError::DeviceGone`].
+    /// [`InjectError::TooLong`] for a frame longer than the room in a page, [`InjectError::DeviceGone`].
     pub fn hand_back(&mut self, ifindex: u32, frame: &[u8]) -> Result<(), InjectError> {
         check_lengths(&[frame])?;
         self.hand_back_batch(ifindex, &[frame]).map(drop)
     }
 
-    /// Gives the kernel several frames, up to 256 with one system call; returns how many it took. Leaves out frames that are too short or
-    /// too long. The call lasts until the kernel has done with them, their forwarding included.
+    /// Punts several frames to the kernel, up to 256 with one system call. Returns the number of frames that
+    /// the kernel took. Skips frames that are too short or too long. The call lasts until the kernel has
+    /// processed the frames, including their forwarding.
     ///
     /// # Errors
     /// [`InjectError::DeviceGone`].
@@ -89,7 +92,8 @@ impl KernelHandback {
         run.map(|taken| taken as usize)
     }
 
-    /// A frame that the kernel dropped before the port's program saw it again must not let another one pass.
+    /// Clears the count of frames that the kernel dropped before the port's program saw them again, so that
+    /// no other frame passes instead.
     fn forget_lost(&mut self) -> Result<(), InjectError> {
         let Some(pending) = &mut self.again else { return Ok(()) };
         let mut pending = PerCpuArray::<_, u64>::try_from(pending).map_err(|error| map_error(&error))?;

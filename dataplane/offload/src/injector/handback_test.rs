@@ -1,4 +1,4 @@
-//! Handing frames back on a veth, in all three ways a port can be attached.
+//! Hand-back of frames on a veth, with all three attachments of a port.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Receives what comes within 300 ms.
+/// Returns the lengths of the packets received within 300 ms.
 fn lengths(socket: &UdpSocket) -> Vec<usize> {
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut buffer = [0; 4096];
@@ -88,7 +88,7 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
         let frame = to_self(10);
         let runs = (0..20).map(|_| {
             let start = now();
-            // Of one frame alone the kernel makes no fuss.
+            // A run of a single frame needs no entry in the kernel's dispatcher.
             handback.hand_back_batch(port, &[&frame, &frame]).unwrap();
             start.elapsed()
         });
@@ -98,7 +98,8 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
     assert!(fastest < Duration::from_millis(3), "{fastest:?}: the program left the dispatcher");
 }
 
-/// Transit frames: the port would take them, so only a frame it knows can pass on to the kernel.
+/// Hands back transit frames. The port would take these, so only frames that its program recognises reach the
+/// kernel.
 fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
     if !can_load() {
         return;
@@ -108,11 +109,12 @@ fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
     wire.near(|| {
         let mut programs = attach(port);
         programs.set_own_mac(OWN).unwrap();
-        // Not among the local addresses we tell: for the program transit, for the kernel its own.
+        // The address is not among the configured local addresses: transit for the program, but local for the
+        // kernel.
         let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
         let mut handback = KernelHandback::through(&mut programs).unwrap();
         let frame = to_self(10);
-        // A page each: more would not fit the socket's buffer.
+        // Each frame takes a page; more frames would not fit the socket's buffer.
         let frames = [frame.as_slice(); 40];
         let before = programs.counters().unwrap();
         assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 40);

@@ -1,19 +1,20 @@
-//! A run of live frames through a program, and what fits into one.
+//! Live run of frames through a program, and its limits.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::{InjectError, bpf_syscall};
 
-/// The longest frame of a live run in bytes: a 4 KiB page less the kernel's own head (at most 192), the headroom (256)
-/// and the tail that a socket buffer needs (320). The same on machines with larger pages.
+/// Length of the longest frame of a live run, in bytes: a 4 KiB page minus the kernel's own head (at most
+/// 192), the headroom (256) and the tail that a socket buffer needs (320). The length is the same on machines
+/// with larger pages.
 pub(crate) const MAX_FRAME: usize = 3_328;
-/// An Ethernet header.
+/// Length of the shortest frame: an Ethernet header, in bytes.
 pub(crate) const MIN_FRAME: usize = 14;
-/// The kernel's own limit on frames per batch.
+/// Maximum number of frames per batch in the kernel.
 pub(crate) const MAX_BATCH: u32 = 256;
 
-/// Checks that each frame fits.
+/// Checks the length of each frame.
 pub(crate) fn check_lengths(frames: &[&[u8]]) -> Result<(), InjectError> {
     match frames.iter().map(|frame| frame.len()).find(|length| !(MIN_FRAME..=MAX_FRAME).contains(length)) {
         Some(length) if length < MIN_FRAME => Err(InjectError::TooShort { length }),
@@ -22,7 +23,7 @@ pub(crate) fn check_lengths(frames: &[&[u8]]) -> Result<(), InjectError> {
     }
 }
 
-/// Runs `count` frames that start out as `first`, as received from `ifindex`.
+/// Runs `program` on `count` frames that start as `first`, as received from `ifindex`.
 pub(crate) fn run(
     program: BorrowedFd<'_>,
     ifindex: u32,
@@ -38,7 +39,7 @@ pub(crate) fn run(
     })
 }
 
-/// Whether a signal cut a run short: how far it got stands in the program's map.
+/// Whether a signal interrupted a run. The program's map has the number of frames done.
 pub(crate) fn was_interrupted(error: &InjectError) -> bool {
     matches!(error, InjectError::Kernel(error) if error.kind() == io::ErrorKind::Interrupted)
 }

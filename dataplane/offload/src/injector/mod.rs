@@ -1,4 +1,5 @@
-//! Frames put into the kernel by running an XDP program on them (`BPF_PROG_TEST_RUN` with live frames, Linux 5.18).
+//! Injection of frames into the kernel by running an XDP program on them (`BPF_PROG_TEST_RUN` with live
+//! frames, Linux 5.18).
 
 mod anchor;
 mod frame_tape;

@@ -1,4 +1,4 @@
-//! Batches sent by a device without a socket.
+//! Transmission of batches by a device without a socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,8 +12,8 @@ use super::live_run::MAX_FRAME;
 use crate::object::map_mut;
 use crate::{InjectError, OffloadError, object};
 
-/// Sends frames out of a device that takes redirected ones, a batch with one system call, which lasts until the kernel has done with
-/// them: for a veth, until its other end has received them.
+/// Sender of frames by a device that accepts redirected frames, a batch per system call. The call lasts until
+/// the kernel has processed the batch; for a veth, until its other end has received it.
 #[derive(Debug)]
 pub struct BatchSender {
     program: OwnedFd,
@@ -24,10 +24,11 @@ pub struct BatchSender {
 }
 
 impl BatchSender {
-    /// The longest frame, in bytes.
+    /// Length of the longest frame, in bytes.
     pub const LONGEST: usize = MAX_FRAME;
 
-    /// For a device of the calling thread's namespace. Nothing is asked for the sending itself but to be called in that namespace.
+    /// Creates a sender for a device of the calling thread's namespace. Later calls need no privileges, but
+    /// must come from that namespace.
     ///
     /// # Errors
     /// [`OffloadError`] without the privileges, before Linux 5.18, or when the device is gone.
@@ -42,14 +43,14 @@ impl BatchSender {
         Ok(Self { program, tape, ifindex, _anchor: anchor, _object: object })
     }
 
-    /// Adds a frame of `length` bytes, given in pieces, to the batch. Returns whether it could: a batch has 256 frames and 256 KiB at
-    /// most, a frame 14 to 3,328 bytes.
+    /// Adds a frame of `length` bytes, given in pieces, to the batch. Returns whether it fits: a batch has at
+    /// most 256 frames and 256 KiB, a frame 14 to 3,328 bytes.
     #[inline]
     pub fn put<'a>(&mut self, length: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
         self.tape.put(length, pieces)
     }
 
-    /// Frames in the batch.
+    /// Returns the number of frames in the batch.
     pub fn len(&self) -> u32 {
         self.tape.len()
     }
@@ -59,11 +60,12 @@ impl BatchSender {
         self.len() == 0
     }
 
-    /// Sends the batch, and begins a new one. Returns how many of its frames, from the first on, the kernel took. A device may still lose
-    /// them: a veth does, silently, when its other end has neither an XDP program nor receive offload, or is slower.
+    /// Sends the batch and begins a new one. Returns the number of frames, from the first on, that the kernel
+    /// took. A device may still lose them. A veth does so silently when its other end is slower, or has
+    /// neither an XDP program nor receive offload.
     ///
     /// # Errors
-    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`]: none was taken.
+    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`]: the kernel took no frame.
     pub fn send(&mut self) -> Result<u32, InjectError> {
         self.tape.run(self.program.as_fd(), self.ifindex)
     }

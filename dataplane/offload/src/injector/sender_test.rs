@@ -1,20 +1,20 @@
-//! Batches on a veth: they arrive whole and in order.
+//! Batches on a veth, which arrive whole and in order.
 
 use super::BatchSender;
 use crate::test_support::{Wire, can_load, frame_to, ip, packet_socket, receive_all};
 use crate::{FrameSink, InjectError, OffloadError, OnDeath, PortPrograms};
 
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// An EtherType for experiments, of which the kernel makes nothing.
+/// EtherType for experiments, which the kernel ignores.
 const EXPERIMENT: u16 = 0x88b5;
 
-/// The `number`th frame of so many bytes; no two are alike.
+/// Returns the frame numbered `number`, of `length` bytes; all frames differ.
 fn frame(number: usize, length: usize) -> Vec<u8> {
     let payload: Vec<u8> = (14..length).map(|at| (number * 31 + at * 7) as u8).collect();
     frame_to(FAR, EXPERIMENT, &payload)
 }
 
-/// A wire of long frames whose far end takes redirected ones.
+/// Creates a wire for long frames whose far end accepts redirected frames.
 fn wire() -> Wire {
     let wire = Wire::new();
     ip(&format!("-n {} link set port mtu 3400", wire.near));
@@ -37,7 +37,7 @@ fn frames_of_all_lengths_arrive_in_order() {
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
     for batch in frames.chunks(20) {
         for frame in batch {
-            // In pieces, as a chain of the packet memory.
+            // The frame is given in pieces, like a chain of the packet memory.
             let (head, tail) = frame.split_at(frame.len() / 3);
             assert!(sender.put(frame.len(), [head, &[], tail]));
         }
@@ -71,14 +71,15 @@ fn a_batch_has_an_end_and_nothing_of_it_is_lost() {
     assert_eq!(sink.dropped().unwrap().packets, sent);
 }
 
-/// What the kernel has counted as not sent by `port`, in the calling thread's namespace.
+/// Returns the number of frames that the kernel counts as dropped by `port`, in the calling thread's
+/// namespace.
 fn dropped_by_device() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix("port:")).unwrap();
     line.split_ascii_whitespace().nth(11).unwrap().parse().unwrap()
 }
 
-/// Why flows to a veth whose other end has a smaller MTU stay out of the driver.
+/// Shows why flows to a veth whose other end has a smaller MTU must not use the flow cache.
 #[test]
 fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
     if !can_load() {
@@ -90,7 +91,8 @@ fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
     let socket = wire.far(|| packet_socket(peer));
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
     let before = wire.near(dropped_by_device);
-    // The kernel gives a device 16 redirected frames at a time. 18 bytes more than the MTU are taken.
+    // The kernel gives a device 16 redirected frames at a time. The device accepts 18 bytes more than the
+    // MTU.
     let length = |number| if number == 4 { 1019 } else { 1018 };
     let frames: Vec<_> = (0..32).map(|number| frame(number, length(number))).collect();
     frames.iter().for_each(|frame| assert!(sender.put(frame.len(), [&**frame])));

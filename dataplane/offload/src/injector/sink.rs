@@ -1,4 +1,4 @@
-//! The far end of measurements: frames that are dropped at first sight, and devices that pass on all that they receive.
+//! Receivers for measurements: programs that drop all received frames, or pass them on to another device.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use crate::flow_cache::DriverSent;
 use crate::object::{map_mut, missing};
 use crate::{OffloadError, object};
 
-/// A program at a device that takes all that arrives. It is gone when this is dropped.
+/// Program on a device that takes all received frames. Dropping it detaches the program.
 #[derive(Debug)]
 pub struct FrameSink {
     object: Ebpf,
@@ -20,19 +20,20 @@ pub struct FrameSink {
 }
 
 impl FrameSink {
-    /// Drops what arrives at a device of the calling thread's namespace, in its driver, and counts it: a socket buffer is never made.
-    /// A veth at whose far end this is takes redirected frames.
+    /// Drops and counts all frames received by a device of the calling thread's namespace, in its driver,
+    /// before a socket buffer is allocated. A veth with this program on its other end accepts redirected
+    /// frames.
     ///
     /// # Errors
-    /// [`OffloadError`] without the privileges, or where the device has another program, or can't have one.
+    /// [`OffloadError`] without the privileges, or when the device has another program, or cannot have one.
     pub fn dropping(ifindex: u32) -> Result<Self, OffloadError> {
         Self::attach(object::source()?, "millrace_sink", ifindex)
     }
 
-    /// Sends what arrives at one device out of another, as it is: the least that a program can do to forward.
+    /// Sends frames received by one device unchanged by another: the minimum work of a forwarding program.
     ///
     /// # Errors
-    /// As [`Self::dropping`].
+    /// Errors as for [`Self::dropping`].
     pub fn passing(ifindex: u32, to: u32) -> Result<Self, OffloadError> {
         let mut object = object::source()?;
         let devices = DevMap::try_from(map_mut(&mut object, "pass_to")?);
@@ -52,10 +53,10 @@ impl FrameSink {
         Ok(Self { object, _link: link })
     }
 
-    /// What was dropped so far.
+    /// Returns the frames dropped so far.
     ///
     /// # Errors
-    /// [`OffloadError::Map`].
+    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn dropped(&self) -> Result<DriverSent, OffloadError> {
         let failed = |error: MapError| OffloadError::Map { map: "arrived", detail: object::chain(&error) };
         let map = self.object.map("arrived").ok_or_else(|| missing("arrived"))?;

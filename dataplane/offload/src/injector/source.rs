@@ -1,4 +1,4 @@
-//! A traffic generator: frames that leave a device at rates no socket reaches.
+//! Traffic generator: sends frames by a device at rates no socket reaches.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,29 +10,30 @@ use super::template::{Fields, SLOT_BYTES};
 use crate::mapped_map::MappedMap;
 use crate::{InjectError, object};
 
-/// Entries of the map `slots`.
+/// Number of entries of the map `slots`.
 const SLOTS: usize = 256;
-/// `struct control` of bpf/source.c: six 32-bit words, then the 64-bit number of the next frame.
+/// Length of `struct control` of bpf/source.c: six 32-bit words, then the 64-bit number of the next frame.
 const CONTROL_BYTES: usize = 32;
 const NUMBER_AT: usize = 24;
 
-/// How the frames made from one template differ. All changes keep IPv4, UDP and TCP checksums right. They apply to
-/// untagged IPv4 and IPv6 templates; what a template doesn't have is not varied.
+/// Differences between frames of one template. All changes keep IPv4, UDP and TCP checksums correct. They
+/// apply to untagged IPv4 and IPv6 templates; fields that a template lacks do not vary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flows {
-    /// How many source addresses to use in turn, counted up from the template's; 0 and 1 mean one.
+    /// Number of source addresses, used in turn, counted up from the template's; 0 and 1 mean one.
     pub addresses: u32,
-    /// How many UDP or TCP source ports to use, counted up from the template's, each for a whole turn of the
-    /// addresses; 0 and 1 mean one.
+    /// Number of UDP or TCP source ports, counted up from the template's; 0 and 1 mean one. Each port is used
+    /// for a whole pass over the addresses.
     pub ports: u32,
-    /// Writes a 64-bit big-endian sequence number, from 0, into the first 8 bytes of a UDP payload of 16 or more.
+    /// Whether the first 8 bytes of a UDP payload of 16 or more bytes get a 64-bit big-endian sequence
+    /// number, from 0.
     pub sequence: bool,
-    /// Writes CLOCK_MONOTONIC in nanoseconds, 64 bits big-endian, into the next 8.
+    /// Whether the next 8 bytes get CLOCK_MONOTONIC in nanoseconds, 64 bits big-endian.
     pub timestamp: bool,
 }
 
-/// Sends copies of template frames out of a device. Measured on a veth pair, one thread, the receiving of the peer and its
-/// dropping XDP program included, on a busy machine: 370 to 570 ns per frame in batches of 32 to 256.
+/// Sender of copies of template frames. Measured on a busy machine with a veth pair and one thread, including
+/// reception at the peer and its dropping XDP program: 370 to 570 ns per frame in batches of 32 to 256.
 #[derive(Debug)]
 pub struct FrameSource {
     program: OwnedFd,
@@ -45,8 +46,8 @@ pub struct FrameSource {
 impl FrameSource {
     /// Loads the program with `templates` (1 to 256, used in turn).
     ///
-    /// # Errors
-    /// [`InjectError::Program`], [`InjectError::TooLong`], [`InjectError::TooShort`], [`InjectError::Templates`].
+    /// [`InjectError::Program`], [`InjectError::TooLong`], [`InjectError::TooShort`],
+    /// [`InjectError::Templates`].
     pub fn new(templates: &[&[u8]], flows: Flows) -> Result<Self, InjectError> {
         check_lengths(templates)?;
         let longest = templates.iter().max_by_key(|frame| frame.len()).filter(|_| templates.len() <= SLOTS);
@@ -64,11 +65,12 @@ impl FrameSource {
         Ok(Self { program, control, longest, _anchor: anchor, _object: object })
     }
 
-    /// Sends `count` frames out of `ifindex` of the calling thread's namespace, `batch` (1 to 256) at a time inside
-    /// the kernel; returns how many were made. The calling thread's processor does all the work, for a veth also its
-    /// peer's receiving.
+    /// Sends `count` frames by `ifindex` of the calling thread's namespace, `batch` (1 to 256) at a time
+    /// inside the kernel. Returns the number of frames generated. The calling thread's processor does all the
+    /// work, for a veth also the reception at its peer.
     ///
-    /// A device may still lose them: a veth does, silently, unless its peer has an XDP program in the driver or GRO on.
+    /// A device may still lose frames. A veth does so silently unless its peer has an XDP program in the
+    /// driver or GRO on.
     ///
     /// # Errors
     /// [`InjectError::DeviceGone`], [`InjectError::Kernel`].
@@ -84,7 +86,7 @@ impl FrameSource {
         }
     }
 
-    /// How many frames were made so far: the next one's sequence number.
+    /// Returns the number of frames generated so far, which is the next sequence number.
     pub fn sent(&self) -> u64 {
         u64::from_ne_bytes(self.control.read(NUMBER_AT))
     }
@@ -101,7 +103,7 @@ impl Flows {
         }
     }
 
-    /// `struct control` from its second word on.
+    /// Returns `struct control` from its second word on.
     fn words(self, templates: u32) -> Vec<u8> {
         let words =
             [templates, self.addresses, self.ports, u32::from(self.sequence), u32::from(self.timestamp)];

@@ -1,4 +1,4 @@
-//! The generator on a veth: what it makes arrives, in number and in kind.
+//! Traffic generator on a veth: the generated frames arrive, in number and in content.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const PORT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// One's complement sum of a UDP packet with its pseudo header: 0xffff when the checksum is right.
+/// Returns the one's complement sum of a UDP packet with its pseudo-header: 0xffff if the checksum is
+/// correct.
 fn udp_sum(frame: &[u8]) -> u16 {
     let (addresses, udp) =
         if frame[12] == 8 { (&frame[26..34], &frame[34..]) } else { (&frame[22..54], &frame[54..]) };
@@ -35,7 +36,7 @@ fn every_frame_arrives_at_a_port_with_a_program() {
         let start = now();
         for (count, batch) in [(1, 1), (50, 7), (64, 64), (200, 256)].into_iter().cycle().take(400) {
             assert_eq!(source.send(peer, count, batch).unwrap(), u64::from(count));
-            // A veth's ring has room for 256 frames, and its receiver may have been put off.
+            // A veth's ring has room for 256 frames, and its receiver may be delayed.
             while programs.counters().unwrap().fallback_dropped < source.sent() {
                 assert!(
                     start.elapsed() < Duration::from_secs(20),
@@ -87,7 +88,7 @@ fn flows_vary_and_their_checksums_are_right() {
     let v4 = frame_to(PORT, 0x0800, &ipv4_packet("192.0.2.254", "198.51.100.1", 40));
     let v6 = frame_to(PORT, 0x86dd, &ipv6_packet("2001:db8::ffff", "2001:db8::2", 40));
     let flows = Flows { addresses: 4, ports: 3, sequence: true, timestamp: true };
-    // An XDP program at the receiver, or the veth loses what is redirected to it.
+    // Without an XDP program at the receiver, the veth loses redirected frames.
     let _programs =
         wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
     let socket = wire.near(|| packet_socket(port));
@@ -104,7 +105,7 @@ fn flows_vary_and_their_checksums_are_right() {
         assert_ne!(frame[transport + 16..transport + 24], [0; 8]);
         seen.insert((address.to_vec(), frame[transport..transport + 2].to_vec()));
     }
-    // Each template gets every second number, so half of the four addresses, with all three ports.
+    // Each template gets every second number, so it uses half of the four addresses, with all three ports.
     assert_eq!(seen.len(), 12);
 }
 

@@ -1,26 +1,26 @@
-//! A template of the traffic generator: a frame, and where its fields are.
+//! Template of the traffic generator: a frame, and the offsets of its fields.
 
-/// `struct slot` of bpf/source.c: the offsets, 32 bytes, then the frame.
+/// Length of `struct slot` of bpf/source.c: 32 bytes of offsets, then the frame.
 pub(crate) const SLOT_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 32;
 
 /// Byte offsets from the start of the frame; 0 means that the frame has no such field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fields {
-    /// The last 4 bytes of the source address.
+    /// Last 4 bytes of the source address.
     address: u16,
-    /// The source port.
+    /// Source port.
     port: u16,
-    /// The UDP payload, if it has 16 bytes.
+    /// UDP payload, if it has 16 bytes.
     payload: u16,
-    /// The IPv4 header checksum.
+    /// IPv4 header checksum.
     address_sum: u16,
-    /// The UDP or TCP checksum.
+    /// UDP or TCP checksum.
     port_sum: u16,
 }
 
-/// Whether an IPv4 frame has a whole header, and is no fragment: what follows a header that is too short, or stands in a
-/// later fragment, are no ports.
+/// Whether an IPv4 frame has a whole header and is no fragment. Bytes behind a short header, or in a later
+/// fragment, are no ports.
 fn is_whole4(frame: &[u8]) -> bool {
     let half = |at: usize| {
         frame.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u16::from_be_bytes)
@@ -60,9 +60,9 @@ impl Fields {
         }
     }
 
-    /// The bytes of a slot.
+    /// Returns the bytes of a slot.
     ///
-    /// With `zeros` the first so many bytes of the UDP payload become zero, and its checksum stays right.
+    /// The first `zeros` bytes of the UDP payload become zero, and its checksum stays correct.
     pub(crate) fn slot(self, frame: &[u8], zeros: usize) -> Vec<u8> {
         let mut slot = Vec::with_capacity(HEAD_BYTES + frame.len());
         slot.extend((frame.len() as u32).to_ne_bytes());
@@ -85,7 +85,7 @@ impl Fields {
         let removed = cleared.as_chunks().0.iter().map(|pair| u16::from_be_bytes(*pair));
         let Some(stored) = frame.get(sum..).and_then(|rest| rest.first_chunk()) else { return };
         let stored = u16::from_be_bytes(*stored);
-        // RFC 1624 eqn. 3, with zero as the new value; a stored 0 means that UDP has no checksum.
+        // RFC 1624 eqn. 3, with zero as the new value. A stored 0 means that UDP has no checksum.
         let mut total = u32::from(!stored) + removed.map(|word| u32::from(!word)).sum::<u32>();
         while total > 0xffff {
             total = (total & 0xffff) + (total >> 16);
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// bpf/source.c reaches 255 bytes (`FARTHEST`), and takes a further offset for a nearer one.
+    /// bpf/source.c reaches offsets up to 255 bytes (`FARTHEST`), and would truncate a larger offset.
     #[test]
     fn fields_are_where_the_program_reaches() {
         for words in 5..=15_u8 {
@@ -159,7 +159,8 @@ mod tests {
         let mut frame = frame_to([2; 6], 0x0800, &ipv4_packet("192.0.2.1", "198.51.100.1", 16));
         let fields = Fields::of(&frame);
         let zeroed = fields.slot(&frame, 0)[32..].to_vec();
-        // One's complement sums may be swapped between fields: what is added here is taken from the checksum.
+        // Values may move between fields of a one's complement sum: the checksum is reduced by the value
+        // added here.
         let sum = u16::from_be_bytes([frame[40], frame[41]]);
         frame[42..44].copy_from_slice(&0x1234_u16.to_be_bytes());
         let (without, borrow) = sum.overflowing_sub(0x1234);

@@ -1,14 +1,15 @@
-//! AF_PACKET: works on every device, and copies each frame (`packet(7)`).
+//! AF_PACKET port: works on every device, and copies each frame (`packet(7)`).
 //!
-//! The kernel keeps what it gives: the same frames go to its own forwarding as well, unless the port's tcx program drops
-//! them there. [`Options::filter`] keeps frames that are the kernel's own out of the port.
+//! The kernel also forwards the frames that it gives to the port, unless the port's tcx program drops them
+//! there. [`Options::filter`] keeps frames for the kernel out of the port.
 //!
-//! Two forms are set right here. The kernel takes the outer VLAN tag out of a frame and tells it beside it: it is put
-//! back. And it says whether a transport checksum is partial and in which size a super-frame was to be cut
-//! (`struct virtio_net_hdr`): that is done.
+//! The port corrects received frames in two ways. The kernel removes the outer VLAN tag of a frame and
+//! reports it separately; the port inserts it again. The kernel also reports partial transport checksums, and
+//! the segment size of super-frames (`struct virtio_net_hdr`). The port completes the checksums and cuts the
+//! super-frames.
 //!
-//! Conservation: *transmitted* are the frames that `sendmmsg` took; what the kernel had no slot for
-//! (`PACKET_STATISTICS`) counts as received and dropped.
+//! Counters: *transmitted* are the frames that `sendmmsg` took. Frames for which the kernel had no slot
+//! (`PACKET_STATISTICS`) count as received and dropped.
 
 mod options;
 mod ring;
@@ -30,20 +31,20 @@ use crate::{Capabilities, Mode, Port, PortCounters, PortError, partial_checksum,
 use ring::{Header, ReceiveRing, VNET_HEADER};
 use transmit::Transmitter;
 
-/// A link header with two VLAN tags.
+/// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// Longest frame that a socket's queue can give: 64 KiB of data, and all headers.
+/// Length of the longest frame from a socket's queue: 64 KiB of data, and all headers.
 const MAX_COPY: usize = 1 << 17;
 const NEEDS_CHECKSUM: u8 = 1;
 
-/// A device by AF_PACKET.
+/// AF_PACKET port on a device.
 #[derive(Debug)]
 pub struct AfPacket {
     ring: ReceiveRing,
     receiver: OwnedFd,
     sender: OwnedFd,
     transmitter: Transmitter,
-    /// Packets that the last batch had no room for: segments of a super-frame.
+    /// Segments of a super-frame that the last batch had no room for.
     backlog: VecDeque<Packet>,
     copy: Box<[u8]>,
     read: u64,
@@ -56,12 +57,13 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
-/// Bound sockets of a port. A worker without the right to bind opens the port with them.
+/// Bound sockets of a port. A worker without the privilege to bind opens the port with them.
 #[derive(Debug)]
 pub struct Sockets(socket::Both);
 
 impl AfPacket {
-    /// Makes and binds the sockets, in the calling thread's network namespace. Frames wait in the receive ring from now on.
+    /// Creates and binds the sockets, in the calling thread's network namespace. Frames wait in the receive
+    /// ring from now on.
     ///
     /// # Errors
     /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
@@ -70,7 +72,7 @@ impl AfPacket {
         socket::create_both(options).map(Sockets)
     }
 
-    /// Makes the sockets and opens the port.
+    /// Creates the sockets and opens the port.
     ///
     /// # Errors
     /// [`PortError`]: no such device, down, no permission, no memory, a ring size out of range.
@@ -79,7 +81,7 @@ impl AfPacket {
         Self::open_by(sockets, options)
     }
 
-    /// Opens the port with existing sockets, without privileges and without calls on sockets.
+    /// Opens the port with existing sockets, without privileges and without socket system calls.
     ///
     /// # Errors
     /// [`PortError`]: no memory.
@@ -111,7 +113,7 @@ impl AfPacket {
         })
     }
 
-    /// Reads the frame that `header` announces, and gives its slot back.
+    /// Reads the frame that `header` describes, and releases its slot.
     fn read_frame(&mut self, pool: &Pool, header: &Header) {
         self.read += 1;
         if header.is_whole() {
@@ -134,7 +136,7 @@ impl AfPacket {
         self.accept(pool, packet, vnet, header);
     }
 
-    /// Sets a frame right and lays it down in the backlog, in pieces perhaps.
+    /// Corrects a frame and appends it to the backlog, cut into segments if necessary.
     fn accept(&mut self, pool: &Pool, packet: Option<Packet>, vnet: [u8; VNET_HEADER], header: &Header) {
         let Some(mut packet) = packet else { return self.drops.add(DropReason::NoMemory, 1) };
         let [flags, segment_type, _, _, size @ .., a, b, c, d] = vnet;
@@ -172,7 +174,8 @@ impl AfPacket {
     }
 }
 
-/// A packet of `bytes`, with the tag back in its place behind the addresses; `None` when the pool is empty.
+/// Creates a packet of `bytes`, with the VLAN tag inserted behind the addresses; `None` when the pool is
+/// empty.
 fn with_tag(pool: &Pool, bytes: &[u8], tag: Option<[u8; 4]>) -> Option<Packet> {
     const ADDRESSES: usize = 12;
     let (Some(tag), true) = (tag, bytes.len() >= ADDRESSES) else { return pool.packet_from(bytes) };
@@ -205,7 +208,7 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> PortCounters {
-        // The kernel starts anew with each reading.
+        // The kernel resets its counters with each reading.
         let fresh = socket_option::get::<libc::tpacket_stats>(
             self.receiver.as_fd(),
             libc::SOL_PACKET,

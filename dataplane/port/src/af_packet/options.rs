@@ -1,4 +1,4 @@
-//! How an AF_PACKET port is to be opened.
+//! Options of an AF_PACKET port.
 
 use std::os::fd::OwnedFd;
 
@@ -6,27 +6,28 @@ use millrace_wire::MacAddr;
 
 use crate::PortError;
 
-/// How an AF_PACKET port is to be opened.
+/// Options of an AF_PACKET port.
 #[derive(Debug)]
 pub struct Options {
-    /// The device's name, for messages.
+    /// Name of the device, for messages.
     pub device: String,
-    /// The device's index in the calling thread's network namespace.
+    /// Index of the device in the calling thread's network namespace.
     pub ifindex: u32,
-    /// The device's MAC address.
+    /// MAC address of the device.
     pub mac: MacAddr,
-    /// The device's MTU: largest network-layer packet, in bytes.
+    /// MTU of the device: largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// Network-layer bytes of the segments that a super-frame (longer than the MTU) is cut into, at most. Default: the
-    /// MTU; the smallest MTU of all ports spares the sender a detour by "packet too big".
+    /// Maximum length of the segments of a super-frame (longer than the MTU), in network-layer bytes.
+    /// Default: the MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
     pub segment_mtu: u16,
-    /// Frames that the receive ring holds: a power of two, 64 to 32,768. Default: 4,096, which takes 8 MiB at an MTU of
-    /// 1,500. Rings that would take more than 64 MiB are made shorter.
+    /// Number of frames in the receive ring: a power of two, 64 to 32,768. Default: 4,096, which takes 8 MiB
+    /// at an MTU of 1,500. Rings that would take more than 64 MiB are shortened.
     pub ring_size: u32,
-    /// An eBPF socket filter: the port receives only what it accepts. Default: none, everything.
+    /// eBPF socket filter: the port receives only accepted frames. Default: none, all frames.
     pub filter: Option<OwnedFd>,
-    /// Whether transport checksums that look partial are completed also where the kernel does not say that they are:
-    /// see [`partial_checksum`](crate::partial_checksum). Those that it says so of are always completed. Default: yes.
+    /// Whether the port completes transport checksums that look partial even without a report of the kernel:
+    /// see [`partial_checksum`](crate::partial_checksum). It always completes checksums that the kernel
+    /// reports as partial. Default: yes.
     pub partial_checksums: bool,
 }
 
@@ -34,7 +35,7 @@ impl Options {
     const MIN_RING: u32 = 64;
     const MAX_RING: u32 = 1 << 15;
 
-    /// The defaults for a device.
+    /// Returns the default options for a device.
     pub fn new(device: impl Into<String>, ifindex: u32, mac: MacAddr, mtu: u16) -> Self {
         Self {
             device: device.into(),

@@ -1,8 +1,8 @@
-//! The receive ring that an AF_PACKET socket shares with the kernel: TPACKET_V2
+//! Receive ring that an AF_PACKET socket shares with the kernel: TPACKET_V2
 //! (`Documentation/networking/packet_mmap.rst`).
 //!
-//! Version 2 and not 3, because a frame is there as soon as it arrives, and not when its block is full or timed out.
-//! Each slot begins with a status word; whoever the status names owns the rest of the slot.
+//! Version 2 delivers a frame as soon as it arrives. Version 3 waits until a block is full or timed out. Each
+//! slot begins with a status word, which names the owner of the rest of the slot.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -11,20 +11,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::socket_option;
 
-/// Bytes of a slot before the frame, at most: the headers of the ring and of virtio, an address, alignment.
+/// Maximum number of bytes of a slot before the frame: headers of the ring and of virtio, an address,
+/// alignment.
 const SLOT_OVERHEAD: usize = 128;
-/// Most bytes that a ring takes.
+/// Maximum length of a ring in bytes.
 const MAX_RING: usize = 64 << 20;
-/// Bytes that the kernel allocates at a time.
+/// Number of bytes that the kernel allocates at a time.
 const BLOCK: usize = 1 << 17;
-/// Bytes of `struct virtio_net_hdr`, which stands before the frame.
+/// Length of `struct virtio_net_hdr`, which precedes the frame.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// What the kernel says of a frame beside its bytes.
+/// Kernel's description of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) status: u32,
-    /// Bytes of the frame, of which the slot may hold fewer.
+    /// Length of the frame in bytes; the slot may hold fewer.
     pub(super) length: u32,
     captured: u32,
     mac: u16,
@@ -38,7 +39,7 @@ impl Header {
         self.captured >= self.length
     }
 
-    /// The tag that the kernel took out of the frame, as it stood there.
+    /// Returns the VLAN tag that the kernel removed from the frame, in wire format.
     pub(super) fn tag(&self) -> Option<[u8; 4]> {
         if self.status & libc::TP_STATUS_VLAN_VALID == 0 {
             return None;
@@ -50,7 +51,7 @@ impl Header {
     }
 }
 
-/// A mapped ring; unmapped when dropped.
+/// Mapped ring; unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     memory: NonNull<u8>,
@@ -68,7 +69,8 @@ pub(super) struct RingSize {
 }
 
 impl RingSize {
-    /// Has the socket make a ring of `slots` frames (fewer, if they would take too much memory) for frames of `frame` bytes.
+    /// Sets up a ring of `slots` frames of `frame` bytes each; fewer slots if they would take too much
+    /// memory.
     pub(super) fn set(fd: BorrowedFd<'_>, slots: u32, frame: usize) -> io::Result<Self> {
         let slot_size = (frame + SLOT_OVERHEAD).next_power_of_two();
         let block = slot_size.max(BLOCK);
@@ -114,19 +116,20 @@ impl ReceiveRing {
 
     #[inline]
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: a slot begins with its status, is aligned to 2,048 bytes and lives as long as the mapping, and the
-        // status is only accessed atomically.
+        // SAFETY: a slot begins with its status, is aligned to 2,048 bytes and lives as long as the mapping.
+        // All accesses to the status are atomic.
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
     }
 
-    /// The header of the next frame, if one has arrived. [`release`](Self::release) goes on to the one after.
+    /// Returns the header of the next frame, if one has arrived. [`release`](Self::release) advances to the
+    /// frame after it.
     #[inline]
     pub(super) fn peek(&self) -> Option<Header> {
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the status gave the slot to us, and any bytes are a valid header of integers.
+        // SAFETY: the status gave the slot to this process, and any bytes are a valid header of integers.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
         Some(Header {
             status,
@@ -138,12 +141,13 @@ impl ReceiveRing {
         })
     }
 
-    /// The virtio header and the bytes of the frame that `header` was read of.
+    /// Returns the virtio header and the bytes of the frame of `header`.
     #[inline]
     pub(super) fn frame(&self, header: &Header) -> ([u8; VNET_HEADER], &[u8]) {
         let start = usize::from(header.mac).clamp(VNET_HEADER, self.slot_size);
         let length = (header.captured as usize).min(self.slot_size - start);
-        // SAFETY: both lie inside of the slot, which is ours until `release`, for which the borrow must have ended.
+        // SAFETY: both lie inside of the slot, which belongs to this process until `release`, and the borrow
+        // ends before.
         unsafe {
             let frame = self.slot().add(start);
             let mut vnet = [0; VNET_HEADER];
@@ -152,7 +156,7 @@ impl ReceiveRing {
         }
     }
 
-    /// Gives the frame that was peeked at back to the kernel.
+    /// Returns the slot of the peeked frame to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);

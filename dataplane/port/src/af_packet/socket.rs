@@ -1,4 +1,4 @@
-//! The two sockets of an AF_PACKET port: one that receives, one that sends.
+//! Two sockets of an AF_PACKET port: one for receiving, one for sending.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,12 +7,12 @@ use super::options::Options;
 use super::ring::{ReceiveRing, RingSize};
 use crate::{PortError, socket_option};
 
-/// Bytes of copies that may wait: frames that don't fit a slot of the ring.
+/// Size of the receive buffer in bytes, for frames that do not fit a slot of the ring.
 const RECEIVE_BUFFER: i32 = 16 << 20;
-/// Bytes of frames on their way out.
+/// Size of the send buffer in bytes.
 const SEND_BUFFER: i32 = 16 << 20;
 
-/// The two sockets of a port, bound to its device, and the ring of the one that receives.
+/// Both sockets of a port, bound to its device, and the ring of the receiving socket.
 #[derive(Debug)]
 pub(super) struct Both {
     pub(super) receiver: OwnedFd,
@@ -20,15 +20,15 @@ pub(super) struct Both {
     ring: RingSize,
 }
 
-/// Makes both sockets, with large buffers, sets them and binds them. Frames wait in the ring from now on.
+/// Creates both sockets, with large buffers, configures and binds them. Frames wait in the ring from now on.
 pub(super) fn create_both(options: &Options) -> Result<Both, PortError> {
     let failed = |error| explain(options, "socket(AF_PACKET)", error);
     let [receiver, sender] = [create().map_err(failed)?, create().map_err(failed)?];
-    // Frames longer than a slot come by the socket's queue; with a smaller buffer fewer of them.
+    // Frames longer than a slot pass through the socket's queue; a smaller buffer holds fewer of them.
     for (fd, name, bytes) in
         [(&receiver, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER), (&sender, libc::SO_SNDBUFFORCE, SEND_BUFFER)]
     {
-        // It may be refused, without CAP_NET_ADMIN.
+        // Without CAP_NET_ADMIN the kernel may refuse this.
         let _ = socket_option::set(fd.as_fd(), libc::SOL_SOCKET, name, &bytes);
     }
     let ring = bind_receiver(receiver.as_fd(), options)?;
@@ -44,7 +44,7 @@ impl Both {
     }
 }
 
-/// Sets up the receiving socket, whose ring frames come into from now on.
+/// Configures and binds the receiving socket. From now on its ring receives frames.
 fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, PortError> {
     let explain = |call| move |error| explain(options, call, error);
     let set = |level, name, value: i32| socket_option::set(fd, level, name, &value);
@@ -58,15 +58,16 @@ fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, Port
     }
     let frame = usize::from(options.mtu) + super::MAX_LINK_HEADER;
     let ring = RingSize::set(fd, options.ring_size, frame).map_err(explain("the receive ring"))?;
-    // Only now that everything is set may frames come.
+    // Frames may arrive only after all options are set.
     bind(fd, options.ifindex, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
     Ok(ring)
 }
 
-/// Sets up the sending socket. It has no protocol, so nothing arrives there.
+/// Configures and binds the sending socket. It has no protocol, so it receives nothing.
 fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
-    // Past the queueing disciplines, and with them past tcx egress: what is sent must not be caught there as the host's own.
+    // The bypass also skips tcx egress, where the program must not redirect the router's frames as the host's
+    // own.
     socket_option::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
         .map_err(explain("PACKET_QDISC_BYPASS"))?;
     bind(fd, options.ifindex, 0).map_err(explain("bind"))
@@ -78,7 +79,7 @@ fn create() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just created, and owned by nobody else.
+    // SAFETY: just created, with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -93,12 +94,13 @@ fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
         sll_addr: [0; 8],
     };
     let pointer: *const libc::sockaddr_ll = &address;
-    // SAFETY: `address` is readable for the size that is passed.
+    // SAFETY: `address` is readable for the given size.
     let answer = unsafe { libc::bind(fd.as_raw_fd(), pointer.cast(), size_of::<libc::sockaddr_ll>() as u32) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a frame, a virtio header before it, from the receiving socket's queue; 0 when there is none.
+/// Reads a frame from the receiving socket's queue, with a virtio header before it. Returns the length; 0
+/// without a frame.
 pub(super) fn read_copy(fd: BorrowedFd<'_>, into: &mut [u8]) -> usize {
     // SAFETY: `into` is writable for its length.
     let length =

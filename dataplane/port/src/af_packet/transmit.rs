@@ -1,7 +1,7 @@
-//! Sending: one system call for a batch.
+//! Transmission by AF_PACKET: one system call per batch.
 //!
-//! `sendmmsg` gathers the frames of a chain from where they are, and takes frames of any length; the call is over when
-//! the kernel has its copy, so frames return to the pool at once.
+//! `sendmmsg` gathers the frames of a chain from their places in memory, and takes frames of any length. When
+//! the call ends, the kernel has its copy, so frames return to the pool at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,16 +9,16 @@ use std::ptr;
 
 use millrace_packet::{BATCH_SIZE, DropCounts, DropReason, Packet};
 
-/// Pieces of all packets of a batch that are sent by one call.
+/// Maximum number of pieces of all packets in one call.
 const MAX_PIECES: usize = 1024;
-/// The shortest frame the kernel takes: an Ethernet header.
+/// Length of the shortest frame that the kernel takes: an Ethernet header.
 const MIN_FRAME: usize = 14;
 
-/// The sending side.
+/// Transmitter of an AF_PACKET port.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     packets: Vec<Packet>,
-    /// For each packet how many of the pieces are its own.
+    /// Number of pieces of each packet.
     counts: Vec<usize>,
     pieces: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
@@ -40,7 +40,7 @@ impl Transmitter {
         }
     }
 
-    /// Takes a packet to be sent with the next [`flush`](Self::flush).
+    /// Queues a packet for the next [`flush`](Self::flush).
     #[inline]
     pub(super) fn send(&mut self, fd: BorrowedFd<'_>, limit: usize, packet: Packet) {
         let length = packet.len();
@@ -62,7 +62,7 @@ impl Transmitter {
         self.packets.push(packet);
     }
 
-    /// Sends what was taken; what the kernel refuses is dropped.
+    /// Sends the queued packets. Packets that the kernel refuses are dropped.
     pub(super) fn flush(&mut self, fd: BorrowedFd<'_>) {
         self.write_messages();
         let mut done = 0;
@@ -74,7 +74,7 @@ impl Transmitter {
                     self.sent_bytes += lengths.sum::<u64>();
                     done += count;
                 }
-                // The first of these was refused; the ones behind it may do better.
+                // The kernel refused the first of these messages; later ones may succeed.
                 Err(_) => {
                     self.drops.add(DropReason::TransmitFailed, 1);
                     done += 1;
@@ -104,16 +104,16 @@ impl Transmitter {
         }
     }
 
-    /// Packets that wait for the next flush.
+    /// Returns the number of queued packets.
     pub(super) fn held(&self) -> u64 {
         self.packets.len() as u64
     }
 }
 
-/// `sendmmsg`: how many of the messages were sent, at least one.
+/// Calls `sendmmsg`. Returns the number of messages sent, at least one.
 fn send_messages(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    // SAFETY: each message names pieces of packets that `Transmitter` owns until the call is over; the kernel only reads
-    // them.
+    // SAFETY: each message names pieces of packets that `Transmitter` owns until the call ends, and the
+    // kernel only reads them.
     let count = unsafe {
         libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, libc::MSG_DONTWAIT)
     };

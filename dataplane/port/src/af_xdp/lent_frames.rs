@@ -1,11 +1,11 @@
-//! Which frames of the packet memory the kernel holds for a port.
+//! Record of the packet memory frames that the kernel holds for a port.
 
 use millrace_packet::{FRAME_SIZE, Packet, Pool};
 
 use super::ring::Address;
 
-/// The frames of one pool that were lent to the kernel. A frame that was not lent can't come back, whatever the
-/// kernel writes into its rings.
+/// Frames of one pool that are lent to the kernel. A frame that was not lent cannot be taken back, whatever
+/// the kernel writes into its rings.
 #[derive(Debug)]
 pub(super) struct LentFrames {
     pool: Pool,
@@ -25,13 +25,14 @@ impl LentFrames {
         &self.pool
     }
 
-    /// Where the packet's first byte lies in the pool's region; `None` for a packet of another pool.
+    /// Returns the offset of the packet's first byte in the pool's region; `None` for a packet of another
+    /// pool.
     #[inline]
     fn address(&self, packet: &Packet) -> Option<usize> {
         Some(packet.data().as_ptr().addr().wrapping_sub(self.start)).filter(|address| *address < self.length)
     }
 
-    /// Whether all frames of the packet are of this pool.
+    /// Whether all frames of the packet belong to this pool.
     pub(super) fn owns(&self, packet: &Packet) -> bool {
         let frames = packet.frames();
         frames
@@ -39,7 +40,8 @@ impl LentFrames {
             .all(|address| address < self.length)
     }
 
-    /// Lends a packet of one frame to the kernel; gives one of another pool back, and one of several frames.
+    /// Lends a packet of one frame to the kernel. Returns a packet of another pool, or of several frames, as
+    /// an error.
     #[inline]
     pub(super) fn lend(&mut self, packet: Packet) -> Result<Address, Packet> {
         let Some(address) = self.address(&packet) else { return Err(packet) };
@@ -51,15 +53,15 @@ impl LentFrames {
         Ok(address as Address)
     }
 
-    /// An empty frame for what arrives, lent to the kernel; `None` when the pool has none.
+    /// Lends an empty frame to the kernel for reception; `None` when the pool has none.
     #[inline]
     pub(super) fn lend_empty(&mut self) -> Option<Address> {
         let address = self.lend(self.pool.allocate()?).ok()?;
         Some(address - address % FRAME_SIZE as Address)
     }
 
-    /// The packet of `length` bytes from `address` on, in a frame that the kernel gives back; `None` when that frame was
-    /// not lent.
+    /// Takes a frame back from the kernel as a packet of `length` bytes from `address` on; `None` when the
+    /// frame was not lent.
     #[inline]
     pub(super) fn take_back(&mut self, address: Address, length: u32) -> Option<Packet> {
         let (index, offset) = (address / FRAME_SIZE as u64, (address % FRAME_SIZE as u64) as u16);
@@ -70,16 +72,17 @@ impl LentFrames {
         }
         *word &= !bit;
         let length = (length as usize).min(FRAME_SIZE - usize::from(offset)) as u16;
-        // SAFETY: the bit was set, so `lend` gave this frame away by `into_raw`, and it has not come back since.
+        // SAFETY: the bit was set, so `lend` gave this frame away by `into_raw`, and the frame has not come
+        // back since.
         unsafe { self.pool.packet_from_raw(index as u32, offset, length) }
     }
 
-    /// How many frames the kernel holds.
+    /// Returns the number of frames that the kernel holds.
     pub(super) fn count(&self) -> u32 {
         self.lent.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Returns all lent frames to the pool: for when the kernel surely no longer touches them.
+    /// Returns all lent frames to the pool. The caller ensures that the kernel no longer touches them.
     pub(super) fn take_back_all(&mut self) {
         for index in 0..self.pool.capacity() {
             drop(self.take_back(u64::from(index) * FRAME_SIZE as u64, 0));

@@ -1,15 +1,17 @@
-//! AF_XDP: frames straight between the driver and the packet memory (`Documentation/networking/af_xdp.rst`).
+//! AF_XDP port: frames move directly between the driver and the packet memory
+//! (`Documentation/networking/af_xdp.rst`).
 //!
-//! One port is one device: a socket for each of its receive queues, all of them over the one pool, which is registered
-//! with each. It sends by the first socket, so that one call sends a batch. The XDP program that redirects frames to the
-//! sockets is not loaded here: who opens the port registers [`AfXdp::sockets`] in the program's map.
+//! A port is one device, with a socket for each receive queue. All sockets share the pool, which is
+//! registered with each. The port sends by the first socket, so one call sends a batch. The caller loads the
+//! XDP program that redirects frames to the sockets, and registers [`AfXdp::sockets`] in the program's map.
 //!
-//! Conservation: *transmitted* are the packets whose pieces the kernel has taken from the transmit ring; those that wait
-//! there are *held*. What the kernel lost before the receive ring (`XDP_STATISTICS`) counts as received and dropped.
+//! Counters: *transmitted* are the packets whose pieces the kernel has taken from the transmit ring; packets
+//! that wait in the ring are *held*. Frames that the kernel lost before the receive ring (`XDP_STATISTICS`)
+//! count as received and dropped.
 //!
-//! When the port is dropped in copy mode, the frames that the kernel held return to the pool: once the sockets are
-//! closed, it touches none of them. Without a copy the card may still write for a while after that, so those frames stay
-//! out of the pool until the process ends.
+//! When a port in copy mode is dropped, its sockets close and the kernel no longer touches its frames. So
+//! those frames return to the pool. In zero-copy mode the network card may write for a while longer, so those
+//! frames stay out of the pool until the process ends.
 
 mod lent_frames;
 mod options;
@@ -38,18 +40,18 @@ use socket::Socket;
 pub use transmit::LEAST_BATCH;
 use transmit::Transmitter;
 
-/// Bytes in front of a received frame that the kernel keeps for the XDP program.
+/// Number of bytes before a received frame that the kernel reserves for the XDP program.
 const XDP_HEADROOM: usize = 256;
-/// A link header with two VLAN tags.
+/// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// A link header with one: what the kernel takes of a redirected frame.
+/// Length of a link header with one VLAN tag: the longest that the kernel accepts in a redirected frame.
 const REDIRECTED_LINK_HEADER: usize = ethernet::HEADER_LEN + 4;
 /// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
 const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
 /// Entries of the rings that a socket must have and that this port doesn't use.
 const UNUSED_RING: u32 = 64;
 
-/// A device by AF_XDP.
+/// AF_XDP port on a device.
 #[derive(Debug)]
 pub struct AfXdp {
     queues: Vec<(u32, Socket, Receiver)>,
@@ -57,7 +59,7 @@ pub struct AfXdp {
     lent: LentFrames,
     /// Segments of a super-frame that the last batch had no room for.
     backlog: VecDeque<Packet>,
-    /// Where the next batch begins, so that no queue starves another.
+    /// Queue at which the next batch begins, so that no queue starves another.
     first: usize,
     read_bytes: u64,
     created: u64,
@@ -70,12 +72,12 @@ pub struct AfXdp {
     capabilities: Capabilities,
 }
 
-/// The sockets of a port that is to be opened, for each queue one: what of it takes privileges.
+/// Sockets of a port to be opened, one per queue: the part that takes privileges.
 #[derive(Debug)]
 pub struct Sockets(Vec<OwnedFd>);
 
 impl AfXdp {
-    /// Makes a socket for each queue, in the calling thread's network namespace; none is bound yet.
+    /// Creates a socket for each queue, in the calling thread's network namespace, without binding it.
     ///
     /// # Errors
     /// [`PortError`]: no queue, no permission, ring sizes out of range.
@@ -89,8 +91,8 @@ impl AfXdp {
         made.collect::<Result<_, _>>().map(Sockets)
     }
 
-    /// Opens a socket for each queue and lends it frames of `pool`, from which all packets of this port come. A queue
-    /// that was in use a moment ago is waited for, up to 1 s.
+    /// Opens a socket for each queue and lends it frames of `pool`. All packets of this port come from that
+    /// pool. Waits up to 1 s for a queue that is still in use.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, no permission, taken, no memory, ring sizes out of range.
@@ -99,7 +101,8 @@ impl AfXdp {
         Self::open_by(sockets, pool, options)
     }
 
-    /// The same by sockets that were made for these options; of privileges it takes CAP_IPC_LOCK alone, for the memory.
+    /// Opens the port with sockets that were created for these options. This needs only the privilege
+    /// CAP_IPC_LOCK, for the memory.
     ///
     /// # Errors
     /// [`PortError`]: no such device or queue, taken, no memory.
@@ -139,28 +142,29 @@ impl AfXdp {
         })
     }
 
-    /// Gives the port another way for batches of [`LEAST_BATCH`] packets or more.
+    /// Sets another sender for batches of [`LEAST_BATCH`] packets or more.
     pub fn set_batch_send(&mut self, batch_send: Box<dyn BatchSend>) {
         self.transmitter.batch_send = Some(batch_send);
     }
 
-    /// The device queue and the socket of each: what the XDP program's map must be told.
+    /// Iterates over device queues and their sockets, for registration in the XDP program's map.
     pub fn sockets(&self) -> impl Iterator<Item = (u32, RawFd)> + '_ {
         self.queues.iter().map(|(queue, socket, _)| (*queue, socket.as_fd().as_raw_fd()))
     }
 
-    /// How many frames of the pool the kernel holds for this port, to receive into and to send.
+    /// Returns the number of frames of the pool that the kernel holds for this port, for reception and
+    /// transmission.
     pub fn lent_frames(&self) -> u32 {
         self.lent.count()
     }
 
-    /// The queue whose turn comes after `queue`'s.
+    /// Returns the queue to read after `queue`.
     #[inline]
     fn behind(&self, queue: usize) -> usize {
         if queue + 1 == self.queues.len() { 0 } else { queue + 1 }
     }
 
-    /// Reads one queue until it is empty or the batch full.
+    /// Reads one queue until it is empty or the batch is full.
     fn receive_queue(&mut self, queue: usize, batch: &mut Batch) {
         let limit = usize::from(self.mtu) + ethernet::HEADER_LEN;
         loop {
@@ -178,7 +182,7 @@ impl AfXdp {
         }
     }
 
-    /// A frame longer than the MTU and an Ethernet header: with VLAN tags, or a super-frame.
+    /// Receives a frame longer than the MTU and an Ethernet header: a frame with VLAN tags, or a super-frame.
     #[cold]
     fn receive_long(&mut self, packet: Packet, batch: &mut Batch) {
         self.read_bytes += packet.len() as u64;
@@ -202,7 +206,7 @@ impl AfXdp {
         }
     }
 
-    /// What the kernel dropped of what was received, and refused of what was to be sent.
+    /// Returns the number of received frames that the kernel dropped, and of outgoing frames that it refused.
     fn kernel_losses(&self) -> (u64, u64) {
         let statistics = self.queues.iter().map(|(_, socket, _)| socket.statistics());
         statistics.fold((0, 0), |(received, sent), socket| {
@@ -215,7 +219,7 @@ fn lost(statistics: &libc::xdp_statistics) -> u64 {
     statistics.rx_dropped + statistics.rx_ring_full
 }
 
-/// Queues beyond the first don't send.
+/// Returns the options of a queue. Queues after the first do not send.
 fn for_queue(options: &Options, queue: u32) -> Options {
     let mut options = options.clone();
     if options.queues.first() != Some(&queue) {
@@ -337,7 +341,7 @@ impl Port for AfXdp {
     }
 
     fn set_mtu(&mut self, mtu: u16, segment_mtu: u16) {
-        // Without scatter a packet is as long as a frame at most, whatever the device would take.
+        // Without scatter a packet has at most the length of a frame, whatever the device accepts.
         let longest = if self.queues[0].1.scatter { u16::MAX } else { SINGLE_FRAME_MTU };
         self.mtu = mtu.min(longest);
         self.segment_mtu = segment_mtu.min(self.mtu);
@@ -356,7 +360,7 @@ impl Port for AfXdp {
 impl Drop for AfXdp {
     fn drop(&mut self) {
         let zero_copy = self.queues.iter().any(|(_, socket, _)| socket.zero_copy);
-        // Closing a socket, rings unmapped, waits until no receive path uses it any more (`xsk_release`).
+        // Closing a socket with unmapped rings waits until no receive path uses it any more (`xsk_release`).
         self.queues.clear();
         if !zero_copy {
             self.lent.take_back_all();

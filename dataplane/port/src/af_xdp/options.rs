@@ -1,43 +1,44 @@
-//! How an AF_XDP port is to be opened.
+//! Options of an AF_XDP port.
 
 use millrace_wire::MacAddr;
 
 use crate::PortError;
 
-/// Whether the driver is to put frames into the packet memory itself.
+/// Copy mode or zero-copy mode of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Bind {
-    /// Without a copy where the driver can, else with one.
+    /// Zero-copy if the driver supports it, otherwise copy mode.
     #[default]
     Auto,
-    /// Without a copy, or not at all.
+    /// Zero-copy, or an error.
     ZeroCopy,
-    /// With a copy by the kernel: every driver can.
+    /// Copy by the kernel, which every driver supports.
     Copy,
 }
 
-/// Where the XDP program that redirects to the sockets runs.
+/// Mode of the XDP program that redirects frames to the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ProgramMode {
     /// In the driver.
     #[default]
     Native,
-    /// In the kernel's generic hook; sockets can then only copy.
+    /// In the kernel's generic hook; sockets can then only use copy mode.
     Generic,
 }
 
-/// Entries of the rings of each socket: powers of two, 64 to 32,768; 2,048 each by default.
+/// Number of entries of the rings of each socket: powers of two, 64 to 32,768; 2,048 each by default.
 ///
-/// Receive and fill ring bound what can arrive while the worker is elsewhere, and hold that many frames of the pool.
+/// Receive and fill ring limit the number of frames that can arrive while the worker is busy. They hold the
+/// same number of frames of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingSizes {
-    /// Pieces of frames that arrived and were not yet read.
+    /// Received pieces of frames that are not read yet.
     pub receive: u32,
     /// Pieces of frames to send.
     pub transmit: u32,
-    /// Empty frames for what arrives.
+    /// Empty frames for reception.
     pub fill: u32,
-    /// Frames that were sent.
+    /// Frames that have been sent.
     pub completion: u32,
 }
 
@@ -75,54 +76,57 @@ impl RingSizes {
     }
 }
 
-/// Receiving by the worker's own system calls instead of interrupts (`SO_PREFER_BUSY_POLL`).
+/// Busy polling: reception by the worker's own system calls instead of interrupts (`SO_PREFER_BUSY_POLL`).
 ///
-/// It pays where the card's interrupts would disturb the worker: one call per batch, no interrupts while it polls.
+/// Busy polling pays if the card's interrupts would disturb the worker: one call per batch, and no interrupts
+/// while it polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyPoll {
-    /// Microseconds that a call may wait for frames; 20 is usual.
+    /// Time that a call may wait for frames, in microseconds; 20 is usual.
     pub microseconds: u32,
     /// Frames per call, 1 to 65,535; 64 is usual.
     pub budget: u16,
 }
 
-/// How an AF_XDP port is to be opened.
+/// Options of an AF_XDP port.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The device's name, for messages.
+    /// Name of the device, for messages.
     pub device: String,
-    /// The device's index in the calling thread's network namespace.
+    /// Index of the device in the calling thread's network namespace.
     pub ifindex: u32,
-    /// The device's receive queues that this port reads; frames of others are not seen. Default: queue 0.
+    /// Receive queues of the device that this port reads. The port does not see frames of other queues.
+    /// Default: queue 0.
     pub queues: Vec<u32>,
-    /// The device's MAC address.
+    /// MAC address of the device.
     pub mac: MacAddr,
-    /// The device's MTU: largest network-layer packet, in bytes.
+    /// MTU of the device: largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// Network-layer bytes of the segments that a super-frame (longer than the MTU) is cut into. Default: the MTU; the
-    /// smallest MTU of all ports spares the sender a detour by "packet too big".
+    /// Length of the segments of a super-frame (longer than the MTU), in network-layer bytes. Default: the
+    /// MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
     pub segment_mtu: u16,
-    /// Entries of the rings.
+    /// Numbers of ring entries.
     pub rings: RingSizes,
-    /// With or without a copy. Default: [`Bind::Auto`].
+    /// Copy or zero-copy mode. Default: [`Bind::Auto`].
     pub bind: Bind,
-    /// Whether packets may stand in several frames: needed when the MTU exceeds what one frame holds, 1,770 bytes with
-    /// two VLAN tags. Needs Linux 6.6, and in the driver an XDP program with `xdp.frags`. Under a program in the generic
-    /// hook it is always tried: hosts on virtual links send super-frames then. Default: as the MTU needs it.
+    /// Whether packets may consist of several frames. This is needed for an MTU above the capacity of one
+    /// frame, 1,770 bytes with two VLAN tags. It needs Linux 6.6, and in the driver an XDP program with
+    /// `xdp.frags`. With a program in the generic hook it is always tried, because hosts on virtual links
+    /// send super-frames then. Default: as the MTU needs it.
     pub scatter: bool,
-    /// Where the XDP program runs. Default: [`ProgramMode::Native`].
+    /// Mode of the XDP program. Default: [`ProgramMode::Native`].
     pub program: ProgramMode,
-    /// Why the program runs in no better mode, in words; for [`Capabilities::why`](crate::Capabilities::why).
+    /// Reason why the program runs in no better mode; for [`Capabilities::why`](crate::Capabilities::why).
     pub why: String,
-    /// Whether transport checksums that the sender left to its card are completed: see
+    /// Whether the port completes transport checksums that the sender left to its network card: see
     /// [`partial_checksum`](crate::partial_checksum). Default: yes.
     pub partial_checksums: bool,
-    /// Receiving by busy polling. Default: off.
+    /// Busy polling. Default: off.
     pub busy_poll: Option<BusyPoll>,
 }
 
 impl Options {
-    /// The defaults for a device.
+    /// Returns the default options for a device.
     pub fn new(device: impl Into<String>, ifindex: u32, mac: MacAddr, mtu: u16) -> Self {
         Self {
             device: device.into(),

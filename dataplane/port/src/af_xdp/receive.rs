@@ -1,4 +1,4 @@
-//! From the receive ring into a batch, and empty frames into the fill ring.
+//! Reception: moves packets from the receive ring into a batch, and empty frames into the fill ring.
 
 use millrace_packet::{Batch, Packet};
 
@@ -6,15 +6,16 @@ use super::lent_frames::LentFrames;
 use super::socket::Socket;
 use crate::Arrivals;
 
-/// Frames of the pool that the fill ring leaves to the rest of the router while it has enough itself.
+/// Number of free frames that a refill leaves to the rest of the router, once the fill ring itself holds that
+/// many.
 const RESERVE: u32 = 256;
 
-/// The receiving side of one socket.
+/// Receiver of one socket.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    /// The first frames of a packet whose last one was not read yet.
+    /// First frames of a packet whose last frame is not read yet.
     partial: Option<Packet>,
-    /// Frames that the fill ring lacks.
+    /// Number of frames that the fill ring lacks.
     missing: u32,
     arrivals: Arrivals,
 }
@@ -24,14 +25,14 @@ impl Receiver {
         Self { partial: None, missing: fill_size, arrivals: Arrivals::default() }
     }
 
-    /// Nothing is known of what waits, until it is looked.
+    /// Notes that the number of waiting frames is unknown until the ring is read.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.arrivals.drained = false;
     }
 
-    /// Moves whole packets to `batch` until it is full, the ring is empty, or one is longer than `limit` bytes; that one
-    /// is returned.
+    /// Moves whole packets to `batch` until the batch is full, the ring is empty, or a packet is longer than
+    /// `limit` bytes. Returns such a long packet.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -63,12 +64,12 @@ impl Receiver {
         long
     }
 
-    /// What was read, and whether the last batch took all that there was.
+    /// Returns the number of frames read, and whether the last batch took all waiting frames.
     pub(super) fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// Adds a piece to the packet in the making; returns that packet when the piece is its last.
+    /// Adds a piece to the partial packet. Returns the packet when the piece is its last.
     fn join(&mut self, piece: Packet, continued: bool) -> Option<Packet> {
         match &mut self.partial {
             Some(partial) => partial.chain(piece),
@@ -77,7 +78,7 @@ impl Receiver {
         if continued { None } else { self.partial.take() }
     }
 
-    /// Fills the fill ring up, as far as the pool allows, and wakes a driver that waits for it.
+    /// Refills the fill ring as far as the pool allows, and wakes a driver that waits for frames.
     #[inline]
     pub(super) fn refill(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
         if self.missing > 0 {
@@ -93,8 +94,8 @@ impl Receiver {
         let in_ring = socket.fill.size() - self.missing;
         let spare = if in_ring < RESERVE { available / 2 } else { available.saturating_sub(RESERVE) };
         let wanted = self.missing.min(spare);
-        // The kernel took as many from the fill ring as it put into the receive ring, so there is room; but it publishes
-        // that later, so look.
+        // The kernel took as many frames from the fill ring as it put into the receive ring, so there is
+        // room. It publishes its counter later, so the code checks.
         let count = wanted.min(socket.fill.free(wanted));
         for _ in 0..count {
             let Some(address) = lent.lend_empty() else { break };
@@ -106,7 +107,7 @@ impl Receiver {
         }
     }
 
-    /// Packets that were read in part.
+    /// Returns the number of partial packets.
     pub(super) fn held(&self) -> u64 {
         u64::from(self.partial.is_some())
     }

@@ -1,8 +1,9 @@
-//! The rings that an AF_XDP socket shares with the kernel.
+//! Rings that an AF_XDP socket shares with the kernel.
 //!
-//! Each has one producer and one consumer: two free-running 32-bit counters and a power of two of slots. Whoever
-//! advances a counter publishes it with release order, and the other reads it with acquire order, so that a slot's
-//! contents are seen before the slot is (`Documentation/networking/af_xdp.rst`).
+//! Each ring has one producer and one consumer: two free-running 32-bit counters, and slots whose number is a
+//! power of two. The side that advances a counter publishes it with release order; the other side reads it
+//! with acquire order. So the contents of a slot are visible before the slot is
+//! (`Documentation/networking/af_xdp.rst`).
 
 use std::io;
 use std::marker::PhantomData;
@@ -11,12 +12,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What lies in the slots of a ring: any bytes that the kernel writes must be a valid value.
+/// Type of the slots of a ring. Any bytes that the kernel writes must be a valid value.
 pub(super) trait Slot: Copy + sealed::Sealed {}
 
-/// The address of a frame in the packet memory, as in the fill and the completion ring.
+/// Address of a frame in the packet memory, the slot type of the fill and the completion ring.
 pub(super) type Address = u64;
-/// A piece of a packet, as in the receive and the transmit ring.
+/// Piece of a packet, the slot type of the receive and the transmit ring.
 pub(super) type Descriptor = libc::xdp_desc;
 
 mod sealed {
@@ -27,7 +28,7 @@ mod sealed {
 impl Slot for Address {}
 impl Slot for Descriptor {}
 
-/// A mapped ring. Unmapped when dropped.
+/// Mapped ring; unmapped when dropped.
 #[derive(Debug)]
 struct Memory<T> {
     map: NonNull<libc::c_void>,
@@ -65,8 +66,8 @@ impl<T: Slot> Memory<T> {
         }
         let map = NonNull::new(map).ok_or(io::ErrorKind::InvalidData)?;
         let base = map.cast::<u8>();
-        // SAFETY: the kernel's offsets lie inside of the mapping, whose length was computed from the largest of them,
-        // and are aligned for what stands there.
+        // SAFETY: the kernel's offsets lie inside of the mapping, whose length was computed from the largest
+        // of them, and are aligned for the values there.
         let (producer, consumer, flags, slots) = unsafe {
             (
                 base.add(offsets.producer as usize).cast(),
@@ -121,13 +122,13 @@ impl<T> Drop for Memory<T> {
     }
 }
 
-/// A ring that we fill and the kernel empties: fill, transmit.
+/// Ring that this process fills and the kernel empties: fill and transmit ring.
 #[derive(Debug)]
 pub(super) struct ProducerRing<T> {
     memory: Memory<T>,
-    /// Our counter, not yet published perhaps.
+    /// Producer counter; the kernel may see an older value.
     head: u32,
-    /// What the kernel's counter was when we last looked.
+    /// Consumer counter of the kernel at the last reading.
     tail: u32,
 }
 
@@ -141,7 +142,7 @@ impl<T: Slot> ProducerRing<T> {
         Ok(Self { memory: Memory::map(fd, page_offset, offsets, size)?, head: 0, tail: 0 })
     }
 
-    /// Free slots: exact if there are fewer than `wanted`, else at least that many.
+    /// Returns the number of free slots: exact if fewer than `wanted`, otherwise at least `wanted`.
     #[inline]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         let free = self.memory.size() - self.head.wrapping_sub(self.tail);
@@ -152,7 +153,7 @@ impl<T: Slot> ProducerRing<T> {
         self.memory.size() - self.head.wrapping_sub(self.tail)
     }
 
-    /// Puts `value` into the next slot; [`free`](Self::free) must have said that there is one.
+    /// Puts `value` into the next slot. [`free`](Self::free) must have returned at least 1.
     #[inline]
     pub(super) fn push(&mut self, value: T) {
         debug_assert!(self.free(1) > 0, "the ring is full");
@@ -160,27 +161,27 @@ impl<T: Slot> ProducerRing<T> {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Lets the kernel see what was pushed.
+    /// Publishes the pushed slots to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.memory.producer().store(self.head, Ordering::Release);
     }
 
-    /// Slots that the kernel has not emptied yet.
+    /// Returns the number of slots that the kernel has not emptied yet.
     #[inline]
     pub(super) fn waiting(&mut self) -> u32 {
         self.tail = self.memory.consumer().load(Ordering::Acquire);
         self.head.wrapping_sub(self.tail)
     }
 
-    /// The contents of the slots that the kernel has not emptied yet.
+    /// Iterates over the slots that the kernel has not emptied yet.
     pub(super) fn waiting_slots(&mut self) -> impl Iterator<Item = T> + '_ {
         let waiting = self.waiting();
         let ring = &*self;
         (0..waiting).map(|n| ring.memory.read(ring.tail.wrapping_add(n)))
     }
 
-    /// Whether the kernel sleeps and wants a system call.
+    /// Whether the kernel sleeps and needs a system call.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.memory.needs_wakeup()
@@ -192,7 +193,7 @@ impl<T: Slot> ProducerRing<T> {
     }
 }
 
-/// A ring that the kernel fills and we empty: receive, completion.
+/// Ring that the kernel fills and this process empties: receive and completion ring.
 #[derive(Debug)]
 pub(super) struct ConsumerRing<T> {
     memory: Memory<T>,
@@ -210,7 +211,8 @@ impl<T: Slot> ConsumerRing<T> {
         Ok(Self { memory: Memory::map(fd, page_offset, offsets, size)?, head: 0, tail: 0 })
     }
 
-    /// Filled slots that were not taken yet. Asks the kernel's counter only when it knows of none.
+    /// Returns the number of filled slots not taken yet. Reads the kernel's counter only when no filled slot
+    /// is known.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.head == self.tail {
@@ -219,7 +221,7 @@ impl<T: Slot> ConsumerRing<T> {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// Takes the next slot's contents; [`available`](Self::available) must have said that there is one.
+    /// Takes the contents of the next slot. [`available`](Self::available) must have returned at least 1.
     #[inline]
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.head != self.tail, "the ring is empty");
@@ -228,7 +230,7 @@ impl<T: Slot> ConsumerRing<T> {
         value
     }
 
-    /// Lets the kernel reuse the slots that were taken.
+    /// Releases the taken slots to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.memory.consumer().store(self.tail, Ordering::Release);

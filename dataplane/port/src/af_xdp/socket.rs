@@ -1,4 +1,4 @@
-//! One AF_XDP socket: bound to one queue of a device, with its four rings and the packet memory registered.
+//! AF_XDP socket: bound to one queue of a device, with its four rings and the registered packet memory.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,14 +11,15 @@ use super::options::{Bind, Options, ProgramMode, RingSizes};
 use super::ring::{Address, ConsumerRing, Descriptor, ProducerRing};
 use crate::{PortError, socket_option};
 
-/// `XDP_MAX_TX_SKB_BUDGET`: frames that one call sends in copy mode; 32 where it can't be set (before Linux 6.17).
+/// Socket option `XDP_MAX_TX_SKB_BUDGET`: number of frames per call in copy mode; always 32 before Linux
+/// 6.17.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-/// How long a queue may be taken before opening gives up: a socket that just died holds its queue for up to 50 ms, and
-/// longer on a machine that is busy.
+/// Time after which opening a busy queue fails. A socket that just died holds its queue for up to 50 ms, and
+/// longer on a busy machine.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 const BUSY_STEP: Duration = Duration::from_millis(5);
 
-/// A bound socket and its rings.
+/// Bound socket and its rings.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) receive: ConsumerRing<Descriptor>,
@@ -31,7 +32,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket that is bound to nothing yet: what of it takes privileges.
+    /// Creates an unbound socket, which is the part that takes privileges.
     pub(super) fn create(options: &Options, queue: u32) -> Result<OwnedFd, PortError> {
         let fd = create().map_err(|error| Errors { options, queue }.explain("socket(AF_XDP)", error))?;
         tune(fd.as_fd(), options);
@@ -55,18 +56,18 @@ impl Socket {
         Ok(Self { receive, transmit, fill, completion, scatter, zero_copy, fd })
     }
 
-    /// Asks the kernel to send, or to go on receiving: one system call, never blocking.
+    /// Requests the kernel to send, or to continue receiving, with one system call that never blocks.
     pub(super) fn kick_transmit(&self) -> io::Result<()> {
-        // SAFETY: no buffer and no address are passed.
+        // SAFETY: the call passes no buffer and no address.
         let answer =
             unsafe { libc::sendto(self.fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Asks the driver to receive: with busy polling, or when it waits for empty frames.
+    /// Requests the driver to receive: with busy polling, or when it waits for empty frames.
     pub(super) fn kick_receive(&self) {
-        // An error is no news: what arrived is in the ring, and what did not is asked for again with the next batch.
-        // SAFETY: no buffer and no address are passed.
+        // Errors are ignored: received frames are in the ring, and the next batch repeats the request.
+        // SAFETY: the call passes no buffer and no address.
         unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -79,7 +80,7 @@ impl Socket {
         };
     }
 
-    /// The kernel's own counters of this socket; zeros if it refuses.
+    /// Returns the kernel's counters of this socket; zeros if the kernel refuses.
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         socket_option::get(self.fd.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS).unwrap_or(NO_STATISTICS)
     }
@@ -106,7 +107,7 @@ fn create() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just created, and owned by nobody else.
+    // SAFETY: just created, with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -145,10 +146,10 @@ fn map_rings(fd: BorrowedFd<'_>, sizes: &RingSizes, offsets: &libc::xdp_mmap_off
     ))
 }
 
-/// Sets what makes the socket faster and may be refused without harm.
+/// Sets options that make the socket faster. A refusal does no harm.
 fn tune(fd: BorrowedFd<'_>, options: &Options) {
     let _ = socket_option::set(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &options.rings.transmit);
-    // In copy mode each frame on its way counts against the send buffer: it must not be the limit.
+    // In copy mode each frame in transmission counts against the send buffer, which must not be the limit.
     let send_buffer = options.rings.transmit as i32 * 4096;
     let _ = socket_option::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send_buffer);
     if let Some(busy) = options.busy_poll {
@@ -163,8 +164,8 @@ fn tune(fd: BorrowedFd<'_>, options: &Options) {
     }
 }
 
-/// Binds to the queue and says whether packets of several frames are possible; without them is tried as well where the
-/// MTU doesn't need them.
+/// Binds to the queue. Returns whether packets of several frames are possible. Retries without them if the
+/// MTU does not need them.
 fn bind(fd: BorrowedFd<'_>, options: &Options, queue: u32) -> io::Result<bool> {
     let copy = match (options.bind, options.program) {
         (Bind::ZeroCopy, _) => libc::XDP_ZEROCOPY,
@@ -207,7 +208,7 @@ fn bind_once(fd: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16) -> io::Re
         sxdp_shared_umem_fd: 0,
     };
     let pointer: *const libc::sockaddr_xdp = &address;
-    // SAFETY: `address` is readable for the size that is passed.
+    // SAFETY: `address` is readable for the given size.
     let answer =
         unsafe { libc::bind(fd.as_raw_fd(), pointer.cast(), size_of::<libc::sockaddr_xdp>() as u32) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -218,7 +219,7 @@ fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Turns the kernel's answers into words.
+/// Converter of the kernel's errors to messages.
 struct Errors<'a> {
     options: &'a Options,
     queue: u32,

@@ -1,4 +1,4 @@
-//! From a batch into the transmit ring, and frames that were sent back to the pool.
+//! Transmission: moves packets from a batch into the transmit ring, and returns sent frames to the pool.
 
 use std::io;
 
@@ -9,35 +9,39 @@ use super::ring::Descriptor;
 use super::socket::Socket;
 use crate::BatchSend;
 
-/// Frames of one packet: what the kernel joins in copy mode (`MAX_SKB_FRAGS` and the first).
+/// Maximum number of frames of a packet that the kernel joins in copy mode: `MAX_SKB_FRAGS`, and the first.
 const MAX_PIECES: usize = 18;
-/// Calls of one [`Transmitter::flush`]; with 32 frames each they empty the largest ring.
+/// Maximum number of calls per [`Transmitter::flush`]; with 32 frames each they empty the largest ring.
 const MAX_KICKS: u32 = 1024;
-/// The shortest frame the kernel takes: an Ethernet header.
+/// Length of the shortest frame that the kernel takes: an Ethernet header.
 const MIN_FRAME: usize = 14;
 
-/// Packets of a batch from which on another way for batches is taken: a program run on live frames takes some 5.5 µs for a call, the socket
-/// nothing. Measured by `bench levels --case crossover`: frames of 60 bytes cost less by a batch from 16 on where the other end drops in its driver,
-/// from 25 on where a host's kernel receives them; of 1,514 bytes from 22 and 40 to 51 on. This is between them, for a port doesn't know its other end.
+/// Minimum number of packets of a batch that uses the other sender. A run of a program on live frames costs
+/// some 5.5 µs per call, the socket nothing.
+///
+/// Measured by `bench levels --case crossover`, with frames of 60 bytes: a batch is cheaper from 16 frames on
+/// if the other end drops in its driver, and from 25 on if a host's kernel receives. With frames of 1,514
+/// bytes, it is cheaper from 22, and from 40 to 51 frames on. The constant is between these figures, because
+/// a port does not know its other end.
 pub const LEAST_BATCH: usize = 24;
 
-/// The sending side of one socket.
+/// Transmitter of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Transmitter {
-    /// Packets put into the ring or sent past it so far, and their bytes.
+    /// Number of packets put into the ring or sent past it so far, and their bytes.
     queued: u64,
     queued_bytes: u64,
-    /// Of them, those that went past the ring.
+    /// Number of packets sent past the ring.
     pub(super) batched: u64,
-    /// Pieces put into the ring whose frames have not come back.
+    /// Number of pieces put into the ring whose frames have not come back.
     outstanding: u32,
     pub(super) drops: DropCounts,
     pub(super) batch_send: Option<Box<dyn BatchSend>>,
 }
 
 impl Transmitter {
-    /// Sends a whole batch past the ring, if there is a way, it takes all these packets, and none waits in the ring before them. Returns
-    /// whether it did.
+    /// Sends a whole batch past the ring by the other sender. This needs such a sender that takes all
+    /// packets, and an empty ring. Returns whether the batch was sent.
     #[inline]
     pub(super) fn send_batch(&mut self, socket: &mut Socket, limit: usize, batch: &mut Batch) -> bool {
         let Some(way) = &mut self.batch_send else { return false };
@@ -90,7 +94,7 @@ impl Transmitter {
         self.queued_bytes += length as u64;
     }
 
-    /// Chains, full rings, wrong lengths.
+    /// Sends packets of several frames, or into a full ring, and drops packets of a wrong length.
     #[cold]
     fn send_uncommon(&mut self, socket: &mut Socket, lent: &mut LentFrames, limit: usize, packet: Packet) {
         let length = packet.len();
@@ -117,11 +121,11 @@ impl Transmitter {
     }
 
     fn send_chain(&mut self, socket: &mut Socket, lent: &mut LentFrames, length: usize, mut packet: Packet) {
-        // The kernel gives every frame back by itself, so none may belong to a copy as well.
+        // The kernel returns every frame separately, so no frame may belong to a copy as well.
         if !packet.make_writable(lent.pool()) {
             return self.drops.add(DropReason::NoMemory, 1);
         }
-        // Copying may have made more pieces than there was room for.
+        // Copying may have made more pieces than the ring has room for.
         let pieces = packet.segments().filter(|(.., length)| *length > 0).count();
         if pieces > MAX_PIECES || socket.transmit.free(pieces as u32) < pieces as u32 {
             return self.drops.add(DropReason::TransmitFailed, 1);
@@ -144,7 +148,7 @@ impl Transmitter {
         self.count(length);
     }
 
-    /// Sends a copy in one frame, or in a chain where the socket takes chains.
+    /// Sends a copy in one frame, or in a chain if the socket accepts chains.
     #[cold]
     fn send_copied(&mut self, socket: &mut Socket, lent: &mut LentFrames, packet: &Packet) {
         let Some(mut copy) = lent.pool().allocate() else {
@@ -168,7 +172,7 @@ impl Transmitter {
         }
     }
 
-    /// Whether there are `pieces` free slots, if need be after sending what waits.
+    /// Makes room for `pieces` slots, if necessary by sending waiting packets. Returns whether there is room.
     fn make_room(&mut self, socket: &mut Socket, lent: &mut LentFrames, pieces: u32) -> bool {
         if socket.transmit.free(pieces) >= pieces {
             return true;
@@ -178,7 +182,7 @@ impl Transmitter {
         socket.transmit.free(pieces) >= pieces
     }
 
-    /// Has the kernel send what waits, and takes sent frames back.
+    /// Requests the kernel to send waiting packets, and takes sent frames back.
     #[inline]
     pub(super) fn flush(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
         if self.outstanding == 0 {
@@ -190,7 +194,8 @@ impl Transmitter {
         self.complete(socket, lent);
     }
 
-    /// In copy mode a call sends a part of the ring and says so by `EAGAIN`; without a copy one call wakes the driver.
+    /// Calls the kernel until the ring is empty. In copy mode a call sends a part of the ring and reports
+    /// that by `EAGAIN`. In zero-copy mode one call wakes the driver.
     fn kick(&mut self, socket: &mut Socket, lent: &mut LentFrames) {
         let mut waiting = socket.transmit.waiting();
         for _ in 0..MAX_KICKS {
@@ -210,7 +215,7 @@ impl Transmitter {
         }
     }
 
-    /// Returns sent frames to the pool, and how many there were.
+    /// Returns sent frames to the pool. Returns their number.
     #[inline]
     fn complete(&mut self, socket: &mut Socket, lent: &mut LentFrames) -> u32 {
         let mut completed = 0;
@@ -225,12 +230,13 @@ impl Transmitter {
         completed
     }
 
-    /// Packets put into the ring or sent past it so far.
+    /// Returns the number of packets put into the ring or sent past it so far.
     pub(super) fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// Packets that the kernel took, their bytes, and packets that still wait in the ring.
+    /// Returns the number of packets that the kernel took, their bytes, and the number of packets in the
+    /// ring.
     pub(super) fn taken(&self, socket: &mut Socket) -> (u64, u64, u64) {
         let (mut held, mut held_bytes) = (0, 0);
         for piece in socket.transmit.waiting_slots() {
@@ -241,8 +247,8 @@ impl Transmitter {
     }
 }
 
-/// Whether the same call may succeed at once: the kernel's share of one call was used up, or memory that completed
-/// frames free was missing.
+/// Whether the same call may succeed at once: the kernel's budget of one call was used up, or memory that
+/// completed frames free was missing.
 fn may_pass(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -1,4 +1,4 @@
-//! One direction of an impaired link: the dice, and the queue of packets that wait.
+//! One direction of an impaired link: the random decisions, and the queue of waiting packets.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -15,11 +15,11 @@ pub(super) struct Link {
     settings: Impairment,
     random: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Packets that ever entered the queue: keeps those that fall due together in order.
+    /// Number of packets that ever entered the queue. It keeps packets with the same due time in order.
     entered: u64,
-    /// When the last packet that did not skip the delay falls due.
+    /// Due time of the last packet that did not skip the delay.
     last_due: Instant,
-    /// When the link has sent all that it took, under a rate.
+    /// Time at which the link has sent all its packets, with a rate.
     idle_from: Instant,
     created: u64,
     lost: u64,
@@ -32,7 +32,7 @@ struct Waiting {
 }
 
 impl Link {
-    /// `direction` keeps the random sequences of the two directions apart.
+    /// Creates one direction. `direction` separates the random sequences of the two directions.
     pub(super) fn new(settings: &Impairment, direction: u64) -> Self {
         Self {
             settings: settings.clone(),
@@ -62,7 +62,7 @@ impl Link {
         self.waiting.peek().map(|Reverse(waiting)| waiting.due)
     }
 
-    /// A packet comes to this end of the link.
+    /// Handles a packet that enters the link.
     pub(super) fn enter(&mut self, pool: &Pool, now: Instant, packet: Packet) {
         if self.random.chance(self.settings.loss) {
             self.lost += 1;
@@ -77,11 +77,11 @@ impl Link {
         }
     }
 
-    /// Moves packets that are due to `batch`, earliest first, as many as fit.
+    /// Moves due packets to `batch`, earliest first, as many as fit.
     pub(super) fn release(&mut self, now: Instant, batch: &mut Batch) {
         while batch.room() > 0 && self.next_event().is_some_and(|due| due <= now) {
             if let Some(Reverse(waiting)) = self.waiting.pop() {
-                // The loop made sure that there is room.
+                // The loop condition ensures that there is room.
                 let _ = batch.push(waiting.packet);
             }
         }
@@ -111,7 +111,7 @@ impl Link {
         self.last_due
     }
 
-    /// When the link has sent a packet of `length` bytes, after those before it.
+    /// Returns the time at which the link has sent a packet of `length` bytes, after the packets before it.
     fn sent(&mut self, now: Instant, length: usize) -> Instant {
         let Some(BitRate(rate)) = self.settings.rate else { return now };
         let takes = Duration::from_nanos((length as f64 * 8e9 / rate).ceil() as u64);
@@ -121,26 +121,27 @@ impl Link {
 
     fn delay(&mut self) -> Duration {
         let Impairment { delay, jitter, .. } = self.settings;
-        // At most two hours: that many nanoseconds fit.
+        // At most two hours, whose nanoseconds fit.
         let range = 2 * jitter.as_nanos() as u64 + 1;
         delay - jitter + Duration::from_nanos(self.random.below(range))
     }
 }
 
-/// A second packet that shares nothing with the first, so that every port can send it.
+/// Copies a packet without shared frames, so that every port can send the copy.
 fn copy_whole(packet: &Packet, pool: &Pool) -> Option<Packet> {
     let mut copy = packet.copy(pool)?;
     copy.make_writable(pool).then_some(copy)
 }
 
-/// Flips one bit, counted from the packet's first. Where memory for frames of its own lacks, in the first frame.
+/// Flips one bit, counted from the packet's first. Without memory for a private copy, flips a bit of the
+/// first frame.
 fn flip_bit(mut packet: Packet, pool: &Pool, bit: usize) -> Packet {
     let first = packet.data().len();
     let byte = if bit / 8 < first || packet.make_writable(pool) { bit / 8 } else { bit / 8 % first.max(1) };
     flip(packet, byte, 1 << (bit % 8))
 }
 
-/// The packet's frames must be its own up to the one of the byte.
+/// Flips bits of a byte. The packet must own its frames up to the one with the byte.
 fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
     if let Some(byte) = packet.data_mut().get_mut(byte) {
         *byte ^= mask;
@@ -148,7 +149,7 @@ fn flip(mut packet: Packet, byte: usize, mask: u8) -> Packet {
     }
     let (mut first, rest) = match packet.split() {
         Ok(pieces) => pieces,
-        // No frame of the packet's own has the byte.
+        // No frame owned by the packet has the byte.
         Err(packet) => return packet,
     };
     if let Some(rest) = rest {

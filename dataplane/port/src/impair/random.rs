@@ -1,7 +1,7 @@
-//! A small pseudo-random sequence: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
+//! Pseudo-random sequence: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
 //! OOPSLA 2014). Not for secrets.
 
-/// A sequence that its seed determines.
+/// Sequence that its seed determines.
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
@@ -18,14 +18,14 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Whether an event of this probability happens: never at 0, always at 1.
+    /// Returns whether an event of this probability happens: never at 0, always at 1.
     pub(super) fn chance(&mut self, probability: f64) -> bool {
         // The upper 53 bits make a number from 0 to just below 1.
         let draw = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         draw < probability
     }
 
-    /// A number from 0 to `below` - 1; 0 when `below` is 0.
+    /// Returns a number from 0 to `below` - 1; 0 when `below` is 0.
     pub(super) fn below(&mut self, below: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
     }

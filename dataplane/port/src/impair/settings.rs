@@ -1,75 +1,76 @@
-//! What an impairment may do.
+//! Settings of an impairment.
 
 use std::time::Duration;
 
 use millrace_units::BitRate;
 
-/// How a link is impaired. The default does nothing to either direction.
+/// Impairment of a link. The default changes nothing in either direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impairment {
-    /// Which way it works. Default: both.
+    /// Direction of the impairment. Default: both.
     pub direction: ImpairmentDirection,
-    /// How long every packet takes. At most an hour. Default: 0.
+    /// Delay of every packet. At most an hour. Default: 0.
     pub delay: Duration,
-    /// The delay of a packet is drawn evenly from `delay` - `jitter` to `delay` + `jitter`. At most `delay`. Alone it
-    /// changes no order: a packet never overtakes the one before it. Default: 0.
+    /// Variation of the delay, which is uniform from `delay` - `jitter` to `delay` + `jitter`. At most
+    /// `delay`. Jitter alone changes no order: a packet never overtakes the one before it. Default: 0.
     pub jitter: Duration,
     /// Probability that a packet is lost, 0 to 1. Default: 0.
     pub loss: f64,
-    /// Probability that a packet comes twice, 0 to 1. Default: 0.
+    /// Probability that a packet is duplicated, 0 to 1. Default: 0.
     pub duplicate: f64,
-    /// Probability that a packet skips the delay and so overtakes those that wait, 0 to 1. Without a delay it changes
-    /// nothing. Default: 0.
+    /// Probability that a packet skips the delay and so overtakes waiting packets, 0 to 1. Without a delay it
+    /// changes nothing. Default: 0.
     pub reorder: f64,
-    /// Probability that one bit of a packet, drawn evenly from all of them, is flipped, 0 to 1. Default: 0.
+    /// Probability that one bit of a packet, chosen uniformly, is flipped, 0 to 1. Default: 0.
     pub corrupt: f64,
-    /// Bits of link-layer frames per second that pass, at least 1. Default: no limit.
+    /// Rate limit in bits of link-layer frames per second, at least 1. Default: no limit.
     pub rate: Option<BitRate>,
-    /// Most packets that wait in one direction, 1 to 1,048,576; more are lost. They take packet memory. Default: 1,000.
+    /// Maximum number of waiting packets per direction, 1 to 1,048,576. Further packets are lost. Waiting
+    /// packets take packet memory. Default: 1,000.
     pub queue: usize,
-    /// What the random sequence starts from: the same seed, settings and traffic give the same result. Default: 0.
+    /// Seed of the random sequence: the same seed, settings and traffic give the same result. Default: 0.
     pub seed: u64,
 }
 
-/// Which way an impairment works, seen from the port.
+/// Direction of an impairment, seen from the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ImpairmentDirection {
-    /// On received and on transmitted packets.
+    /// Received and transmitted packets.
     #[default]
     Both,
-    /// On received packets.
+    /// Received packets.
     In,
-    /// On transmitted packets.
+    /// Transmitted packets.
     Out,
 }
 
-/// A setting of an [`Impairment`] that is out of its range.
+/// Setting of an [`Impairment`] that is out of its range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ImpairError {
-    /// Not a probability.
+    /// The value is no probability.
     #[error(
         "impairment: {setting} is {value}: a probability from 0 to 1 is needed, as 0.01 for one in a hundred"
     )]
     Probability {
-        /// The setting's name.
+        /// Name of the setting.
         setting: &'static str,
-        /// What it was set to.
+        /// Value of the setting.
         value: f64,
     },
     /// The delay is too long.
     #[error("impairment: a delay of {0:?}: at most {MAX_DELAY:?}")]
     Delay(Duration),
-    /// More jitter than delay.
+    /// The jitter is greater than the delay.
     #[error(
         "impairment: a jitter of {jitter:?} around a delay of {delay:?}: it can't be more than the delay"
     )]
     Jitter {
-        /// The jitter.
+        /// Jitter of the setting.
         jitter: Duration,
-        /// The delay.
+        /// Delay of the setting.
         delay: Duration,
     },
-    /// The rate lets nothing pass.
+    /// The rate is below 1 b/s.
     #[error("impairment: a rate of {0} b/s: at least 1 is needed; leave it out for no limit")]
     Rate(f64),
     /// The queue is too short or too long.
@@ -98,10 +99,10 @@ impl Default for Impairment {
 }
 
 impl Impairment {
-    /// Whether every setting is in its range.
+    /// Checks that every setting is in its range.
     ///
     /// # Errors
-    /// The first setting that is not.
+    /// [`ImpairError`] for the first setting out of its range.
     pub fn check(&self) -> Result<(), ImpairError> {
         let probabilities = [
             ("loss", self.loss),

@@ -177,7 +177,7 @@ fn what_finds_the_queue_full_is_lost() {
     assert_eq!((port.counters().held, port.counters().drops.get(DropReason::Impaired)), (5, 7));
 }
 
-/// One thing that happens to the port.
+/// Event at the port.
 #[derive(Clone, Debug)]
 enum Step {
     Inject(usize),
@@ -210,7 +210,7 @@ prop_compose! {
     }
 }
 
-/// What came out, when, and the counters at the end.
+/// Received packets with their times, transmitted packets, and the counters at the end.
 type Trace = (Vec<(Instant, Vec<u8>)>, Vec<Vec<u8>>, String);
 
 struct Run {
@@ -288,7 +288,7 @@ proptest! {
 
     #[test]
     fn everything_is_out_after_the_longest_delay(settings in settings(), steps in steps()) {
-        // A rate may take any time; without one the delay is bounded.
+        // With a rate, packets may take any time; without one the delay is bounded.
         let settings = Impairment { rate: None, ..settings };
         let mut run = Run::new(&settings, 1024);
         steps.iter().for_each(|step| run.step(step));

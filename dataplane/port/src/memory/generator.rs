@@ -1,4 +1,5 @@
-//! A port that receives copies of the same frames over and over, and counts what is sent: the wire of a bench.
+//! Port that receives copies of the same frames repeatedly, and counts transmitted frames: the wire of a
+//! bench.
 
 use millrace_memory::prefetch_slice_element;
 use millrace_packet::{Batch, DropReason, HEADROOM, Packet, Pool};
@@ -8,23 +9,23 @@ use millrace_wire::MacAddr;
 use super::capabilities;
 use crate::{Capabilities, Port, PortCounters};
 
-/// Bytes between what is copied and what is fetched.
+/// Distance in bytes between the copied and the prefetched template.
 const AHEAD: usize = 1024;
 
-/// Gives copies of a ring of template frames, as many as the batch takes, and drops what it is to transmit.
+/// Port that fills each batch with copies of template frames, in turn, and drops transmitted frames.
 ///
-/// The templates lie one behind the other, and are fetched ahead: what a million of them take of the caches and of the memory's time is as
-/// little as can be, for it is not what a bench is about.
+/// The templates are contiguous and prefetched, so that even a million templates take little of the caches
+/// and of the memory's time. A bench does not measure that part.
 ///
-/// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its template,
-/// counted, freed) takes 110 instructions, 20 to 30 ns on a virtual AMD EPYC that was busy with other work: subtract
-/// it from what a pipeline between the two costs.
+/// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its
+/// template, counted, freed) takes 110 instructions, 20 to 30 ns on a busy virtual AMD EPYC. Subtract that
+/// from the cost of a pipeline between the two sides.
 #[derive(Debug)]
 pub struct Generator {
-    /// The bytes of all templates, and where each one's end.
+    /// Bytes of all templates, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// The next one, and where it begins.
+    /// Number of the next template, and its start.
     position: usize,
     begin: usize,
     left: u64,
@@ -33,8 +34,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A port that gives `frames` frames in all (`u64::MAX`: without an end), taking `templates` in turn. Without
-    /// templates it gives none.
+    /// Creates a port that receives `frames` frames in total (`u64::MAX`: without an end), from `templates`
+    /// in turn. Without templates it receives none.
     pub fn new(mac: MacAddr, mtu: u16, templates: Vec<Vec<u8>>, frames: u64) -> Self {
         let left = if templates.is_empty() { 0 } else { frames };
         let capabilities = capabilities(mac, mtu);
@@ -59,7 +60,7 @@ impl Generator {
         match copied(pool, template) {
             Some(packet) => {
                 self.counters.received_bytes += template.len() as u64;
-                // The caller made sure that there is room.
+                // The caller ensures that there is room.
                 let _ = batch.push(packet);
             }
             None => self.counters.drops.add(DropReason::NoMemory, 1),
@@ -67,8 +68,8 @@ impl Generator {
     }
 }
 
-/// A packet with the bytes of `template`. Short ones are put into the headroom, of which half is left: at 128 bytes
-/// that takes 120 instructions in all, appending 197.
+/// Creates a packet with the bytes of `template`. A short template goes into the headroom and leaves half of
+/// it free. At 128 bytes that takes 120 instructions in all, while appending takes 197.
 #[inline]
 fn copied(pool: &Pool, template: &[u8]) -> Option<Packet> {
     if template.len() > HEADROOM / 2 {

@@ -1,4 +1,4 @@
-//! A recorded file in memory: pcap (draft-ietf-opsawg-pcap) or pcapng (draft-ietf-opsawg-pcapng).
+//! Recorded file in memory: pcap (draft-ietf-opsawg-pcap) or pcapng (draft-ietf-opsawg-pcapng).
 
 use std::fs;
 use std::io::Read as _;
@@ -16,24 +16,24 @@ use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use crate::PortError;
 use crate::input_file::open_input;
 
-/// The first octets of a pcapng file, in either byte order.
+/// First octets of a pcapng file, in either byte order.
 const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// Ticks per second when a pcapng interface does not say.
+/// Default resolution of a pcapng interface: 10^6 ticks per second.
 const DEFAULT_RESOLUTION: u8 = 6;
 
-/// The packets of a recorded file, in the order of their times.
+/// Packets of a recorded file, in the order of their times.
 #[derive(Debug, Default)]
 pub struct Recording {
     file: Vec<u8>,
     packets: Vec<Recorded>,
     truncated: u64,
-    /// Nanoseconds from 1970 to the first packet.
+    /// Time of the first packet, in nanoseconds since 1970.
     origin: u64,
 }
 
 #[derive(Debug)]
 struct Recorded {
-    /// Nanoseconds: since 1970 while the file is read, then since the first packet.
+    /// Time in nanoseconds: since 1970 during reading, afterwards since the first packet.
     time: u64,
     bytes: Range<usize>,
 }
@@ -42,17 +42,18 @@ impl Recording {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`PortError::File`] when it can't be read; [`PortError::Format`] when it is broken (with the offset), or holds
-    /// frames that are not Ethernet.
+    /// [`PortError::File`] when the file cannot be read. [`PortError::Format`] when it is broken (with the
+    /// offset), or has frames that are not Ethernet.
     pub fn read(path: &Path) -> Result<Self, PortError> {
         let file = fs::read(path).map_err(|source| PortError::File { path: path.to_owned(), source })?;
         Self::parse(file).map_err(|problem| PortError::Format { path: path.to_owned(), problem })
     }
 
-    /// Reads a file that a configuration names, with the router's rights: a regular one alone, and no symbolic link.
+    /// Reads a file that a configuration names, with the router's rights. It must be a regular file, and no
+    /// symbolic link.
     ///
     /// # Errors
-    /// As of [`read`](Self::read); a link, a device or a pipe.
+    /// As for [`read`](Self::read); a link, a device or a pipe.
     pub fn read_regular(path: &Path) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
         let mut file = Vec::new();
@@ -60,10 +61,10 @@ impl Recording {
         Self::parse(file).map_err(|problem| PortError::Format { path: path.to_owned(), problem })
     }
 
-    /// Takes the bytes of a file apart.
+    /// Parses the bytes of a file.
     ///
     /// # Errors
-    /// What is wrong in them, where, and what would be right.
+    /// Fault of the bytes, its offset, and the correct form.
     pub fn parse(file: Vec<u8>) -> Result<Self, String> {
         let mut recording = Self { file, packets: Vec::new(), truncated: 0, origin: 0 };
         let file = std::mem::take(&mut recording.file);
@@ -79,19 +80,19 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The packet at `index`: its time since the first, and its bytes.
+    /// Returns the packet at `index`: its time since the first packet, and its bytes.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(Duration, &[u8])> {
         let packet = self.packets.get(index)?;
         Some((Duration::from_nanos(packet.time), self.file.get(packet.bytes.clone())?))
     }
 
-    /// The time of the first packet, from 1970 on.
+    /// Returns the time of the first packet, since 1970.
     pub fn origin(&self) -> Duration {
         Duration::from_nanos(self.origin)
     }
 
-    /// How many packets there are.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
@@ -101,7 +102,7 @@ impl Recording {
         self.packets.is_empty()
     }
 
-    /// How many packets were left out because the recording holds only their beginning.
+    /// Returns the number of skipped packets, whose end is missing in the recording.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }
@@ -112,7 +113,7 @@ impl Recording {
             _ => "not a capture: it starts with neither the magic number of pcap nor of pcapng".to_owned(),
         })?;
         let header = parser.header();
-        // The upper half says whether frames end in a check sequence.
+        // The upper half tells whether frames end in a check sequence.
         check_link_type(u32::from(header.datalink) & 0xffff)?;
         let unit = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
         while !rest.is_empty() {
@@ -140,7 +141,8 @@ impl Recording {
         Ok(())
     }
 
-    /// `last` is the time of the packet before: that of one without a time.
+    /// Adds the packet of a block. `last` is the time of the packet before, which a packet without a time
+    /// gets.
     fn add_block(
         &mut self,
         file: &[u8],
@@ -157,13 +159,14 @@ impl Recording {
         match block {
             Block::InterfaceDescription(interface) => check_link_type(interface.linktype.into())?,
             Block::EnhancedPacket(packet) => {
-                // The crate takes every tick for a nanosecond.
+                // The crate treats every tick as a nanosecond.
                 let ticks = packet.timestamp.as_nanos() as u64;
                 *last = nanoseconds(ticks, interface(packet.interface_id as usize)?);
                 self.add(file, *last, &packet.data, packet.original_len);
             }
             Block::Packet(packet) => {
-                // The upper half of the time comes first in either byte order; the crate reads it as one number.
+                // The upper half of the time comes first in either byte order, but the crate reads it as one
+                // number.
                 let swapped = parser.section().endianness == Endianness::Little;
                 let ticks = if swapped { packet.timestamp.rotate_left(32) } else { packet.timestamp };
                 *last = nanoseconds(ticks, interface(packet.interface_id.into())?);
@@ -187,7 +190,7 @@ impl Recording {
             self.truncated += 1;
             return;
         }
-        // The parsers give slices of the file.
+        // The parsers return slices of the file.
         let start = bytes.as_ptr().addr() - file.as_ptr().addr();
         self.packets.push(Recorded { time, bytes: start..start + bytes.len() });
     }
@@ -203,7 +206,8 @@ fn check_link_type(link_type: u32) -> Result<(), String> {
     ))
 }
 
-/// Ticks of an interface in nanoseconds, as its resolution says: a power of ten, or of two with the upper bit set.
+/// Converts ticks of an interface to nanoseconds by its resolution: a power of ten, or of two with the upper
+/// bit set.
 fn nanoseconds(ticks: u64, interface: &InterfaceDescriptionBlock<'_>) -> u64 {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),

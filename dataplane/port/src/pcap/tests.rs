@@ -7,7 +7,7 @@ use super::*;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
-/// A file that is removed at the end of its test.
+/// File that is removed at the end of its test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -33,7 +33,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A little-endian pcap file with times in microseconds.
+/// Returns a little-endian pcap file with times in microseconds.
 fn classic(link_type: u32, packets: &[(u64, &[u8], u32)]) -> Vec<u8> {
     let mut file = Vec::new();
     for field in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, link_type] {
@@ -160,7 +160,7 @@ fn an_error_of_the_last_write_is_seen_after_the_port_is_gone() {
     assert!(status.error().is_some());
 }
 
-/// A pcapng file of one interface: its resolution, and the ticks and bytes of its packets.
+/// Returns a pcapng file of one interface with the given resolution, and packets with the given ticks.
 fn pcapng_at(resolution: u8, ticks: &[u64]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut block = |kind: u32, body: &[u8]| {

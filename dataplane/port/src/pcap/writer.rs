@@ -1,4 +1,4 @@
-//! Packets into a pcapng file (draft-ietf-opsawg-pcapng), as a stream.
+//! Writer of packets to a pcapng file (draft-ietf-opsawg-pcapng), as a stream.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,34 +20,34 @@ use pcap_file::{DataLink, PcapError};
 use crate::PortError;
 use crate::create_recording;
 
-/// Bytes that are gathered before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 16;
-/// The type of the block that holds a packet.
+/// Type of the block that holds a packet.
 const ENHANCED_PACKET_BLOCK: u32 = 6;
-/// The code of a packet's flags among its options, and the length of its value.
+/// Option code of a packet's flags, and the length of the value.
 const FLAGS_OPTION: (u16, u16) = (2, 4);
 
-/// Which way a packet went, seen from the port.
+/// Direction of a packet, seen from the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It was received.
+    /// Received packet.
     In,
-    /// It was to be transmitted.
+    /// Packet to be transmitted.
     Out,
 }
 
-/// Writes packets to a pcapng file with one Ethernet interface and times in nanoseconds.
+/// Writer of packets to a pcapng file with one Ethernet interface and times in nanoseconds.
 ///
-/// After the first error nothing more is written, so that what is in the file can be read up to there.
+/// After the first error nothing more is written, so that the file is readable up to there.
 pub struct PcapngWriter<W: Write> {
     writer: PcapNgWriter<BufWriter<W>>,
     origin: Duration,
-    /// The body of the block being made; kept, so that a packet costs no allocation.
+    /// Body of the current block; reused, so that a packet costs no allocation.
     body: Vec<u8>,
     status: Rc<RefCell<Status>>,
 }
 
-/// How writing goes: a view that outlives the writer.
+/// Status of a writer: a view that outlives the writer.
 #[derive(Clone, Debug, Default)]
 pub struct WriterStatus(Rc<RefCell<Status>>);
 
@@ -60,10 +60,10 @@ struct Status {
 }
 
 impl PcapngWriter<File> {
-    /// Makes the file at `path` as [`create_recording`] does. `origin` is added to all times.
+    /// Creates the file at `path` as [`create_recording`] does. `origin` is added to all times.
     ///
     /// # Errors
-    /// [`PortError::File`] when it can't be made.
+    /// [`PortError::File`] when the file cannot be created.
     pub fn create(path: &Path, origin: Duration) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
         Self::new(create_recording(path).map_err(failed)?, origin).map_err(failed)
@@ -71,11 +71,11 @@ impl PcapngWriter<File> {
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Starts a file in `output`. `origin` is added to all times: the time from 1970 to [`Instant::ZERO`], to write
-    /// the time of day.
+    /// Starts a file in `output`. `origin` is added to all times: the time from 1970 to [`Instant::ZERO`],
+    /// for the time of day.
     ///
     /// # Errors
-    /// What `output` says.
+    /// Error of `output`.
     pub fn new(output: W, origin: Duration) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(BufWriter::with_capacity(BUFFER, output)).map_err(into_io)?;
         let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
@@ -84,8 +84,8 @@ impl<W: Write> PcapngWriter<W> {
         Ok(Self { writer, origin, body: Vec::new(), status: Rc::default() })
     }
 
-    /// Adds a packet. Returns `false`, with the packet lost, when this or an earlier write failed. What is still in
-    /// the buffer when a later write fails is lost as well.
+    /// Writes a packet. Returns `false`, with the packet lost, when this or an earlier write failed. A later
+    /// failed write also loses the contents of the buffer.
     pub fn write(&mut self, now: Instant, packet: &Packet, direction: Option<Direction>) -> bool {
         let mut status = self.status.borrow_mut();
         if status.error.is_none() {
@@ -112,7 +112,7 @@ impl<W: Write> PcapngWriter<W> {
         false
     }
 
-    /// Writes what is in the buffer to the file. An error is seen in the [status](Self::status).
+    /// Writes the buffer to the file. The [status](Self::status) has an error, if there is one.
     pub fn flush(&mut self) {
         let flushed = self.writer.get_mut().flush();
         let mut status = self.status.borrow_mut();
@@ -121,7 +121,7 @@ impl<W: Write> PcapngWriter<W> {
         }
     }
 
-    /// How writing goes.
+    /// Returns the status of the writer.
     pub fn status(&self) -> WriterStatus {
         WriterStatus(Rc::clone(&self.status))
     }
@@ -142,33 +142,34 @@ impl<W: Write> fmt::Debug for PcapngWriter<W> {
 }
 
 impl WriterStatus {
-    /// Packets that were taken.
+    /// Returns the number of packets taken.
     pub fn packets(&self) -> u64 {
         self.0.borrow().packets
     }
 
-    /// Bytes of the packets that were taken.
+    /// Returns the number of bytes of the packets taken.
     pub fn bytes(&self) -> u64 {
         self.0.borrow().bytes
     }
 
-    /// Packets that were refused because a write had failed.
+    /// Returns the number of packets refused after a failed write.
     pub fn lost(&self) -> u64 {
         self.0.borrow().lost
     }
 
-    /// What the first failed write said; `None` while all went well.
+    /// Returns the error of the first failed write; `None` if no write failed.
     pub fn error(&self) -> Option<String> {
         self.0.borrow().error.clone()
     }
 }
 
-/// Makes the body of an enhanced packet block, in the processor's byte order as the writer's section says.
+/// Fills the body of an enhanced packet block, in the processor's byte order, which the writer's section
+/// declares.
 fn fill_body(body: &mut Vec<u8>, time: Duration, packet: &Packet, direction: Option<Direction>) {
     let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let length = packet.len() as u32;
     body.clear();
-    // Interface, upper and lower half of the time, bytes here, bytes on the wire.
+    // Interface, upper and lower half of the time, captured bytes, bytes on the wire.
     for field in [0, (nanoseconds >> 32) as u32, nanoseconds as u32, length, length] {
         body.extend_from_slice(&field.to_ne_bytes());
     }
@@ -182,7 +183,7 @@ fn fill_body(body: &mut Vec<u8>, time: Duration, packet: &Packet, direction: Opt
     body.extend_from_slice(&FLAGS_OPTION.0.to_ne_bytes());
     body.extend_from_slice(&FLAGS_OPTION.1.to_ne_bytes());
     body.extend_from_slice(&flags.to_ne_bytes());
-    // The end of the options.
+    // End of the options.
     body.extend_from_slice(&[0; 4]);
 }
 

@@ -10,8 +10,8 @@ use super::*;
 const KERNEL: [u8; 4] = [10, 77, 0, 1];
 const OURS: [u8; 4] = [10, 77, 0, 2];
 
-/// Runs a test in a network namespace of its own, which ends with the thread. Without root it is skipped, but not
-/// where CI promises root.
+/// Runs a test in its own network namespace, which ends with the thread. Without root the test is skipped,
+/// but not in CI, which promises root.
 fn in_namespace(test: fn(Pool)) {
     // SAFETY: the call only reads the caller's user id.
     if unsafe { libc::geteuid() } != 0 {
@@ -38,7 +38,8 @@ fn opened(mtu: u16) -> Tap {
     port
 }
 
-/// The first frame that `wanted` takes, within two seconds; others (the kernel's neighbour discovery) are passed over.
+/// Returns the first frame accepted by `wanted`, within two seconds. Skips other frames, such as the kernel's
+/// neighbour discovery.
 fn wait_for(port: &mut Tap, pool: &Pool, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     for _ in 0..400 {
         let mut batch = Batch::new();
@@ -65,14 +66,14 @@ fn is_udp(frame: &[u8]) -> bool {
     frame[12..14] == [0x08, 0x00] && frame[23] == 17
 }
 
-/// Answers an ARP request for our address.
+/// Returns the answer to an ARP request for the port's address.
 fn arp_reply(request: &[u8], mac: MacAddr) -> Vec<u8> {
     let (sender_mac, sender) = (&request[22..28], &request[28..32]);
     let fixed = [0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 2];
     [sender_mac, &mac.0, &fixed, &mac.0, &OURS, sender_mac, sender].concat()
 }
 
-/// A UDP datagram from us to the kernel, without a UDP checksum.
+/// Returns a UDP datagram from the port to the kernel, without a UDP checksum.
 fn udp_frame(to: MacAddr, from: MacAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let (total, length) = ((28 + payload.len()) as u16, (8 + payload.len()) as u16);
     let mut header =
@@ -113,7 +114,7 @@ fn the_kernel_and_the_port_exchange_packets() {
     });
 }
 
-/// Sum over pseudo-header and datagram: 0 when the checksum is right and there is one.
+/// Returns the sum over pseudo-header and datagram: 0 when there is a correct checksum.
 fn udp_checksum_residue(frame: &[u8]) -> u16 {
     let (addresses, udp) = (&frame[26..34], &frame[34..]);
     assert_ne!(udp[6..8], [0, 0], "no checksum at all");
@@ -245,11 +246,11 @@ fn a_catcher_takes_what_others_sent_and_not_what_the_kernel_says_there_itself() 
         let mut catcher = Tap::open_catcher("mr0").unwrap();
         ip("address add 10.77.0.1/24 dev mr0");
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
-        // An ARP request for the destination: the kernel's own.
+        // The kernel's own ARP request for the destination.
         socket.send_to(b"hello", "10.77.0.2:9").unwrap();
         assert_eq!(wait_for(&mut catcher, &pool, |_| true), None);
         assert_eq!(catcher.counters().received, 0);
-        // What bears another source was another device's, as long as it may be.
+        // A frame with another source address belongs to another device, and may have any valid length.
         let mac = kernel_mac(&catcher);
         ip("link set mr0 address 02:00:00:00:00:77 mtu 9000");
         ip("neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev mr0");

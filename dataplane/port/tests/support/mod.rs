@@ -1,4 +1,5 @@
-//! What the tests with real devices share: private network namespaces, veths, raw sockets, and a small XDP program.
+//! Helpers of the tests with real devices: private network namespaces, veths, raw sockets, and a small XDP
+//! program.
 #![allow(clippy::disallowed_methods, reason = "real devices take real time")]
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use millrace_port::af_xdp::Options;
 use millrace_wire::MacAddr;
 
-/// Moves this thread into a network namespace of its own, which vanishes with it. `false`, having said why, where that
-/// is not possible; under CI it must be.
+/// Moves this thread into its own network namespace, which vanishes with it. Returns `false`, and prints the
+/// reason, where that is not possible; under CI it must be.
 pub fn enter_namespace(test: &str) -> bool {
     match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
         Ok(()) => true,
@@ -38,7 +39,7 @@ pub fn run(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Makes a pair of devices, up, in this namespace.
+/// Creates a pair of devices, up, in this namespace.
 pub fn veth(near: &str, far: &str, mtu: u32, queues: u32) {
     run(&format!(
         "ip link add {near} mtu {mtu} numrxqueues {queues} numtxqueues {queues} type veth peer {far} mtu {mtu} \
@@ -50,7 +51,7 @@ pub fn veth(near: &str, far: &str, mtu: u32, queues: u32) {
     }
 }
 
-/// Index and MAC address of a device of this namespace.
+/// Returns index and MAC address of a device of this namespace.
 pub fn device(name: &str) -> (u32, MacAddr) {
     let output = Command::new("ip").args(["-o", "link", "show", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -62,13 +63,13 @@ pub fn device(name: &str) -> (u32, MacAddr) {
     (nix::net::if_::if_nametoindex(name).unwrap(), MacAddr(octets))
 }
 
-/// Options for an AF_XDP port on a device of this namespace.
+/// Returns options for an AF_XDP port on a device of this namespace.
 pub fn options(name: &str, mtu: u16) -> Options {
     let (ifindex, mac) = device(name);
     Options::new(name, ifindex, mac, mtu)
 }
 
-/// A frame of a type that nobody knows, numbered.
+/// Returns a numbered frame of an unknown EtherType.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
     bytes.extend(number.to_be_bytes());
@@ -76,7 +77,7 @@ pub fn frame(number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A raw socket on a device: sends and receives whole frames.
+/// Raw socket on a device: sends and receives whole frames.
 pub struct Raw(OwnedFd);
 
 impl Raw {
@@ -86,7 +87,7 @@ impl Raw {
         // SAFETY: takes no pointers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         assert!(fd >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: just made, owned by nobody else.
+        // SAFETY: just created, with no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         for (level, option, value) in [
             (libc::SOL_PACKET, 23, 1), // PACKET_IGNORE_OUTGOING
@@ -116,7 +117,8 @@ impl Raw {
         if sent == frame.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next frame that arrived, VLAN tags as the kernel delivers them; `None` if there is none.
+    /// Returns the next frame that arrived, with VLAN tags as the kernel delivers them; `None` if there is
+    /// none.
     pub fn receive(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; 1 << 17];
         // SAFETY: the buffer is writable for its length.
@@ -130,7 +132,7 @@ impl Raw {
     }
 }
 
-/// Waits until `done`, at most five seconds; says whether it came.
+/// Waits until `done`, at most five seconds. Returns whether it succeeded.
 pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -144,7 +146,7 @@ pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A host: a thread in a network namespace of its own.
+/// Host: a thread in its own network namespace.
 pub struct Host {
     thread: i32,
     start: mpsc::Sender<()>,
@@ -152,7 +154,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes the namespace; `work` begins with [`start`](Self::start), once devices were moved here.
+    /// Creates the namespace. `work` begins with [`start`](Self::start), after devices were moved to the
+    /// namespace.
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
         let (say, hear) = mpsc::channel();
         let (start, started) = mpsc::channel();
@@ -166,7 +169,7 @@ impl Host {
         Self { thread: hear.recv().unwrap(), start, handle }
     }
 
-    /// Moves a device of the calling thread's namespace to this one.
+    /// Moves a device of the calling thread's namespace to the host.
     pub fn take(&self, device: &str) {
         run(&format!("ip link set {device} netns {}", self.thread));
     }

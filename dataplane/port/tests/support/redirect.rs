@@ -1,4 +1,4 @@
-//! The smallest XDP program that feeds AF_XDP sockets: five instructions, without a compiler or loader.
+//! Minimal XDP program for AF_XDP sockets: five instructions, without a compiler or loader.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -14,7 +14,8 @@ const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// Redirects every frame of a device to the socket of its queue. Detached when dropped.
+/// Program that redirects every frame of a device to the socket of its queue. Dropping it detaches the
+/// program.
 #[derive(Debug)]
 pub struct Redirect {
     map: OwnedFd,
@@ -52,7 +53,7 @@ impl Redirect {
         Ok(Self { map, _program: program, _link: link })
     }
 
-    /// Directs the frames of `queue` to the socket.
+    /// Redirects the frames of `queue` to the socket.
     pub fn register(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         let value = socket as u32;
         let pointer = |address: *const u32| [address.addr() as u32, (address.addr() >> 32) as u32];
@@ -62,7 +63,8 @@ impl Redirect {
     }
 }
 
-/// Frames made inside the kernel and sent out of a device, by test runs of an XDP program with live frames.
+/// Generator of frames inside the kernel, by test runs of an XDP program with live frames, which sends them
+/// by a device.
 #[derive(Debug)]
 pub struct Generator {
     program: OwnedFd,
@@ -71,7 +73,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Copies of `frame` out of `ifindex`.
+    /// Creates a generator of copies of `frame` on the device `ifindex`.
     pub fn new(ifindex: u32, frame: &[u8]) -> io::Result<Self> {
         let code = |code, registers, immediate| Instruction { code, registers, offset: 0, immediate };
         let redirect = [
@@ -81,7 +83,8 @@ impl Generator {
             code(0x95, 0x00, 0),
         ];
         let program = load(BPF_PROG_TYPE_XDP, &redirect, 0)?;
-        // A run of a program that is attached nowhere takes 24 ms; one on the loopback device does no harm.
+        // A run of an unattached program takes 24 ms, so the program is attached to the loopback device,
+        // where it does no harm.
         const LOOPBACK: u32 = 1;
         let link =
             bpf(BPF_LINK_CREATE, &[program.as_raw_fd() as u32, LOOPBACK, BPF_XDP, XDP_FLAGS_SKB_MODE])?;
@@ -103,7 +106,7 @@ impl Generator {
     }
 }
 
-/// Drops what a device receives, in its driver, until dropped itself.
+/// Drops all frames that a device receives, in its driver, until the result is dropped.
 pub fn sink(ifindex: u32) -> io::Result<[OwnedFd; 2]> {
     const XDP_DROP: i32 = 1;
     let code = |code, immediate| Instruction { code, registers: 0, offset: 0, immediate };
@@ -112,7 +115,7 @@ pub fn sink(ifindex: u32) -> io::Result<[OwnedFd; 2]> {
     Ok([program, link])
 }
 
-/// A socket filter that accepts nothing.
+/// Loads a socket filter that accepts no frame.
 pub fn refuse_all() -> io::Result<OwnedFd> {
     const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
     let code = |code| Instruction { code, registers: 0, offset: 0, immediate: 0 };
@@ -122,14 +125,15 @@ pub fn refuse_all() -> io::Result<OwnedFd> {
 fn load(kind: u32, program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     let pointer = |address: *const u8| [address.addr() as u32, (address.addr() >> 32) as u32];
     let (code, license) = (pointer(program.as_ptr().cast()), pointer(c"GPL".as_ptr().cast()));
-    // type, instructions, their address, licence, log level, log size, log address, kernel version, flags
+    // Fields: type, instructions, their address, licence, log level, log size, log address, kernel version,
+    // flags.
     let count = program.len() as u32;
     bpf(BPF_PROG_LOAD, &[kind, count, code[0], code[1], license[0], license[1], 0, 0, 0, 0, 0, flags])
 }
 
 fn bpf(command: i64, words: &[u32]) -> io::Result<OwnedFd> {
     let fd = call(command, words)?;
-    // SAFETY: the kernel just made this descriptor for us.
+    // SAFETY: the kernel just created this descriptor for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -138,7 +142,8 @@ fn call(command: i64, words: &[u32]) -> io::Result<RawFd> {
     for (n, word) in words.iter().enumerate() {
         attributes[n / 2] |= u64::from(*word) << (32 * (n % 2));
     }
-    // SAFETY: the attributes are readable for the size that is passed, and the addresses in them are of live values.
+    // SAFETY: the attributes are readable for the given size, and the addresses in them belong to live
+    // values.
     let answer =
         unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes)) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as RawFd) }

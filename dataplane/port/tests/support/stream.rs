@@ -1,4 +1,4 @@
-//! A TCP stream between two hosts, as they come from the factory, through a pair of ports.
+//! TCP stream between two hosts with default settings, through a pair of ports.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,8 +12,8 @@ use super::{Host, run, veth};
 const BYTES: usize = 8 << 20;
 const NOW: millrace_units::Instant = millrace_units::Instant::ZERO;
 
-/// Two hosts, their links to this namespace named `r1` and `r2`. Offloads are as the kernel sets them, so that the
-/// receiver's kernel sees every checksum that a port did not set right.
+/// Two hosts, with links named `r1` and `r2` to this namespace. Offloads have the kernel's defaults, so the
+/// receiver's kernel sees every checksum that a port left wrong.
 pub struct Stream {
     client: Host,
     server: Host,
@@ -24,7 +24,7 @@ impl Stream {
         Self { server: host("r2", "h2", "10.77.0.2", serve), client: host("r1", "h1", "10.77.0.1", send) }
     }
 
-    /// Carries frames between the ports until the stream has arrived; panics when it does not.
+    /// Carries frames between the ports until the stream has arrived. Panics otherwise.
     pub fn run(self, pool: &Pool, left: &mut dyn Port, right: &mut dyn Port) {
         self.server.start();
         self.client.start();

@@ -5,25 +5,29 @@ use millrace_units::Instant;
 use crate::Item;
 use crate::arena::{Arena, Held, List};
 
-/// What CoDel aims at.
+/// Parameters of CoDel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodelSettings {
-    /// How long packets may stand in the queue, in nanoseconds. RFC 8289, 4.3: 5 to 10 % of the interval.
+    /// Target: standing queueing delay that CoDel accepts, in nanoseconds. RFC 8289, 4.3: 5 to 10 % of the
+    /// interval.
     pub target: u64,
-    /// How long they may do so in excess, in nanoseconds: the slowest round trip of most flows (RFC 8289, 4.2).
+    /// Interval that the delay may stay above the target, in nanoseconds: the slowest round-trip time of most
+    /// flows (RFC 8289, 4.2).
     pub interval: u64,
-    /// Marks packets of senders that understand it instead of dropping them (RFC 8289, 5.8, and RFC 3168).
+    /// Whether CoDel marks packets of ECN-capable senders instead of dropping them (RFC 8289, 5.8, and RFC
+    /// 3168).
     pub ecn: bool,
 }
 
 impl Default for CodelSettings {
-    /// 5 ms of 100 ms, with marks: what RFC 8289 recommends for the Internet.
+    /// Returns a target of 5 ms, an interval of 100 ms and ECN marks, the recommendation of RFC 8289 for the
+    /// Internet.
     fn default() -> Self {
         Self { target: 5_000_000, interval: 100_000_000, ecn: true }
     }
 }
 
-/// The state of one queue. The names are those of RFC 8289, appendix A.
+/// CoDel state of one queue. The field names are those of RFC 8289, appendix A.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codel {
     first_above_time: u64,
@@ -33,17 +37,19 @@ pub(crate) struct Codel {
     dropping: bool,
 }
 
-/// A queue under CoDel: where its packets are, and the largest packet seen, at which it is left alone.
+/// Queue under CoDel: its packets, and the length of the largest packet seen. CoDel drops nothing from a
+/// queue that holds at most that many bytes.
 pub(crate) struct CodelQueue<'a, T> {
     pub arena: &'a mut Arena<T>,
     pub list: &'a mut List,
     pub max_packet: u32,
-    /// Whether the packet that goes was marked.
+    /// Whether CoDel marked the packet that leaves.
     pub has_marked: bool,
 }
 
 impl Codel {
-    /// The next packet to send. What is dropped goes to `drop`; a queue with packets always yields one.
+    /// Returns the next packet to send and gives dropped packets to `drop`. A non-empty queue always yields a
+    /// packet.
     #[inline]
     pub fn dequeue<T: Item>(
         &mut self,
@@ -83,7 +89,7 @@ impl Codel {
         Some(held)
     }
 
-    /// `dodequeue` of the RFC: a packet, and whether it may be dropped.
+    /// Takes a packet as `dodequeue` of the RFC does. Returns the packet and whether CoDel may drop it.
     #[inline]
     fn take<T>(
         &mut self,
@@ -107,7 +113,7 @@ impl Codel {
         (Some(held), may_drop)
     }
 
-    /// Begins with the drop rate of last time, when that was not long ago.
+    /// Enters the dropping state, with the drop rate of the last dropping state if that ended recently.
     #[cold]
     fn enter_dropping(&mut self, settings: &CodelSettings, now: u64) {
         self.dropping = true;
@@ -118,7 +124,8 @@ impl Codel {
         self.last_count = self.count;
     }
 
-    /// The time of the next drop: sooner and sooner by the square root of how many there were.
+    /// Returns the time of the next drop: the interval divided by the square root of the drop count, after
+    /// `from`.
     fn control_law(&self, settings: &CodelSettings, from: u64) -> u64 {
         from.saturating_add((settings.interval as f64 / f64::from(self.count).sqrt()) as u64)
     }

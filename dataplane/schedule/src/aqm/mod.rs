@@ -1,4 +1,5 @@
-//! Active queue management of one queue (RFC 7567): none but the discard threshold, RED, or CoDel.
+//! Active queue management (AQM) of one queue (RFC 7567): tail drop at the discard threshold only, RED, or
+//! CoDel.
 
 mod codel;
 mod red;
@@ -11,10 +12,10 @@ pub(crate) use red::RedVerdict;
 
 use red::Red;
 
-/// How a queue keeps short, beside its discard threshold.
+/// Active queue management of a queue, in addition to its discard threshold.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Aqm {
-    /// Drops what arrives above the discard threshold, and nothing else.
+    /// Tail drop: drops packets that arrive above the discard threshold, and no others.
     #[default]
     TailDrop,
     /// Random early detection.
@@ -24,7 +25,7 @@ pub enum Aqm {
 }
 
 impl Aqm {
-    /// What is wrong with its settings, if anything.
+    /// Returns the reason why the settings are invalid, or `None`.
     pub(crate) fn objection(&self) -> Option<String> {
         match self {
             Self::TailDrop => None,
@@ -34,7 +35,7 @@ impl Aqm {
     }
 }
 
-/// Nanoseconds of the longest interval.
+/// Longest CoDel interval, in nanoseconds: one hour.
 const LONGEST_INTERVAL: u64 = 3_600_000_000_000;
 
 pub(crate) fn codel_objection(settings: &CodelSettings) -> Option<String> {
@@ -47,7 +48,7 @@ pub(crate) fn codel_objection(settings: &CodelSettings) -> Option<String> {
     })
 }
 
-/// The state behind an [`Aqm`].
+/// State of an [`Aqm`].
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AqmState {
     #[default]
@@ -57,7 +58,7 @@ pub(crate) enum AqmState {
 }
 
 impl AqmState {
-    /// That of the queue of a number: what is drawn by lot is drawn by each queue for itself.
+    /// Creates the state of the queue numbered `queue`. Each queue draws its own random numbers.
     pub fn new(aqm: &Aqm, queue: u32) -> Self {
         match aqm {
             Aqm::TailDrop => Self::TailDrop,
@@ -66,7 +67,7 @@ impl AqmState {
         }
     }
 
-    /// Takes other settings. What it knows of the queue stays, unless it is managed in another way from now on.
+    /// Changes the settings. The state stays, unless the kind of AQM changes.
     pub fn set(&mut self, aqm: &Aqm, queue: u32) {
         match (self, aqm) {
             (Self::Red(red), Aqm::Red(settings)) => red.set(*settings),

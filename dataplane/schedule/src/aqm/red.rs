@@ -1,5 +1,6 @@
-//! RED, random early detection (Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993),
-//! with the gentle part above the upper threshold (Floyd, 2000) and with ECN (RFC 3168, 7).
+//! RED, random early detection (Floyd and Jacobson, "Random Early Detection Gateways for Congestion
+//! Avoidance", 1993), with the gentle part above the upper threshold (Floyd, 2000) and with ECN (RFC 3168,
+//! 7).
 
 use millrace_units::Instant;
 
@@ -8,8 +9,8 @@ use crate::arena::Load;
 use crate::random::Random;
 use crate::rate::Rate;
 
-/// What RED counts a queue in. Bytes are what a link's time is made of; packets are, where what is behind a queue has a cost for
-/// each.
+/// Unit in which RED measures a queue. Bytes suit a link, whose transmission time depends on bytes. Packets
+/// suit a receiver with a cost per packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RedUnit {
     /// Bytes.
@@ -19,34 +20,36 @@ pub enum RedUnit {
     Packets,
 }
 
-/// How RED decides. Lengths are in its unit.
+/// Settings of RED. Queue lengths are in `unit`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RedSettings {
-    /// What lengths are counted in.
+    /// Unit of queue lengths.
     pub unit: RedUnit,
-    /// Below this average nothing is dropped.
+    /// Average queue length below which RED drops nothing.
     pub minimum: u32,
-    /// At this average the probability reaches `probability`.
+    /// Average queue length at which the drop probability reaches `probability`.
     pub maximum: u32,
-    /// The probability of a drop at `maximum`, above 0 and up to 1; 0.1 is usual.
+    /// Drop probability at `maximum`, above 0 and up to 1; 0.1 is usual.
     pub probability: f64,
     /// Weight of the newest length in the average, above 0 and up to 1; 0.002 is usual.
     pub weight: f64,
-    /// Above `maximum`, lets the probability grow to 1 at twice `maximum` instead of dropping all.
+    /// Whether the drop probability grows to 1 between `maximum` and twice `maximum`, instead of dropping all
+    /// packets above `maximum`.
     pub gentle: bool,
-    /// Marks instead of dropping below `maximum`, where the sender understands it.
+    /// Whether RED marks packets of ECN-capable senders instead of dropping them, below `maximum`.
     pub ecn: bool,
-    /// Rate at which the queue is expected to be served: while it is empty, the average falls as if that many packets
-    /// of `mean_packet` bytes had gone.
+    /// Expected service rate of the queue. While the queue is empty, the average falls as if packets of
+    /// `mean_packet` bytes left at this rate.
     pub rate: Rate,
-    /// Bytes of a usual packet, at least 1.
+    /// Mean packet length in bytes, at least 1.
     pub mean_packet: u32,
-    /// Begins the sequence of random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Default for RedSettings {
-    /// Thresholds of 30 and 90 packets of 1,000 bytes at 100 Mb/s, at most 10 %, gentle, with marks.
+    /// Returns thresholds of 30 and 90 packets of 1,000 bytes at 100 Mb/s, a probability of 10 %, gentle mode
+    /// and ECN marks.
     fn default() -> Self {
         Self {
             unit: RedUnit::Bytes,
@@ -64,7 +67,7 @@ impl Default for RedSettings {
 }
 
 impl RedSettings {
-    /// What is wrong with them, if anything.
+    /// Returns the reason why the settings are invalid, or `None`.
     pub(crate) fn objection(&self) -> Option<String> {
         let Self { minimum, maximum, probability, weight, .. } = *self;
         if minimum >= maximum {
@@ -81,34 +84,35 @@ impl RedSettings {
     }
 }
 
-/// What becomes of an arriving packet.
+/// Decision of RED about an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RedVerdict {
     Pass,
-    /// Mark it if its sender understands, else drop it.
+    /// Marks the packet if its sender is ECN-capable; drops it otherwise.
     Mark,
     Drop(DropCause),
 }
 
-/// The state of one queue. `count` is the paper's: packets since the last one chosen, -1 below the minimum.
+/// RED state of one queue. `count` is the paper's: packets since the last chosen packet, -1 below the
+/// minimum.
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
     pub settings: RedSettings,
     average: f64,
     count: i64,
-    /// Since when the queue is empty.
+    /// Moment at which the queue became empty; `None` while it holds packets.
     idle_since: Option<Instant>,
     random: Random,
 }
 
 impl Red {
-    /// That of the queue of a number, which draws lots of its own.
+    /// Creates the state of the queue numbered `queue`. Each queue draws its own random numbers.
     pub fn new(settings: RedSettings, queue: u32) -> Self {
         let random = Random::new(settings.seed.wrapping_add(u64::from(queue) << 32));
         Self { settings, average: 0.0, count: -1, idle_since: Some(Instant::ZERO), random }
     }
 
-    /// Takes other settings. The average stays, in another unit as so many usual packets.
+    /// Changes the settings. The average stays; a change of unit converts it by the mean packet length.
     pub fn set(&mut self, settings: RedSettings) {
         let (before, packet) = (self.settings.unit, f64::from(settings.mean_packet));
         match (before, settings.unit) {
@@ -119,7 +123,7 @@ impl Red {
         self.settings = settings;
     }
 
-    /// A packet arrives at a queue that holds so much.
+    /// Decides about a packet that arrives at a queue that holds `held`.
     pub fn arrival(&mut self, held: Load, now: Instant) -> RedVerdict {
         self.update_average(held, now);
         let RedSettings { minimum, maximum, probability, gentle, .. } = self.settings;
@@ -140,7 +144,7 @@ impl Red {
         RedVerdict::Drop(DropCause::Forced)
     }
 
-    /// The last packet left the queue.
+    /// Notes that the last packet left the queue.
     #[inline]
     pub fn emptied(&mut self, now: Instant) {
         self.idle_since = Some(now);
@@ -162,7 +166,8 @@ impl Red {
         self.idle_since = Some(now);
     }
 
-    /// Spreads the choices evenly: the chance grows with the packets since the last one chosen.
+    /// Returns whether RED chooses this packet. The chance grows with the packets since the last chosen
+    /// packet, which spreads choices evenly.
     fn chosen(&mut self, chance: f64) -> bool {
         self.count += 1;
         let spread = 1.0 - self.count as f64 * chance;

@@ -1,11 +1,12 @@
-//! An arena that is at hand for a batch: what changes with each packet is held in registers, and written back once.
+//! Arena opened for a batch: the values that each packet changes are in registers, and are written back once.
 
 use millrace_units::Instant;
 
 use super::{Arena, List, Load, NONE, Slot};
 use crate::FlowNumber;
 
-/// The slots of an arena while a batch goes in or out. Nothing is noted in the arena before [`close`](Self::close).
+/// Slots of an arena while a batch enters or leaves. [`close`](Self::close) writes the changes back to the
+/// arena.
 #[derive(Debug)]
 pub(crate) struct Opened<'a, T> {
     slots: &'a mut [Slot<T>],
@@ -24,19 +25,20 @@ impl<T> Arena<T> {
 }
 
 impl<T> Opened<'_, T> {
-    /// What the arena holds by now.
+    /// Returns the current load of the arena.
     #[inline(always)]
     pub fn load(&self) -> Load {
         self.load
     }
 
-    /// Notes in the arena what became of it.
+    /// Writes the free list and the load back to the arena.
     #[inline(always)]
     pub fn close(self) {
         (*self.noted.0, *self.noted.1) = (self.free, self.load);
     }
 
-    /// Puts a packet of `length` bytes at the end of `list`, into a slot that was used before; it comes back if there is none.
+    /// Appends a packet of `length` bytes to `list`, in a slot that was used before. Without such a slot,
+    /// returns the packet as an error.
     #[inline(always)]
     pub fn push(
         &mut self,
@@ -59,8 +61,8 @@ impl<T> Opened<'_, T> {
         Ok(())
     }
 
-    /// Takes up to `most` packets from the head of `list`, each as long as `wanted` says so of its length, and gives them to
-    /// `out`. Returns what they were. Their slots become free in the order in which they stand.
+    /// Takes up to `most` packets from the head of `list`, while `wanted` accepts the length of the next one.
+    /// Gives them to `out` and returns their load. Their slots become free in list order.
     #[inline(always)]
     pub fn pop_while(
         &mut self,

@@ -1,4 +1,5 @@
-//! Weighted deficit round robin among the children of a node: each sends its quantum of bytes per round.
+//! Weighted deficit round robin among the children of a node: each child sends its quantum of bytes per
+//! round.
 
 use millrace_units::Instant;
 
@@ -16,7 +17,7 @@ struct Entry {
     child: u32,
 }
 
-/// Children with their quanta, and the round of those that are backlogged.
+/// Children with their quanta, and the round of the backlogged children.
 #[derive(Debug, Default)]
 pub(crate) struct DeficitRoundRobin {
     entries: Slots<Entry>,
@@ -54,7 +55,7 @@ impl Entries for Slots<Entry> {
 }
 
 impl DeficitRoundRobin {
-    /// A child with `quantum` bytes per round; returns its slot.
+    /// Adds a child with `quantum` bytes per round. Returns its slot.
     pub fn insert(&mut self, child: u32, quantum: u32) -> u32 {
         let entry = Entry { quantum, deficit: 0, next: NONE, head: 0, child };
         match self.free.pop() {
@@ -69,7 +70,7 @@ impl DeficitRoundRobin {
         }
     }
 
-    /// Takes a child away that isn't backlogged.
+    /// Removes a child that is not backlogged.
     pub fn remove(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         entry.child = NONE;
@@ -81,12 +82,12 @@ impl DeficitRoundRobin {
         self.entries.len() == self.free.len()
     }
 
-    /// Bytes per round of a child.
+    /// Returns the quantum of a child, in bytes per round.
     pub fn quantum(&self, slot: u32) -> u32 {
         self.entries[slot as usize].quantum
     }
 
-    /// Changes them, from the child's next turn on.
+    /// Changes the quantum of a child. The new quantum applies from the child's next visit on.
     pub fn set_quantum(&mut self, slot: u32, quantum: u32) {
         self.entries[slot as usize].quantum = quantum;
     }

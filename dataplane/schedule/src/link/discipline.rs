@@ -1,5 +1,5 @@
-//! What every scheduler of the tree does, one trait for those that hold packets and one for those that choose among
-//! children.
+//! Common interfaces of schedulers in the tree: one trait for leaves, which hold packets, and one for nodes
+//! that choose among children.
 
 use millrace_units::Instant;
 
@@ -7,9 +7,9 @@ use crate::arena::Held;
 use crate::queue_manager::QueueManager;
 use crate::{DropSink, FlowNumber};
 
-/// A scheduler that holds packets: a leaf of the tree.
+/// Leaf scheduler, which holds packets.
 pub(crate) trait PacketScheduler<T> {
-    /// A packet arrives. Returns whether it stays; whatever is dropped goes to `sink`.
+    /// Enqueues an arriving packet. Returns whether the packet stays; `sink` receives dropped packets.
     fn enqueue(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -19,7 +19,8 @@ pub(crate) trait PacketScheduler<T> {
         sink: &mut impl DropSink<T>,
     ) -> bool;
 
-    /// The next packet to send, and whether there are more. With packets in it, a leaf always yields one.
+    /// Returns the next packet to send, and whether more packets wait. A non-empty leaf always yields a
+    /// packet.
     fn dequeue(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -27,34 +28,38 @@ pub(crate) trait PacketScheduler<T> {
         sink: &mut impl DropSink<T>,
     ) -> (Option<Held<T>>, bool);
 
-    /// Bytes of the packet that would be sent next; `None` when there is none.
+    /// Returns the length in bytes of the packet that would be sent next; `None` when the leaf is empty.
     fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32>;
 
-    /// Takes a packet out to put it elsewhere; the order inside each flow is kept.
+    /// Takes a packet out to move it to another leaf. The order inside each flow is kept.
     fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>>;
 
-    /// Puts a packet in that was taken elsewhere, and may have come long before `now`. Nothing is dropped.
+    /// Puts a packet in that was taken from another leaf. Its arrival may be long before `now`. The leaf
+    /// drops nothing.
     fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant);
 }
 
-/// A scheduler that chooses among children, by their slots. It sees those children only that may send now; lengths are
-/// those on the wire.
+/// Scheduler that chooses among children, by their slots. Only children that may send now are active in it.
+/// Lengths are lengths on the wire.
 pub(crate) trait Discipline {
-    /// A child has something to send from now on; its first packet takes `length` bytes.
+    /// Activates a child that has something to send from now on. Its first packet takes `length` bytes.
     fn activate(&mut self, slot: u32, length: u32, now: Instant);
 
-    /// A child has nothing to send any more, or must wait.
+    /// Deactivates a child that has nothing to send any more, or must wait.
     fn deactivate(&mut self, slot: u32, now: Instant);
 
-    /// Which child sends next. Asking again without a change in between gives the same answer.
+    /// Returns the slot of the child that sends next. Repeated calls without a change in between return the
+    /// same slot.
     fn choose(&mut self, now: Instant) -> Option<u32>;
 
-    /// The chosen child sent `bytes`; its next packet takes `next`, `None` when it has nothing to send any more.
+    /// Notes that the chosen child sent `bytes`. Its next packet takes `next` bytes, `None` when it has
+    /// nothing more to send.
     fn served(&mut self, slot: u32, bytes: u32, next: Option<u32>, now: Instant);
 
-    /// From when on [`choose`](Self::choose) will find somebody; [`Instant::FOREVER`] when nothing waits.
+    /// Returns the time from which on [`choose`](Self::choose) finds a child; [`Instant::FOREVER`] when
+    /// nothing waits.
     fn next_ready(&mut self) -> Instant;
 
-    /// The child in a slot.
+    /// Returns the child in a slot.
     fn child(&self, slot: u32) -> u32;
 }

@@ -1,4 +1,4 @@
-//! FIFO: one queue, with the active queue management that it was told.
+//! FIFO: one queue, with its configured active queue management.
 
 use millrace_units::Instant;
 
@@ -7,7 +7,7 @@ use crate::arena::Held;
 use crate::queue_manager::{Offer, QueueManager};
 use crate::{DropSink, FlowNumber, Item};
 
-/// The number of its queue is all there is to it.
+/// FIFO leaf, given by the number of its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fifo(pub u32);
 

@@ -9,11 +9,11 @@ use crate::arena::{Load, NONE};
 use crate::queue_manager::QueueManager;
 use crate::{DropCounts, DropSink, Item};
 
-/// Packets whose queues are looked up before the first of them is put there.
+/// Number of packets whose queues are looked up before the first of them is enqueued.
 const AHEAD: usize = 32;
 
 impl FlowQueues {
-    /// Packets arrive, one after the other. `batch` is empty afterwards.
+    /// Enqueues the packets of a batch in order. `batch` is empty afterwards.
     #[inline]
     pub fn enqueue_batch<T: Item>(
         &mut self,
@@ -35,7 +35,8 @@ impl FlowQueues {
         for Arrival { flow, item, .. } in batch.drain(..) {
             let mut index = found.next().unwrap_or(NONE);
             if index == NONE || !is_known {
-                // A queue that is given to a flow may have been another's.
+                // A queue assigned to a flow now may have belonged to another flow, so later entries of
+                // `found` may be wrong.
                 is_known = false;
                 index = self.queue_for(queues, flow);
             }
@@ -44,7 +45,7 @@ impl FlowQueues {
         }
     }
 
-    /// Sends up to `most` packets to `out`; how many, their bytes, and those on the wire.
+    /// Sends up to `most` packets to `out`. Returns their count, their bytes, and their bytes on the wire.
     #[inline]
     pub fn dequeue_batch<T: Item>(
         &mut self,
@@ -62,16 +63,16 @@ impl FlowQueues {
     }
 }
 
-/// Queues that send, and where their packets go.
+/// Service of queues in the round, and the output of their packets.
 struct Service<'a, T, S, O> {
     turn: Turn<'a, T>,
     drops: &'a mut DropCounts,
     sink: &'a mut S,
     out: &'a mut O,
     now: Instant,
-    /// What was sent so far.
+    /// Packets and bytes sent so far.
     sent: Load,
-    /// The same in bytes on the wire.
+    /// Bytes on the wire sent so far.
     wire: u64,
 }
 
@@ -92,7 +93,7 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
         let Some(held) = held else { return (Visit::Poor, next) };
         self.sent = self.sent.plus(Load::of_packet(held.length));
         (self.out)(held.item);
-        // Active queue management may have dropped the first one.
+        // Active queue management may have dropped the packet whose length was read.
         let wire = if held.length == length { wire } else { queues.wire_length(held.length) };
         self.wire += u64::from(wire);
         let queue = queues.queue_mut(entry);

@@ -1,13 +1,14 @@
 //! Weighted deficit round robin with a queue per flow (*Router Plugins*, section 6.1; NPR, section 2.1).
 //!
-//! A flow gets a queue when its first packet comes, and keeps it until all are in use: then an empty one is given to the
-//! next flow that wants one, in the order in which they were given before. Where none is empty, flows share one queue, each
-//! until its own packets there have gone, so that they don't overtake each other. So a flow shares only while as many others
-//! have packets that wait as there are queues.
+//! A flow gets a queue when its first packet arrives. It keeps the queue until all queues are in use. Then
+//! the next flow without a queue gets an empty one, in the order in which the queues were assigned before. If
+//! no queue is empty, flows share one queue. A flow uses the shared queue until its packets there have left,
+//! so that its packets keep their order. So flows share only while as many other flows have waiting packets
+//! as there are queues.
 //!
-//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every round,
-//! r / (C - all reserved rates) of what the others get together: with that its share of C is r, however many others
-//! there are.
+//! Best-effort flows have one fixed quantum. A flow with a reserved rate r of the capacity C gets, in every
+//! round, r / (C - all reserved rates) of the sum of the other flows' quanta. So its share of C is r, however
+//! many other flows there are.
 
 use millrace_units::Instant;
 
@@ -23,53 +24,53 @@ use crate::queue_manager::{Offer, QueueManager};
 use crate::rate::Rate;
 use crate::{DropCause, DropCounts, DropSink, FlowNumber, Item};
 
-/// How queues per flow are kept.
+/// Settings of a leaf with a queue per flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowQueuesSettings {
-    /// Queues for flows at most, beside the shared one; 1 to 65,535.
+    /// Maximum number of queues for flows, without the shared queue; 1 to 65,535.
     pub queues: u32,
-    /// Bytes on the wire per round for flows without a reservation, at least 1.
+    /// Quantum of flows without a reservation, in bytes on the wire per round, at least 1.
     pub quantum: u32,
-    /// Each queue.
+    /// Settings of each queue.
     pub queue: QueueSettings,
-    /// What the node is served with. Reserved rates are parts of it: without it nothing can be reserved.
+    /// Rate that serves the node. Reserved rates are parts of it; `None` allows no reservations.
     pub capacity: Option<Rate>,
-    /// Varies the table of flows.
+    /// Seed of the flow table's hash.
     pub seed: u64,
 }
 
 impl Default for FlowQueuesSettings {
-    /// 4,096 queues, 1,538 bytes per round, no capacity.
+    /// Returns 4,096 queues, 1,538 bytes per round, and no capacity.
     fn default() -> Self {
         Self { queues: 4096, quantum: 1538, queue: QueueSettings::default(), capacity: None, seed: 0 }
     }
 }
 
-/// Queues looked at for an empty one, per flow that wants one.
+/// Number of queues checked for an empty one when a flow needs a queue.
 const SWEEP: usize = 64;
-/// Queues looked at when there are to be fewer.
+/// Number of queues checked when the configured number of queues falls.
 const SHED: usize = 4096;
 
-/// The leaf.
+/// Leaf with a queue per flow.
 #[derive(Debug, Default)]
 pub(crate) struct FlowQueues {
     pub settings: FlowQueuesSettings,
     pub(super) table: FlowTable,
     pub(super) round: Round,
     shared: u32,
-    /// Who may have packets in the shared one.
+    /// Flows that may have packets in the shared queue.
     sharing: Sharing,
     owned: Vec<u32>,
-    /// Where among those an empty one is looked for next.
+    /// Index in `owned` at which the next search for an empty queue starts.
     hand: usize,
     pub(super) weights: Weights,
-    /// Whether anything is said of a single flow.
+    /// Whether any single flow has a quantum, a reservation or a threshold of its own.
     is_said: bool,
-    /// Drops of all queues, those given back included.
+    /// Drops of all queues, including queues returned to the port.
     pub(super) drops: DropCounts,
 }
 
-/// The queues of the manager as a round sees them.
+/// Queues of the manager as entries of a round.
 pub(super) struct Turn<'a, T> {
     pub queues: &'a mut QueueManager<T>,
     pub weights: &'a mut Weights,
@@ -109,7 +110,7 @@ impl<T: Item> Entries for Turn<'_, T> {
 }
 
 impl FlowQueues {
-    /// A leaf without flows, and the queue that flows share that have none of their own.
+    /// Creates a leaf without flows. `shared` is the queue of all flows without their own queue.
     pub fn new(settings: FlowQueuesSettings, shared: u32) -> Self {
         let table = FlowTable::new(settings.queues, settings.seed);
         let mut leaf = Self { settings, table, shared, ..Self::default() };
@@ -117,7 +118,7 @@ impl FlowQueues {
         leaf
     }
 
-    /// Other settings. With fewer queues than there are, flows keep what they have until it is empty.
+    /// Changes the settings. When the number of queues falls, flows keep their queues until these are empty.
     pub fn set(&mut self, settings: FlowQueuesSettings) {
         if settings.queues > self.table.room() {
             self.table = self.table.with_room(settings.queues, settings.seed);
@@ -126,7 +127,7 @@ impl FlowQueues {
         self.weights.set(settings.quantum, settings.capacity.unwrap_or_default());
     }
 
-    /// Gives all queues back; they must be empty.
+    /// Returns all queues to the port. The queues must be empty.
     pub fn close<T: Item>(&mut self, queues: &mut QueueManager<T>) {
         for queue in self.owned.drain(..) {
             queues.close(queue);
@@ -139,7 +140,7 @@ impl FlowQueues {
         (&mut self.round, Turn { queues, weights: &mut self.weights })
     }
 
-    /// The queue of a flow, given now if it has none.
+    /// Returns the queue of a flow, and assigns one if it has none.
     #[inline]
     pub(super) fn queue_for<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> u32 {
         match self.table.get(flow) {
@@ -148,7 +149,8 @@ impl FlowQueues {
         }
     }
 
-    /// What waits where a packet of a flow would wait that came now, and whether only that flow's packets do.
+    /// Returns the packets and bytes that wait before a new packet of a flow, and whether all of them belong
+    /// to that flow.
     pub fn load_before<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> (bool, Load) {
         let queue = self.table.get(flow);
         let shared = queues.queue(self.shared).list.load;
@@ -171,14 +173,14 @@ impl FlowQueues {
         self.shared
     }
 
-    /// Makes a queue that of a flow.
+    /// Assigns a queue to a flow.
     fn own<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, flow: FlowNumber) -> u32 {
         queues.queue_mut(queue).flow = flow.0;
         self.table.insert(flow, queue);
         queue
     }
 
-    /// A queue that nobody had, if there may be one more.
+    /// Opens a queue for a flow, if the number of queues allows one more.
     fn new_queue<T: Item>(&mut self, queues: &mut QueueManager<T>) -> Option<u32> {
         if self.owned.len() as u32 >= self.settings.queues {
             return None;
@@ -188,7 +190,7 @@ impl FlowQueues {
         Some(queue)
     }
 
-    /// A queue beyond those that there may be.
+    /// Opens a queue in excess of the allowed number of queues.
     fn one_more<T: Item>(&mut self, queues: &mut QueueManager<T>) -> u32 {
         let queue = queues.open_anyway(&self.settings.queue);
         self.owned.push(queue);
@@ -198,7 +200,7 @@ impl FlowQueues {
         queue
     }
 
-    /// The next queue that its flow does without, as if it were new, among so many.
+    /// Finds the next queue that its flow does not need, among up to `most` queues. Resets and returns it.
     fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
         for _ in 0..most.min(self.owned.len()) {
             if self.has_too_many() {
@@ -216,8 +218,9 @@ impl FlowQueues {
         None
     }
 
-    /// The queue of a flow, one of its own: given now if it has none, with what it has in the shared one. `None` when all hold
-    /// packets or are kept for other flows, unless that does not matter because the outcome is `trusted`.
+    /// Returns the flow's own queue. If the flow has none, assigns one and moves its packets there from the
+    /// shared queue. Returns `None` when all queues hold packets or are kept for other flows; a `trusted`
+    /// call opens one more queue instead.
     pub(super) fn own_queue_with_packets<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -241,13 +244,13 @@ impl FlowQueues {
         Some(queue)
     }
 
-    /// Whether there are more queues than there may be: fewer are wanted than there were.
+    /// Whether there are more queues than the settings allow, because the allowed number fell.
     fn has_too_many(&self) -> bool {
         self.owned.len() > self.settings.queues as usize
     }
 
-    /// Gives back what is beyond the queues that there may be, and not in use, of the first that are looked at. The rest goes as
-    /// flows ask for queues.
+    /// Returns unused queues in excess of the allowed number to the port, among the first [`SHED`]. Later
+    /// requests for queues return the others.
     pub fn shed<T: Item>(&mut self, queues: &mut QueueManager<T>) {
         for _ in 0..self.owned.len().min(SHED) {
             if !self.has_too_many() {
@@ -257,7 +260,7 @@ impl FlowQueues {
         }
     }
 
-    /// Looks at up to `most` queues and gives those back to the port that their flows do without.
+    /// Checks up to `most` queues, and returns the unused ones to the port.
     pub fn give_back<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) {
         for _ in 0..most.min(self.owned.len()) {
             if self.hand >= self.owned.len() {
@@ -267,7 +270,7 @@ impl FlowQueues {
             if queues.is_dispensable(queue) {
                 self.table.remove(FlowNumber(queues.queue(queue).flow));
                 queues.close(queue);
-                // The last has its place, and is looked at next.
+                // The last queue moved to this index, and is checked next.
                 self.owned.swap_remove(self.hand);
             } else {
                 self.hand += 1;
@@ -299,7 +302,7 @@ impl FlowQueues {
         }
     }
 
-    /// Accounts for what was taken from a queue of the round, which leaves it when it is empty.
+    /// Accounts for `bytes` taken from a queue of the round. An empty queue leaves the round.
     #[inline]
     fn taken<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, bytes: u32, more: bool) {
         if more {
@@ -312,12 +315,12 @@ impl FlowQueues {
         self.weights.count(queues.queue(queue).quantum, false);
     }
 
-    /// The queues, the shared one first.
+    /// Iterates over the queues, the shared one first.
     pub fn queues(&self) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(self.shared).chain(self.owned.iter().copied())
     }
 
-    /// Whether anything waits.
+    /// Whether any packet waits.
     #[inline]
     pub fn has_packets(&self) -> bool {
         self.round.len() > 0
@@ -328,31 +331,31 @@ impl FlowQueues {
         Counting { drops: &mut self.drops, sink }
     }
 
-    /// Something was said of a flow, or no longer is.
+    /// Updates whether any single flow has settings of its own.
     pub fn note_said<T: Item>(&mut self, queues: &QueueManager<T>) {
         let is_own =
             |queue: &u32| queues.queue(*queue).quantum != 0 || queues.own_threshold(*queue).is_some();
         self.is_said = self.owned.iter().any(is_own);
     }
 
-    /// Whether packets may pass it by while nothing waits: no queue is managed actively, and nothing is said of single flows,
-    /// whose queues are to show what was sent.
+    /// Whether packets may bypass the empty leaf: its queues have no active queue management, and no single
+    /// flow has settings of its own. The queue of a flow with its own settings must count the packets sent.
     #[inline]
     pub fn is_passable(&self) -> bool {
         self.settings.queue.aqm == Aqm::TailDrop && !self.is_said
     }
 
-    /// What was dropped.
+    /// Returns the drop counters.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
     }
 
-    /// The queue of a flow, if it has one of its own.
+    /// Returns the flow's own queue, if it has one.
     pub fn queue_of(&self, flow: FlowNumber) -> Option<u32> {
         self.table.get(flow)
     }
 
-    /// Quantum in force of a queue, and reserved rate.
+    /// Returns the quantum in force of a queue, and its reserved rate.
     pub fn quantum<T: Item>(&self, queues: &QueueManager<T>, queue: u32) -> (u32, Option<Rate>) {
         let own = queues.queue(queue).quantum;
         (self.weights.in_force(own), self.weights.rate(own))
@@ -363,14 +366,14 @@ impl FlowQueues {
         self.table.prefetch(flow);
     }
 
-    /// Asks for a flow's queue, whose place in the table should have come by now.
+    /// Prefetches a flow's queue. The caller prefetched the flow's table entry before.
     #[inline]
     pub fn prefetch_queue<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) {
         queues.prefetch(self.table.get(flow).unwrap_or(self.shared));
     }
 }
 
-/// A sink that counts on the way.
+/// Drop sink that counts drops and passes them on.
 pub(super) struct Counting<'a, S> {
     pub drops: &'a mut DropCounts,
     pub sink: &'a mut S,

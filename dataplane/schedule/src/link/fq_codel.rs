@@ -1,5 +1,5 @@
-//! FQ-CoDel: flows by hash, a round of deficits in which new flows go first, CoDel in each, and drops from the fattest
-//! when all hold too much (RFC 8290).
+//! FQ-CoDel (RFC 8290): flows by hash, a deficit round robin that serves new flows first, and CoDel in each
+//! flow. At the packet limit, the flow with the most bytes loses packets.
 
 use millrace_units::Instant;
 
@@ -9,18 +9,18 @@ use crate::arena::{Held, List, Load, NONE};
 use crate::queue_manager::QueueManager;
 use crate::{DropCause, DropCounts, DropSink, FlowNumber, Item};
 
-/// How FQ-CoDel works. The defaults are RFC 8290's, section 5.2.
+/// Settings of FQ-CoDel. The defaults are RFC 8290's, section 5.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FqCodelSettings {
-    /// Flows that are told apart, by hash: 1 to 65,536; 1,024 by default.
+    /// Number of flows, distinguished by hash: 1 to 65,536; 1,024 by default.
     pub flows: u32,
-    /// Bytes on the wire per round, at least 256; 1,538 by default, one Ethernet frame.
+    /// Quantum in bytes on the wire per round, at least 256; 1,538 by default, one Ethernet frame.
     pub quantum: u32,
-    /// Packets that all flows may hold together, at least 1; 10,240 by default.
+    /// Maximum number of packets in all flows together, at least 1; 10,240 by default.
     pub limit: u32,
-    /// CoDel in each flow; with marks by default.
+    /// CoDel settings of each flow; with ECN marks by default.
     pub codel: CodelSettings,
-    /// Varies the hash.
+    /// Seed of the flow hash.
     pub seed: u64,
 }
 
@@ -30,7 +30,7 @@ impl Default for FqCodelSettings {
     }
 }
 
-/// Where a flow stands.
+/// List that a flow is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Nowhere,
@@ -50,7 +50,7 @@ struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 64);
 
-/// A list of flows.
+/// Linked list of flows.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     first: u32,
@@ -79,7 +79,7 @@ impl Line {
     }
 }
 
-/// The leaf.
+/// FQ-CoDel leaf.
 #[derive(Debug)]
 pub(crate) struct FqCodel {
     settings: FqCodelSettings,
@@ -88,7 +88,7 @@ pub(crate) struct FqCodel {
     old: Line,
     load: Load,
     max_packet: u32,
-    /// Among which part of the flows the fattest is looked for next, and which one it was last.
+    /// Part of the flows that is searched next for the fattest flow, and the fattest flow found last.
     next_part: usize,
     fattest: usize,
     drops: DropCounts,
@@ -100,14 +100,15 @@ impl Default for FqCodel {
     }
 }
 
-/// Packets dropped at once from the fattest flow, so that looking for it pays (RFC 8290, 4.1.3 recommends a batch).
+/// Maximum number of packets dropped at once from the fattest flow, so that the search pays (RFC 8290, 4.1.3
+/// recommends a batch).
 const DROP_BATCH: u32 = 64;
 
-/// Flows among which the fattest is looked for at once; where there are more, they take turns.
+/// Number of flows per search for the fattest flow. A larger table is searched part by part.
 const LOOKED_AT: usize = 1024;
 
 impl FqCodel {
-    /// A leaf without packets.
+    /// Creates a leaf without packets.
     pub fn new(settings: FqCodelSettings) -> Self {
         let flow = Flow {
             list: List::EMPTY,
@@ -129,19 +130,20 @@ impl FqCodel {
         }
     }
 
-    /// How it works.
+    /// Returns the settings.
     pub fn settings(&self) -> &FqCodelSettings {
         &self.settings
     }
 
-    /// Other settings but for the seed, and the same number of flows.
+    /// Changes the settings, except the seed and the number of flows.
     pub fn set(&mut self, settings: FqCodelSettings) {
         let FqCodelSettings { flows, seed, .. } = self.settings;
         self.settings = FqCodelSettings { flows, seed, ..settings };
     }
 
-    /// Tells another number of flows apart. What waits goes to its flow among these, in the order in which it would have been sent:
-    /// each flow keeps its own. CoDel and the round begin anew. The packet that is sent next may be another one.
+    /// Changes the number of flows. Waiting packets move to their new flows in the order in which they would
+    /// have been sent, so each flow keeps its order. CoDel and the round restart. The next packet to send may
+    /// change.
     pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32, now: Instant) {
         let mut other = Self::new(FqCodelSettings { flows, ..self.settings });
         while let Some(held) = self.take_to_move(queues, now) {
@@ -151,12 +153,12 @@ impl FqCodel {
         *self = other;
     }
 
-    /// What was dropped.
+    /// Returns the drop counters.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
     }
 
-    /// The flow's number here: its hash, scaled to the number of flows.
+    /// Returns the flow's index in the table: its hash, scaled to the number of flows.
     #[inline]
     pub fn bucket(&self, flow: FlowNumber) -> u32 {
         let mut hash = (u64::from(flow.0) ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -165,18 +167,18 @@ impl FqCodel {
         (((hash >> 32) * self.flows.len() as u64) >> 32) as u32
     }
 
-    /// What waits in a flow.
+    /// Returns the load of the waiting packets of a flow.
     pub fn load_before(&self, flow: FlowNumber) -> Load {
         self.flows.get(self.bucket(flow) as usize).map_or(Load::NOTHING, |flow| flow.list.load)
     }
 
-    /// Whether anything waits.
+    /// Whether any packet waits.
     #[inline]
     pub fn has_packets(&self) -> bool {
         self.load != Load::NOTHING
     }
 
-    /// Asks for a flow's line.
+    /// Prefetches the cache line of a flow.
     #[inline]
     pub fn prefetch(&self, flow: FlowNumber) {
         millrace_memory::prefetch_slice_element(&self.flows, self.bucket(flow) as usize);
@@ -188,7 +190,8 @@ impl FqCodel {
         sink.dropped(item, DropCause::BufferFull);
     }
 
-    /// Puts a packet into its flow, and the flow among the new ones if it was in no line. Returns the flow's number here.
+    /// Puts a packet into its flow. Appends the flow to the new flows if it was in no list. Returns the
+    /// flow's index.
     #[inline(always)]
     fn insert<T: Item>(&mut self, queues: &mut QueueManager<T>, held: Held<T>) -> u32 {
         let (index, length) = (self.bucket(held.flow), held.length);
@@ -204,8 +207,8 @@ impl FqCodel {
         index
     }
 
-    /// The flow that holds most bytes. Of more than 1,024 flows it is the one among the next 1,024, that of last time and
-    /// `arrived`, to which the last packet came.
+    /// Returns the flow that holds most bytes. With more than 1,024 flows, the candidates are the next 1,024
+    /// flows, the last result, and `arrived`, the flow of the newest packet.
     fn find_fattest(&mut self, arrived: usize) -> usize {
         let begin = self.next_part * LOOKED_AT;
         let end = (begin + LOOKED_AT).min(self.flows.len());
@@ -214,7 +217,7 @@ impl FqCodel {
         candidates.max_by_key(|flow| self.flows[*flow].list.bytes()).unwrap_or(arrived)
     }
 
-    /// Drops from the head of the flow that holds most bytes: half of what it has, 64 packets at most.
+    /// Drops packets from the head of the flow that holds most bytes: half of its packets, at most 64.
     #[cold]
     fn drop_from_fattest<T: Item>(
         &mut self,
@@ -228,7 +231,7 @@ impl FqCodel {
             if self.flows[self.fattest].list.packets() > 1 {
                 break;
             }
-            // A sparse flow pays only where no other stands anywhere.
+            // A flow with a single packet loses it only when every part of the table has been searched.
         }
         let flow = &mut self.flows[self.fattest];
         for _ in 0..flow.list.packets().div_ceil(2).min(DROP_BATCH) {
@@ -239,7 +242,7 @@ impl FqCodel {
         }
     }
 
-    /// The flow whose turn it is, from the new ones first, with credit left and packets in it.
+    /// Returns the flow to serve next, with credit left and packets in it. New flows come before old flows.
     #[inline(always)]
     fn choose(&mut self) -> Option<(Place, u32)> {
         loop {
@@ -261,7 +264,7 @@ impl FqCodel {
         }
     }
 
-    /// Moves the first flow of a line behind the old ones.
+    /// Moves the first flow of a list to the end of the old flows.
     #[inline]
     fn retire(&mut self, place: Place, index: u32) {
         let line = if place == Place::New { &mut self.new } else { &mut self.old };
@@ -270,8 +273,8 @@ impl FqCodel {
         self.old.append(&mut self.flows, index);
     }
 
-    /// A flow without packets: a new one goes once through the old ones, so that it can't come back as new at once
-    /// and starve them (RFC 8290, 4.2).
+    /// Handles a flow without packets. A new flow passes once through the old flows, so that it cannot return
+    /// as new at once and starve them (RFC 8290, 4.2).
     #[inline]
     fn empty(&mut self, place: Place, index: u32) {
         if place == Place::New && self.old.first != NONE {
@@ -282,7 +285,7 @@ impl FqCodel {
         self.flows[index as usize].place = Place::Nowhere;
     }
 
-    /// Asks for the lines that the next calls will need.
+    /// Prefetches the flows that the next calls will need.
     #[inline]
     fn prefetch_next<T: Item>(&self, queues: &QueueManager<T>, index: u32) {
         let second = self.flows[index as usize].next;
@@ -306,7 +309,8 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
     ) -> bool {
         let length = item.length();
         if !queues.arena.has_room(self.load, length) {
-            // The fattest flow makes room, so that the others get through also where memory ends before the limit.
+            // The fattest flow makes room, so that other flows get through even if memory ends before the
+            // packet limit.
             self.drop_from_fattest(queues, self.bucket(flow), DropCause::BufferFull, sink);
         }
         if !queues.arena.has_room(self.load, length) {
@@ -346,7 +350,8 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
             flow.deficit = flow.deficit.saturating_sub_unsigned(queues.wire_length(held.length));
         }
         if self.load == Load::NOTHING {
-            // As the RFC's next call would: it finds all flows empty, and takes them out of both lines.
+            // Does the work of the RFC's next call, which finds all flows empty and takes them out of both
+            // lists.
             self.choose();
         }
         (held, self.load != Load::NOTHING)

@@ -1,4 +1,5 @@
-//! A heap whose members can be moved and removed: who is first by a key, with the cost of a logarithm.
+//! Priority queue: a heap with four children per node, whose items can change their key or leave in
+//! logarithmic time.
 
 use crate::arena::NONE;
 
@@ -9,11 +10,11 @@ struct Member {
 }
 
 impl Member {
-    /// What stands where nobody does: behind everyone.
+    /// Empty entry, behind all members.
     const NOBODY: Self = Self { key: u64::MAX, item: NONE };
 }
 
-/// The children of a member: a cache line, so that a level of the heap is one line to fetch.
+/// Children of a member: one cache line, so that each heap level costs one fetched line.
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Group([Member; WIDTH]);
@@ -22,7 +23,7 @@ const WIDTH: usize = 4;
 const _: () = assert!(size_of::<Group>() == 64);
 
 impl Group {
-    /// The child with the lowest key, and where it stands.
+    /// Returns the child with the lowest key, and its index in the group.
     #[inline]
     fn least(&self) -> (usize, Member) {
         let Self([first, second, third, fourth]) = self;
@@ -32,24 +33,24 @@ impl Group {
     }
 }
 
-/// A heap of four children per node. Where each item stands is noted in a slice that several heaps share, as long as an
-/// item is in one of them at most.
+/// Heap with four children per node. A slice that several heaps share holds the position of each item; an
+/// item is in at most one of these heaps.
 ///
-/// Places are counted through the groups. The first member stands alone, at the end of group 0; the children of place `p`
-/// are group `p - 2`.
+/// Positions count through the groups. The first member is alone, at the end of group 0. The children of
+/// position `p` are in group `p - 2`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
     groups: Vec<Group>,
     length: usize,
-    /// The item that came to stand right below the first last, because others sank; one that can't be an item before.
+    /// Item that most recently moved up to the second level of the heap; [`NONE`] at first.
     risen: u32,
 }
 
-/// The place of the first member.
+/// Position of the first member.
 const FIRST: usize = WIDTH - 1;
 
 impl Heap {
-    /// Makes room for `members`, so that nothing is allocated later.
+    /// Reserves space for `members` members, so that later calls allocate nothing.
     pub fn reserve(&mut self, members: usize) {
         let groups = (members + FIRST).div_ceil(WIDTH);
         self.groups.reserve(groups.saturating_sub(self.groups.len()));
@@ -60,21 +61,21 @@ impl Heap {
         self.length == 0
     }
 
-    /// The lowest key, and its item.
+    /// Returns the lowest key and its item.
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
         let Group(group) = self.groups.first().filter(|_| self.length > 0)?;
         Some((group[FIRST].key, group[FIRST].item))
     }
 
-    /// The lowest key; the greatest number when there is none.
+    /// Returns the lowest key, or the greatest `u64` when the heap is empty.
     #[inline]
     pub fn first_key(&self) -> u64 {
         self.groups.first().map_or(u64::MAX, |Group(group)| group[FIRST].key)
     }
 
-    /// The item that came to stand right below the first last: it is among the next four to be first, as far as nobody
-    /// comes before it.
+    /// Returns the item that most recently moved up to the second level of the heap, because other items
+    /// sank. The item is one of the next four to become first, unless new items overtake it.
     #[inline]
     pub fn risen(&self) -> u32 {
         self.risen
@@ -91,7 +92,7 @@ impl Heap {
         positions[member.item as usize] = place as u32;
     }
 
-    /// Adds an item that is in no heap of these positions.
+    /// Adds an item that is in no heap with these positions.
     #[inline]
     pub fn push(&mut self, positions: &mut [u32], key: u64, item: u32) {
         let place = self.length + FIRST;
@@ -102,7 +103,7 @@ impl Heap {
         self.rise(positions, place, Member { key, item });
     }
 
-    /// Gives an item of this heap another key.
+    /// Changes the key of an item of this heap.
     #[inline]
     pub fn update(&mut self, positions: &mut [u32], key: u64, item: u32) {
         let place = positions[item as usize] as usize;
@@ -122,7 +123,7 @@ impl Heap {
         }
     }
 
-    /// Puts a member at a place whose own goes.
+    /// Puts a member at a position, in place of the old member.
     #[inline]
     fn replace(&mut self, positions: &mut [u32], place: usize, member: Member) {
         if member.key < self.at(place).key {
@@ -162,7 +163,7 @@ impl Heap {
         self.put(positions, place, member);
     }
 
-    /// All keys less `by`, as far as they are above it: their order stays.
+    /// Subtracts `by` from all keys, down to 0. The order stays.
     pub fn lower(&mut self, by: u64) {
         let members = self.groups.iter_mut().flat_map(|Group(group)| group);
         for member in members.filter(|member| member.item != NONE) {

@@ -1,4 +1,4 @@
-//! Link schedulers: which packet a port sends next, and when.
+//! Link schedulers: they decide the next packet that a port sends, and its time.
 
 mod deficit_round_robin;
 mod discipline;

@@ -1,27 +1,27 @@
-//! Strict priority: the child of the lowest level that has something to send goes first.
+//! Strict priority: the ready child with the lowest level goes first.
 
 use millrace_units::Instant;
 
 use super::discipline::Discipline;
 use crate::arena::NONE;
 
-/// Levels of a priority scheduler; 0 goes first.
+/// Number of levels of a priority scheduler; level 0 goes first.
 pub const PRIORITY_LEVELS: u32 = 65_536;
 
-/// Children by level, and which of them are backlogged: a bitmap over a bitmap over a word, so that the first one is
-/// found by three bit scans among 65,536.
+/// Children by level, and a bitmap of the backlogged levels. The bitmap has three layers, so that three bit
+/// scans find the first of 65,536 levels.
 #[derive(Debug, Default)]
 pub(crate) struct Priority {
     children: Vec<u32>,
     backlogged: Vec<u64>,
     groups: [u64; 16],
     top: u64,
-    /// The lowest level with a child, backlogged or not.
+    /// Lowest level with a child, backlogged or not.
     lowest: usize,
 }
 
 impl Priority {
-    /// Puts a child at a level that must be free.
+    /// Puts a child at a free level.
     pub fn insert(&mut self, level: u32, child: u32) {
         let length = self.children.len().max(level as usize + 1);
         self.children.resize(length, NONE);
@@ -32,22 +32,22 @@ impl Priority {
         }
     }
 
-    /// The child at that level.
+    /// Returns the child at a level.
     pub fn at(&self, level: u32) -> Option<u32> {
         self.children.get(level as usize).copied().filter(|child| *child != NONE)
     }
 
-    /// The highest level without a child, if there is one.
+    /// Returns the highest level without a child, if there is one.
     pub fn free_level(&self) -> Option<u32> {
         (0..PRIORITY_LEVELS).rev().find(|level| self.at(*level).is_none())
     }
 
-    /// The child of the lowest level.
+    /// Returns the child of the lowest level.
     pub fn first(&self) -> Option<u32> {
         self.at(self.lowest as u32)
     }
 
-    /// The lowest level that is backlogged.
+    /// Returns the lowest backlogged level.
     #[inline]
     pub fn first_backlogged(&self) -> Option<u32> {
         if self.top == 0 {
@@ -58,12 +58,12 @@ impl Priority {
         Some(word as u32 * 64 + self.backlogged[word].trailing_zeros())
     }
 
-    /// The first one is backlogged no more: the next one.
+    /// Marks the first backlogged level as empty. Returns the next backlogged level.
     #[inline(always)]
     pub fn next_without(&mut self, first: u32) -> Option<u32> {
         let number = first / 64;
         let word = &mut self.backlogged[number as usize];
-        // Of all that are backlogged it was the lowest.
+        // The first level is the lowest set bit of its word.
         *word &= word.wrapping_sub(1);
         if *word != 0 {
             return Some(number * 64 + word.trailing_zeros());
@@ -71,18 +71,18 @@ impl Priority {
         self.next_word(first)
     }
 
-    /// No other level of its word is backlogged any more.
+    /// Clears the word of the first level, which is empty now. Returns the next backlogged level.
     #[inline(never)]
     fn next_word(&mut self, first: u32) -> Option<u32> {
         self.deactivate(first, Instant::ZERO);
         self.first_backlogged()
     }
 
-    /// Takes a child away that isn't backlogged.
+    /// Removes a child that is not backlogged.
     pub fn remove(&mut self, level: u32) {
         self.children[level as usize] = NONE;
         if level as usize == self.lowest {
-            // None is below it.
+            // No child has a lower level.
             let next = self.children[self.lowest..].iter().position(|child| *child != NONE);
             self.lowest = next.map_or(0, |levels| self.lowest + levels);
         }

@@ -1,4 +1,4 @@
-//! What single flows are given: quanta, thresholds and rates of their own, with a queue that stays theirs.
+//! Settings of single flows: quanta, thresholds and reserved rates, with a queue that stays the flow's own.
 
 use super::flow_queues::FlowQueues;
 use super::weights::{RESERVED, Reservation};
@@ -7,9 +7,10 @@ use crate::rate::Rate;
 use crate::{FlowNumber, Item};
 
 impl FlowQueues {
-    /// Gives a flow's queue a quantum of its own in bytes, 1 to 2^30, or the common one by 0, which ends a reservation; and a
-    /// threshold of its own, or the common one by `Some(None)`. What is not said stays. A queue with a quantum or a threshold
-    /// of its own is never given to another flow. Returns whether there was a queue for it.
+    /// Gives a flow its own queue with a quantum or threshold. The quantum is in bytes, 1 to 2^30; 0 restores
+    /// the common quantum and ends a reservation. `Some(None)` restores the common threshold. `None` leaves a
+    /// value unchanged. A queue with its own quantum or threshold is never given to another flow. Returns
+    /// whether there was a queue for the flow.
     pub fn set_flow<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -38,7 +39,7 @@ impl FlowQueues {
         }
     }
 
-    /// Sum of the reserved rates, without that of `flow`.
+    /// Returns the sum of the reserved rates, without that of `flow`.
     pub fn reserved_by_others<T: Item>(&self, queues: &QueueManager<T>, flow: FlowNumber) -> Rate {
         let own = self
             .reservation(queues, flow)
@@ -52,8 +53,8 @@ impl FlowQueues {
         (quantum & RESERVED != 0).then_some((quantum & !RESERVED) as usize)
     }
 
-    /// Reserves a rate for a flow, in place of an earlier one; the sum must stay below the capacity. Returns whether
-    /// there was a queue for it.
+    /// Reserves a rate for a flow, in place of an earlier reservation. The sum must stay below the capacity.
+    /// Returns whether there was a queue for the flow.
     pub fn reserve<T: Item>(
         &mut self,
         queues: &mut QueueManager<T>,
@@ -71,7 +72,7 @@ impl FlowQueues {
         true
     }
 
-    /// A flow is like all others again; whether it was not.
+    /// Removes the own settings of a flow. Returns whether it had any.
     pub fn forget<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
         let is_reserved = self.release(queues, flow);
         let Some(queue) = self.table.get(flow) else { return is_reserved };
@@ -81,7 +82,7 @@ impl FlowQueues {
         is_reserved || is_own
     }
 
-    /// Ends a flow's reservation; it goes on as best effort.
+    /// Ends a flow's reservation. The flow continues as best effort.
     pub fn release<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
         let Some(index) = self.reservation(queues, flow) else { return false };
         let gone = self.weights.reservations.swap_remove(index);
@@ -93,12 +94,12 @@ impl FlowQueues {
         true
     }
 
-    /// How many flows have a reservation.
+    /// Returns the number of flows with a reservation.
     pub fn reservations(&self) -> usize {
         self.weights.reservations.len()
     }
 
-    /// Sum of the reserved rates.
+    /// Returns the sum of the reserved rates.
     pub fn reserved(&self) -> Rate {
         Rate(self.weights.reserved)
     }

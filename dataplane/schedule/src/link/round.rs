@@ -1,21 +1,21 @@
-//! The round of deficit round robin: who is backlogged, whose turn it is, and what each may still send (Shreedhar and
-//! Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995).
+//! Round of deficit round robin: the backlogged entries, the current entry, and the credit of each (Shreedhar
+//! and Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995).
 
 use crate::arena::NONE;
 
-/// What takes part in a round: numbered entries.
+/// Entries of a round, by number.
 pub(crate) trait Entries {
-    /// Bytes of credit for so many rounds. A fraction of a byte is kept, and comes with later rounds.
+    /// Returns the bytes of credit for `rounds` rounds. A fraction of a byte is kept for later rounds.
     fn credit(&mut self, entry: u32, rounds: u32) -> u32;
-    /// In how many rounds an entry gets so many bytes.
+    /// Returns the number of rounds in which an entry gets `bytes` bytes.
     fn rounds(&self, entry: u32, bytes: u32) -> u32;
-    /// Bytes of its first packet, on the wire.
+    /// Returns the bytes on the wire of an entry's first packet.
     fn head(&self, entry: u32) -> u32;
-    /// Its place in the round.
+    /// Returns the fields of an entry that the round uses.
     fn place(&mut self, entry: u32) -> Place<'_>;
 
-    /// Adds a quantum when `grant` says so, and tells whether the credit covers the first packet: all that a visit in
-    /// the round needs, from one look at the entry.
+    /// Adds a quantum if `grant` is set. Returns whether the credit covers the first packet. A visit in the
+    /// round needs no other access to the entry.
     #[inline]
     fn visit(&mut self, entry: u32, grant: bool) -> bool {
         let (credit, head) = (if grant { self.credit(entry, 1) } else { 0 }, self.head(entry));
@@ -23,16 +23,16 @@ pub(crate) trait Entries {
     }
 }
 
-/// What an entry knows of the round.
+/// Fields of an entry that the round uses.
 pub(crate) struct Place<'a> {
     /// Bytes that the entry may send now.
     pub deficit: &'a mut i32,
-    /// The entry behind it.
+    /// Next entry in the round.
     pub next: &'a mut u32,
 }
 
 impl Place<'_> {
-    /// Adds credit, and tells whether it covers `head` bytes.
+    /// Adds credit. Returns whether the credit covers `head` bytes.
     #[inline]
     pub fn grant(self, credit: u32, head: u32) -> bool {
         *self.deficit = self.deficit.saturating_add_unsigned(credit);
@@ -40,32 +40,33 @@ impl Place<'_> {
     }
 }
 
-/// What became of an entry whose turn it was.
+/// Result of a visit to an entry.
 pub(crate) enum Visit {
-    /// Its credit does not cover its first packet.
+    /// Credit below the length of the first packet.
     Poor,
-    /// It sent a packet, and has more.
+    /// One packet sent, with more packets waiting.
     Sent,
-    /// It sent its last packet.
+    /// Last packet sent.
     Emptied,
 }
 
-/// Entries that can send.
+/// Entries that can send packets.
 pub(crate) trait Server: Entries {
-    /// Adds a quantum when `grant` says so, and takes the first packet if the credit covers it then. The entry behind it
-    /// comes along.
+    /// Adds a quantum if `grant` is set, and sends the first packet if the credit covers it. Also returns the
+    /// next entry of the round.
     fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32);
-    /// An entry has left the round.
+    /// Notes that an entry has left the round.
     fn left(&mut self, entry: u32);
 }
 
-/// A circle of backlogged entries. The current one and the one before it are noted, so that passing on writes nothing.
+/// Circle of backlogged entries. The round keeps the current entry and the entry before it, so that an
+/// advance writes to no entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     previous: u32,
     current: u32,
     length: u32,
-    /// Whether the current entry has got its quantum for this turn.
+    /// Whether the current entry has got its quantum for this visit.
     granted: bool,
 }
 
@@ -76,13 +77,13 @@ impl Default for Round {
 }
 
 impl Round {
-    /// Entries in the round.
+    /// Returns the number of entries in the round.
     #[inline]
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Puts a backlogged entry at the end of the round, with no credit.
+    /// Adds a backlogged entry at the end of the round, with no credit.
     #[inline]
     pub fn join(&mut self, entries: &mut impl Entries, entry: u32) {
         if self.length == 0 {
@@ -97,7 +98,7 @@ impl Round {
         self.length += 1;
     }
 
-    /// Whose turn it is: the current entry once its credit covers its first packet.
+    /// Returns the entry to serve next: the current entry, once its credit covers its first packet.
     #[inline]
     pub fn choose(&mut self, entries: &mut impl Entries) -> Option<u32> {
         let mut passed = 0;
@@ -119,8 +120,8 @@ impl Round {
         }
     }
 
-    /// Serves one entry after the other, each while its credit lasts, for `most` packets: what [`choose`](Self::choose) and
-    /// [`served`](Self::served) do in turns.
+    /// Serves one entry after the other, each while its credit lasts, for `most` packets. The result equals
+    /// alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
     #[inline]
     pub fn serve(&mut self, entries: &mut impl Server, most: usize) {
         let (mut passed, mut sent) = (0, 0);
@@ -150,14 +151,14 @@ impl Round {
         }
     }
 
-    /// Goes on to the entry behind the current one, which stays.
+    /// Advances to the next entry. The current entry stays in the round.
     #[inline]
     fn pass(&mut self, next: u32) {
         self.previous = self.current;
         self.go_to(next);
     }
 
-    /// It is the turn of `next`, from its begin.
+    /// Starts the visit of `next`.
     #[inline]
     fn go_to(&mut self, next: u32) {
         (self.current, self.granted) = (next, false);
@@ -166,8 +167,8 @@ impl Round {
         }
     }
 
-    /// Nobody could send in a whole round: grants everyone at once what rounds to come would, up to the one before
-    /// the first in which somebody can.
+    /// Grants all entries the credit of several rounds at once, after a whole round without a send. The
+    /// number of rounds ends just before the first round in which an entry can send.
     #[cold]
     fn skip_rounds(&mut self, entries: &mut impl Entries) {
         let mut fewest = u32::MAX;
@@ -186,8 +187,8 @@ impl Round {
         }
     }
 
-    /// The chosen entry has sent `bytes`; `more` says whether it is still backlogged. One that isn't leaves, and its
-    /// credit is lost (DRR).
+    /// Accounts for `bytes` sent by the chosen entry. `more` tells whether it is still backlogged. An entry
+    /// that is not leaves the round, and its credit is lost (DRR).
     #[inline]
     pub fn served(&mut self, entries: &mut impl Entries, entry: u32, bytes: u32, more: bool) {
         if more {
@@ -198,7 +199,7 @@ impl Round {
         }
     }
 
-    /// Takes an entry out of the round: at once if it is the current one, else by a walk.
+    /// Removes an entry from the round: at once if it is the current entry, otherwise by a walk.
     pub fn leave(&mut self, entries: &mut impl Entries, entry: u32) {
         let mut before = self.previous;
         for _ in 0..self.length {

@@ -1,8 +1,8 @@
-//! Which flows may have packets in a queue that several share.
+//! Record of the flows that may have packets in a shared queue.
 //!
-//! Two sets of marks take turns (Bloom, 1970, with one hash): when all packets that came before the current one was begun have
-//! left, the other one is of nobody any more. So a flow that is not marked has nothing there, and one that stopped sending
-//! loses its mark, be the queue never empty.
+//! Two sets of marks alternate (Bloom, 1970, with one hash). When all packets that arrived before the current
+//! set began have left, the other set is void. So an unmarked flow has no packets in the queue. A flow that
+//! stops sending loses its mark, even if the queue is never empty.
 
 use crate::FlowNumber;
 
@@ -13,13 +13,13 @@ const WORDS: usize = 16;
 pub(crate) struct Sharing {
     marks: [[u64; WORDS]; 2],
     current: usize,
-    /// Packets that ever came.
+    /// Number of packets that ever arrived.
     entered: u64,
-    /// Packets that must have left before the older marks are void.
+    /// Number of packets that must have left before the older marks are void.
     boundary: u64,
 }
 
-/// A word of the marks, and the flow's bit in it.
+/// Returns the word of a flow in the marks, and its bit in the word.
 #[inline]
 fn place(flow: FlowNumber) -> (usize, u64) {
     let hash = flow.0.wrapping_mul(0x9e37_79b9);
@@ -27,21 +27,21 @@ fn place(flow: FlowNumber) -> (usize, u64) {
 }
 
 impl Sharing {
-    /// Whether a flow may have packets there, where so many wait.
+    /// Whether a flow may have packets in the queue, which holds `waiting` packets.
     pub fn may_wait(&mut self, flow: FlowNumber, waiting: u32) -> bool {
         self.turn(waiting);
         let (word, bit) = place(flow);
         self.marks.iter().any(|marks| marks[word] & bit != 0)
     }
 
-    /// A packet of a flow came.
+    /// Notes the arrival of a packet of a flow.
     pub fn note(&mut self, flow: FlowNumber) {
         let (word, bit) = place(flow);
         self.marks[self.current][word] |= bit;
         self.entered += 1;
     }
 
-    /// So many packets were taken out of their order.
+    /// Notes that `packets` packets were taken out of order.
     pub fn taken(&mut self, packets: u32) {
         self.boundary += u64::from(packets);
     }
@@ -66,7 +66,7 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// A queue of flows beside it: whoever has something there is marked.
+        /// Compares the marks with a model queue: every flow with packets in the queue is marked.
         #[test]
         fn who_waits_is_marked(steps in prop::collection::vec((0_u32..200, 0_u8..5), 1..2000)) {
             let (mut sharing, mut queue) = (Sharing::default(), VecDeque::new());
@@ -101,7 +101,7 @@ mod tests {
         assert!(sharing.may_wait(FlowNumber(1), 4));
         let mut waits = 0;
         for _ in 0..12 {
-            // One comes, one leaves.
+            // One packet arrives, one packet leaves.
             sharing.note(FlowNumber(2));
             waits += u32::from(sharing.may_wait(FlowNumber(1), 4));
         }

@@ -1,8 +1,8 @@
-//! Token bucket: lets its child send at a rate, and in bursts of so many bytes at most.
+//! Token bucket: limits its child to a rate and a burst.
 //!
-//! In every interval of length t at most burst + rate * t bytes go through, counted as on the wire (with the one packet
-//! that CoDel behind it may put in another's place). A packet longer than the burst goes when the bucket is full, and
-//! leaves a debt.
+//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. CoDel below the
+//! bucket may add the difference of one packet that it replaces. A packet longer than the burst passes when
+//! the bucket is full, and leaves a debt.
 
 use millrace_units::Instant;
 
@@ -10,13 +10,13 @@ use super::discipline::Discipline;
 use crate::arena::NONE;
 use crate::rate::{Credit, Rate};
 
-/// A bucket with its one child.
+/// Bucket with its one child.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     credit: Credit,
     burst: u32,
     child: u32,
-    /// Bytes of the child's first packet, while it has one.
+    /// Length in bytes of the child's first packet, if it has one.
     head: Option<u32>,
 }
 
@@ -27,33 +27,34 @@ impl Default for TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` bytes.
+    /// Creates a full bucket of `burst` bytes.
     pub fn new(rate: Rate, burst: u32) -> Self {
         Self { credit: Credit::new(rate, burst), burst, child: NONE, head: None }
     }
 
-    /// Rate, and burst in bytes.
+    /// Returns the rate, and the burst in bytes.
     pub fn settings(&self) -> (Rate, u32) {
         (self.credit.rate(), self.burst)
     }
 
-    /// Another rate and burst, from now on.
+    /// Changes rate and burst, from now on.
     pub fn set(&mut self, rate: Rate, burst: u32, now: Instant) {
         self.credit.set(rate, burst, now);
         self.burst = burst;
     }
 
-    /// Names the child, or none by [`NONE`].
+    /// Sets the child, or none with [`NONE`].
     pub fn set_child(&mut self, child: u32) {
         self.child = child;
     }
 
-    /// The child, if there is one.
+    /// Returns the child, if there is one.
     pub fn only_child(&self) -> Option<u32> {
         Some(self.child).filter(|child| *child != NONE)
     }
 
-    /// Whether a packet of `length` bytes may go now; if not, notes that it waits.
+    /// Whether a packet of `length` bytes may leave now. Notes its length as that of the child's first
+    /// packet.
     #[inline]
     pub fn allows(&mut self, length: u32, now: Instant) -> bool {
         self.head = Some(length);

@@ -1,10 +1,10 @@
-//! RED, CoDel and FQ-CoDel beside the pseudo-code of their papers, written down once more.
+//! RED, CoDel and FQ-CoDel compared with independent implementations of their papers' pseudo-code.
 
 use std::collections::VecDeque;
 
 use crate::support::*;
 
-/// RFC 8289, appendix A, line by line; marks as section 5.8 and Linux have them.
+/// CoDel of RFC 8289, appendix A, line by line, with ECN marks as in section 5.8 and Linux.
 #[derive(Default)]
 struct ReferenceCodel {
     target: u64,
@@ -182,7 +182,7 @@ proptest! {
                 let sent = port.dequeue(at(now), &mut sink);
                 prop_assert_eq!(sent, twin.dequeue(now, &mut expected));
                 if port.held_packets() == 0 {
-                    // A link asks once more, and finds that nothing is left.
+                    // A link calls once more, and finds no packet.
                     prop_assert_eq!(twin.dequeue(now, &mut expected), None);
                 }
             }
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Floyd and Jacobson, figure 2, with the gentle part; lengths in the unit of the thresholds.
+/// RED of Floyd and Jacobson, figure 2, with the gentle part. Lengths are in the unit of the thresholds.
 struct ReferenceRed {
     settings: RedSettings,
     avg: f64,
@@ -202,7 +202,7 @@ struct ReferenceRed {
 }
 
 impl ReferenceRed {
-    /// xorshift64*, as the library documents it.
+    /// Draws a number with xorshift64*, as the library documents it.
     fn draw(&mut self) -> f64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -245,7 +245,8 @@ impl ReferenceRed {
     }
 }
 
-/// A queue under RED whose average is its length, held at that many bytes: which of so many arrivals are chosen.
+/// Returns the numbers of the arrivals that RED chooses. The queue is held at `bytes` bytes, and its average
+/// equals its length.
 fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     let mut port = port(None);
     let red = Aqm::Red(RedSettings { weight: 1.0, ecn: false, ..settings });
@@ -257,20 +258,21 @@ fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     for number in 1..=arrivals {
         let mut sink = |_: Frame, _: DropCause| chosen.push(number);
         if port.enqueue(NodeId(0), FlowNumber(0), frame(0, number, 100), at(0), &mut sink) {
-            // The first one goes, so that as many wait as before.
+            // Removes one packet, so that the queue length stays constant.
             port.dequeue(at(0), &mut never).unwrap();
         }
     }
     chosen
 }
 
-/// Floyd and Jacobson 1993, section 7: with the count of packets since the last one, the gap between two that are chosen is
-/// uniform, where p is the probability at that average, on the straight line from 0 to `maxp`. It goes from 1 to 1/p - 1, as
-/// the count of figure 2 has the arriving packet in it.
+/// Checks the gaps between chosen packets (Floyd and Jacobson 1993, section 7). With the count of packets
+/// since the last choice, the gap between two chosen packets is uniform. Here p is the probability at that
+/// average, on the straight line from 0 to `maxp`. The gap is 1 to 1/p - 1, because the count of figure 2
+/// includes the arriving packet.
 #[test]
 fn reds_choices_are_as_far_apart_as_its_paper_says() {
     let settings = RedSettings { minimum: 10_000, maximum: 30_000, probability: 0.1, ..Default::default() };
-    // 1/p: half way up 20, at a quarter 40.
+    // 1/p is 20 at half of the range, and 40 at a quarter.
     for (bytes, longest) in [(20_000, 19), (15_000, 39)] {
         let settings = RedSettings { seed: 7, ..settings };
         let chosen = chosen_at(settings, bytes, 40_000);
@@ -279,7 +281,7 @@ fn reds_choices_are_as_far_apart_as_its_paper_says() {
         let mean = gaps.iter().map(|gap| f64::from(*gap)).sum::<f64>() / gaps.len() as f64;
         let expected = f64::from(1 + longest) / 2.0;
         assert!((mean / expected - 1.0).abs() < 0.03, "{bytes}: {mean}, not {expected}");
-        // Each gap is as likely as any other.
+        // All gaps are equally likely.
         let rarest = (1..=longest).map(|gap| gaps.iter().filter(|own| **own == gap).count()).min().unwrap();
         let even = gaps.len() as f64 / f64::from(longest);
         assert!(rarest as f64 > 0.6 * even, "{bytes}: {rarest} of {even}");
@@ -288,7 +290,7 @@ fn reds_choices_are_as_far_apart_as_its_paper_says() {
     let all = (1..=1000).collect::<Vec<_>>();
     assert_eq!(chosen_at(RedSettings { gentle: false, ..settings }, 30_000, 1000), all);
     assert_eq!(chosen_at(settings, 60_000, 1000), all);
-    // A tenth of the way from `maximum` to twice of it p is 0.19, and 1 - 6 p below 0.
+    // At a tenth of the way from `maximum` to twice `maximum`, p is 0.19, and 1 - 6 p is below 0.
     let gentle = chosen_at(settings, 33_000, 10_000);
     let gaps = gentle.windows(2).map(|pair| pair[1] - pair[0]);
     assert_eq!((gaps.clone().min(), gaps.max()), (Some(1), Some(5)));
@@ -314,7 +316,7 @@ fn reds_average_stays_when_its_settings_change() {
         causes.push(cause)
     });
     assert_eq!(causes, [DropCause::Forced]);
-    // In packets it is as many usual ones: above 2,000 bytes it is above 2.
+    // In packets, the average is converted by the mean packet length: above 2,000 bytes it is above 2.
     let packets = RedSettings { unit: RedUnit::Packets, minimum: 1, maximum: 2, weight: 0.001, ..settings };
     for (settings, expected) in [(packets, DropCause::Forced), (settings, DropCause::Forced)] {
         port.set(NodeId(0), &kind(settings), at(0)).unwrap();
@@ -324,12 +326,12 @@ fn reds_average_stays_when_its_settings_change() {
         });
         assert_eq!(causes, [expected], "{settings:?}");
     }
-    // Twenty of them are far from 50.
+    // An average of twenty packets is far below 50.
     port.set(NodeId(0), &kind(RedSettings { minimum: 50, maximum: 60, ..packets }), at(0)).unwrap();
     assert!(port.enqueue(NodeId(0), FlowNumber(0), frame(0, 22, 1000), at(0), &mut never));
 }
 
-/// RFC 8290, section 4: two lists of flows.
+/// FQ-CoDel of RFC 8290, section 4, with two lists of flows.
 struct ReferenceFqCodel {
     settings: FqCodelSettings,
     flows: Vec<(Queue, i64, ReferenceCodel)>,
@@ -346,7 +348,7 @@ impl ReferenceFqCodel {
         Self { settings, flows, new: VecDeque::new(), old: VecDeque::new(), maxpacket: 0 }
     }
 
-    /// The hash is ours; which flows meet is not what is tested.
+    /// Returns the bucket by the library's hash, because the test does not cover the choice of buckets.
     fn bucket(&self, flow: u32) -> usize {
         let mut hash = (u64::from(flow) ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= hash >> 32;
@@ -399,13 +401,13 @@ impl ReferenceFqCodel {
     }
 }
 
-/// RFC 8290, section 1: a flow that builds no queue isn't delayed by those that do.
+/// A flow that builds no queue is not delayed by flows that do (RFC 8290, section 1).
 #[test]
 fn a_sparse_flow_passes_by_twenty_bulk_flows() {
     let rate = 10_000_000;
     let mut port = port(Some(rate));
     add(&mut port, 0, None, Share::Only, NodeKind::FqCodel(FqCodelSettings::default()));
-    // At first all flows are new.
+    // All flows are new at first.
     let (mut now, mut number, mut worst, mut last) = (0, 0, 0, 200_000_000);
     let mut waiting: Option<u64> = None;
     let mut sink = |_: Frame, _: DropCause| {};
@@ -427,13 +429,15 @@ fn a_sparse_flow_passes_by_twenty_bulk_flows() {
         }
         now = port.next_ready().as_nanos();
     }
-    // One packet that is on its way, and the buckets that it may share: some milliseconds, not the 480 of the queue.
+    // The limit covers the packet in transmission and flows in the same bucket: some milliseconds, not the
+    // 480 ms of the whole queue.
     assert!(worst < 10_000_000, "{worst} ns");
 }
 
 #[test]
 fn a_fat_flow_anywhere_makes_room_when_memory_ends() {
-    // More flows than are looked at for the fattest at once, and memory for 64 packets: a leaf gets half of it, which one flow fills.
+    // More flows than one search for the fattest flow covers, and memory for 64 packets. A leaf gets half of
+    // the memory, and one flow fills that half.
     let limits = BufferLimits { packets: 64, ..BufferLimits::default() };
     for fat in 0..40 {
         let mut port = LinkScheduler::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
@@ -447,7 +451,7 @@ fn a_fat_flow_anywhere_makes_room_when_memory_ends() {
         for number in 0..32 {
             port.enqueue(NodeId(0), FlowNumber(fat), frame(fat, number, 100), at(0), &mut count);
         }
-        // Whichever part of the flows is looked at first, a packet of another flow stays.
+        // A packet of another flow stays, no matter which part of the flows is searched first.
         for other in 1000..1020 {
             assert!(
                 port.enqueue(NodeId(0), FlowNumber(other), frame(other, 0, 100), at(0), &mut count),

@@ -1,4 +1,4 @@
-//! What makes no sense is refused, with the arithmetic.
+//! Refusal of invalid settings, with figures in the error texts.
 
 use crate::support::*;
 
@@ -118,14 +118,14 @@ fn curves_above_what_there_is_are_refused_with_the_sum() {
     add(&mut port, 5, 4, curves(rate(3_000_000), None), fifo());
     let error = refused(&mut port, 9, 4, curves(rate(1_500_000), None), fifo());
     assert!(error.contains("4.50 Mb/s in the long run") && error.contains("4.00 Mb/s"), "{error}");
-    // 3 Mb/s and a burst of 2 Mb/s for 10 ms: 6,250 bytes where 5,000 can be sent.
+    // 3 Mb/s plus a burst of 2 Mb/s for 10 ms need 6,250 bytes, but the link sends 5,000.
     let burst = Curve { first: Rate(2_000_000), duration: 10_000_000, then: Rate(500_000) };
     let error = refused(&mut port, 9, 4, curves(burst, None), fifo());
     assert!(error.contains("promise 6250 bytes in the first 10 ms"), "{error}");
     assert!(error.contains("gives 5000 bytes in that time"), "{error}");
     let flat = Curve { first: Rate(0), duration: 10_000_000, then: Rate(1_000_000) };
     add(&mut port, 6, 4, curves(flat, None), fifo());
-    // What was promised bounds the bucket from below, and so the link.
+    // The guarantees limit the rates of the bucket and of the link from below.
     let smaller = NodeKind::TokenBucket { rate: Rate(3_999_999), burst: 3000 };
     let error = port.set(NodeId(3), &smaller, at(0)).unwrap_err().to_string();
     assert!(error.contains("4.00 Mb/s in the long run"), "{error}");
@@ -207,11 +207,12 @@ fn a_port_holds_no_more_than_it_may_and_no_queue_all_of_it() {
         let mut sink = |_: Frame, cause| causes.push(cause);
         port.enqueue(NodeId(node), FlowNumber(0), frame(0, 0, length), at(0), &mut sink)
     };
-    // 40,000 bytes are more than the 25,536 beside them; another queue may have these.
+    // Queue 1 holds 40,000 bytes, more than the 25,536 free bytes. Another queue may use these.
     assert!(offer(&mut port, 1, 40_000) && !offer(&mut port, 1, 100));
     assert!(!offer(&mut port, 2, 25_537) && offer(&mut port, 2, 25_536));
     assert!(port.dequeue(at(0), &mut never).is_some());
-    // One packet is held; five more of one queue leave three places, of which each queue may have some.
+    // One packet is held. Five more packets of one queue leave three slots, and each queue may use some of
+    // them.
     for _ in 0..4 {
         assert!(offer(&mut port, 1, 100));
     }
@@ -228,7 +229,7 @@ fn guarantees_of_hierarchies_that_stand_apart_under_a_priority_are_held_against_
     for (node, level) in [(1, 0), (2, 1)] {
         add(&mut port, node, 0, Share::Level(level), NodeKind::Hfsc);
     }
-    // One of them behind a token bucket and a round robin, where they draw on the same link.
+    // One guarantee is below a token bucket and a round robin, on the same link.
     add(&mut port, 3, 0, Share::Level(2), NodeKind::TokenBucket { rate: Rate(9_000_000), burst: 3000 });
     add(&mut port, 4, 3, Share::Only, NodeKind::DeficitRoundRobin);
     add(&mut port, 5, 4, Share::Quantum(1500), NodeKind::Hfsc);
@@ -245,7 +246,7 @@ fn guarantees_of_hierarchies_that_stand_apart_under_a_priority_are_held_against_
     let error = refused(&mut port, 13, 5, guaranteed(2_000_000), fifo());
     assert!(error.contains("11.00 Mb/s"), "{error}");
     add(&mut port, 13, 5, guaranteed(1_000_000), fifo());
-    // A slower link, and other curves, are held against all of them as well.
+    // A slower link, and other curves, are checked against all guarantees as well.
     let slower = LinkRate { rate: Some(Rate(9_900_000)), slack: 0 };
     assert!(port.set_link(slower, at(0)).unwrap_err().to_string().contains("10.00 Mb/s in the long run"));
     assert!(port.set_share(NodeId(11), guaranteed(6_100_000), at(0)).is_err());

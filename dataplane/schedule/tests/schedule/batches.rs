@@ -1,10 +1,11 @@
-//! Batches do what single packets do: the same packets leave and are dropped, in the same order, and all counts agree.
+//! Comparison of batches with single packets: the same packets leave and are dropped, in the same order, with
+//! equal counters.
 
 use millrace_schedule::Arrival;
 
 use crate::support::*;
 
-/// Trees of all kinds: a leaf alone, and leaves under each kind of inner node.
+/// Builds a tree of a numbered shape: a leaf alone, or leaves below each kind of inner node.
 fn build(tree: u8, rate: Option<u64>) -> (Port, Vec<u32>) {
     let limits = BufferLimits { queues: 12, packets: 120, bytes: 1 << 16 };
     let link = LinkRate { rate: rate.map(Rate), slack: 3000 };
@@ -94,7 +95,8 @@ proptest! {
             prop_assert_eq!(single.next_ready(), batched.next_ready());
             let nodes = batched.tree();
             prop_assert_eq!(&single.tree(), &nodes);
-            // What is counted on the wire is what left, of the root and of the leaves together.
+            // The bytes counted on the wire equal the bytes that left, at the root and at the leaves
+            // together.
             wire += left[1].iter().map(|frame| u64::from(LinkOverhead::Ethernet.wire_length(frame.length))).sum::<u64>();
             let of_leaves = nodes.iter().filter(|node| node.kind.is_leaf()).map(|node| node.sent_wire_bytes);
             prop_assert_eq!((nodes[0].sent_wire_bytes, of_leaves.sum()), (wire, wire));

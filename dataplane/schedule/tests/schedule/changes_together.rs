@@ -1,4 +1,4 @@
-//! Changes whose outcome was checked before, and that could not be made one by one; what is told of trees.
+//! Changes that were checked as a group, and would be refused one by one; and views of trees.
 
 use crate::support::*;
 
@@ -24,7 +24,7 @@ fn two_nodes_change_their_levels_with_packets_in_them() {
     }
     assert!(port.set_share(NodeId(1), Share::Level(2), at(0)).is_err(), "it is the other's");
     port.trust(true);
-    // In a circle: 1 to 2, 2 to 3, 3 to 1.
+    // Nodes exchange their levels in a circle: 1 to 2, 2 to 3, 3 to 1.
     for (node, level) in [(1, 2), (2, 3), (3, 1)] {
         port.set_share(NodeId(node), Share::Level(level), at(0)).unwrap();
     }
@@ -60,10 +60,10 @@ fn what_is_promised_is_what_is_left_of_the_guarantees_of_others() {
     add(&mut port, 2, 0, share(None, linear(2_000_000)), fifo());
     add(&mut port, 3, 0, share(None, linear(1_000_000)), NodeKind::Hfsc);
     add(&mut port, 4, 3, share(linear(3_000_000), linear(1_000_000)), fifo());
-    // 6 and 3 of 10 are guaranteed; what is left goes to 2.
+    // Guarantees take 6 and 3 of 10; the rest goes to node 2.
     let all = [1, 2, 3, 4].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [6_000_000, 1_000_000, 3_000_000, 3_000_000]);
-    // Where a share is more than the guarantee, it counts.
+    // A share above the guarantee counts.
     port.set_share(NodeId(1), share(linear(1_000_000), linear(2_000_000)), at(0)).unwrap();
     let all = [1, 2, 3].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [3_500_000, 3_500_000, 3_000_000]);
@@ -82,7 +82,7 @@ fn a_rate_of_which_flows_reserve_parts_is_not_more_than_there_is() {
     assert!(port.set(NodeId(1), &leaf(2_000_001), at(0)).is_err());
     let slower = LinkRate { rate: Some(Rate(1_999_999)), slack: 0 };
     assert!(port.set_link(slower, at(0)).is_err());
-    // A second child takes half of it.
+    // A second child takes half of the rate.
     assert!(port.add(NodeId(2), Some(NodeId(0)), Share::Quantum(1500), &fifo(), at(0)).is_err());
     port.set(NodeId(1), &leaf(1_000_000), at(0)).unwrap();
     add(&mut port, 2, 0, Share::Quantum(1500), fifo());
@@ -150,7 +150,7 @@ fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
     send(&mut port);
     assert_eq!(port.view(NodeId(0)).unwrap().held_packets, 3);
     assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(1));
-    // Below a node that comes at its place, and then the root again.
+    // Moves below a node that takes its place, and then becomes the root again.
     port.set_apart(NodeId(1), at(0)).unwrap();
     add(&mut port, 3, 0, Share::Level(7), NodeKind::TokenBucket { rate: Rate(8_000_000), burst: 100 });
     port.move_to(NodeId(1), Some(NodeId(3)), Share::Only, at(0)).unwrap();
@@ -167,7 +167,7 @@ fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
     assert_eq!((view.sent_packets, view.held_packets), (4, 0));
 }
 
-/// What grows with the square of the nodes takes minutes here.
+/// A cost that grows with the square of the nodes would take minutes here.
 #[test]
 fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
     const NODES: u32 = 20_000;
@@ -197,7 +197,7 @@ fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
         }
         assert_eq!(port.tree().len(), 3);
         assert_eq!(port.held_packets(), NODES);
-        // With all below it.
+        // Removes the node with all nodes below it.
         assert_eq!(port.remove(NodeId(0), Leftover::Drop, at(0), &mut |_: Frame, _| {}), Ok(NODES));
         assert_eq!(port.root(), None);
     }

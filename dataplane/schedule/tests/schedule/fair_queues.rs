@@ -1,17 +1,17 @@
-//! FIFO, priority and deficit round robin beside plain lists, and DRR's bound on unfairness.
+//! FIFO, priority and deficit round robin compared with plain lists, and the fairness bound of DRR.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::support::*;
 
-/// DRR as its paper writes it down (figure 2): an active list, deficits, no short cuts.
+/// DRR of its paper (figure 2): an active list and deficits, without optimisations.
 #[derive(Default)]
 struct NaiveDrr {
     queues: HashMap<u32, VecDeque<Frame>>,
     quanta: HashMap<u32, u64>,
     deficits: HashMap<u32, u64>,
     active: VecDeque<u32>,
-    /// Whether the first of the active list has got its quantum for this turn.
+    /// Whether the first entry of the active list has got its quantum for this visit.
     granted: bool,
 }
 
@@ -134,8 +134,8 @@ proptest! {
         prop_assert_eq!(children.held_packets() + flows.held_packets(), 0);
     }
 
-    /// Lemma 2 and theorem 3 of the paper: while two flows stay backlogged, each has m turns with m * Q_i - Max <= sent <=
-    /// m * Q_i + Max, and their turns differ by one.
+    /// Lemma 2 and theorem 3 of the paper: while two flows stay backlogged, each has m turns with m * Q_i -
+    /// Max <= sent <= m * Q_i + Max. Their turns differ by at most one.
     #[test]
     fn backlogged_flows_get_their_quanta_to_within_a_packet(
         quanta in prop::collection::vec(1500_u32..9000, 2..6), lengths in prop::collection::vec(40_u32..1500, 40),
@@ -180,7 +180,8 @@ fn busy_flows(port: &mut Port, flows: u32, packets: u32) -> Vec<u64> {
     sent
 }
 
-/// *Router Plugins*, section 6.1: best-effort weights are fixed, those of reserved flows follow from what is reserved.
+/// Best-effort weights are fixed, and the weights of reserved flows follow the reservations (*Router
+/// Plugins*, section 6.1).
 #[test]
 fn reserved_flows_get_their_rate_however_many_others_there_are() {
     for others in [1, 5, 50] {
@@ -267,7 +268,7 @@ fn many_flows_of_which_few_wait_at_a_time_never_share() {
             flows.iter().for_each(|flow| put(&mut port, 0, frame(*flow, number, 1500), 0));
         }
         assert!(flows.iter().all(|flow| port.flow(NodeId(0), FlowNumber(*flow)).unwrap().is_some()));
-        // A packet of each in turns: nobody waits behind two of another.
+        // One packet of each flow in turn: no flow waits behind two packets of another flow.
         let first = std::iter::from_fn(|| port.dequeue(at(0), &mut never)).take(8);
         let mut first: Vec<u32> = first.map(|frame| frame.flow).collect();
         first.sort_unstable();
@@ -287,7 +288,7 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
         number += 1;
         put(port, 0, frame(flow, number, 1500), 0);
     };
-    // Flows 1 and 2 have the queues, and end; 3 comes meanwhile, and 4 once; 3 goes on and on.
+    // Flows 1 and 2 own the queues, and end. Flow 3 arrives meanwhile and keeps sending; flow 4 sends once.
     for flow in [1, 2, 3, 4, 3, 3, 3] {
         send(&mut port, flow);
     }
@@ -296,7 +297,7 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
         send(&mut port, 3);
     }
     assert!(!has_queue(&port, 3) && port.held_packets() > 0);
-    // What waits is told of a queue of one's own, or of the shared one, which comes last.
+    // Waiting packets are reported at a flow's own queue, or at the shared queue, which comes last.
     let told = port.flows(NodeId(0), 0, 9).unwrap();
     assert!(told.len() == 3 && told[2].0.is_none() && told[0].0.is_some());
     assert_eq!(told.iter().map(|(_, queue)| queue.held_packets).sum::<u32>(), port.held_packets());
@@ -312,7 +313,7 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
     }
 }
 
-/// A reservation is kept however small a part of the round it is, below a byte or a little above one.
+/// A reservation gets its rate even if its part of the round is below a byte, or a little above one byte.
 #[test]
 fn small_reservations_are_kept_as_large_ones_are() {
     let capacity = 100_000_000;

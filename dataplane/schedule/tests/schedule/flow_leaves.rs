@@ -1,4 +1,5 @@
-//! Leaves with a queue for each flow: the port's queues among them, single flows, and packets that are moved there.
+//! Leaves with a queue per flow: the port's queues among several leaves, settings of single flows, and
+//! packets moved to a leaf.
 
 use crate::support::*;
 
@@ -53,7 +54,7 @@ fn empty_queues_of_a_leaf_come_back_for_flows_of_another() {
     (0..5).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     drain(&mut port, 0);
     let now = 2 * SECOND;
-    // The first flow finds none, and shares; the next ones have those that were empty.
+    // The first flow finds no free queue and shares. The next flows get the queues that became empty.
     for flow in 10..14 {
         put(&mut port, 2, frame(flow, flow, 100), now);
         drain(&mut port, now);
@@ -81,7 +82,7 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
     add_leaf(&mut port, 1, flow_queues(15), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     add_leaf(&mut port, 2, fifo(), 0).unwrap();
-    // Queues that hold packets stay, and none comes while they are too many.
+    // Queues that hold packets stay. No queue is added while there are too many.
     port.set_most_queues(16).unwrap();
     put(&mut port, 1, frame(99, 99, 100), 0);
     assert_eq!((port.queue_counts(), has_queue(&port, 1, 99)), ((17, 16), false));
@@ -95,11 +96,11 @@ fn a_flow_that_waits_in_the_shared_queue_takes_its_packets_along_to_one_of_its_o
         let settings =
             FlowQueuesSettings { queues: 2, capacity: Some(Rate(1_000_000)), ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-        // Two flows have queues; the third and the fourth share.
+        // Two flows own queues; the third and the fourth share.
         for (number, flow) in [1, 2, 3, 4, 3, 4, 3].into_iter().enumerate() {
             put(&mut port, 0, frame(flow, number as u32, 1500), 0);
         }
-        // Once it is empty, the first one gives its queue away.
+        // An empty queue of the first flow is given to another flow.
         let mut sent = vec![port.dequeue(at(0), &mut never).unwrap()];
         assert_eq!(sent[0].flow, 1);
         let later = 2 * SECOND;
@@ -149,7 +150,7 @@ fn a_threshold_of_a_flow_stays_when_that_of_all_others_changes() {
     let threshold = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().unwrap().0.threshold;
     (1..4).for_each(|flow| put(&mut port, 0, frame(flow, flow, 100), 0));
     port.set_flow(NodeId(0), FlowNumber(1), None, Some(Some(500))).unwrap();
-    // Also one that happens to be the common one.
+    // An own threshold is kept even if it equals the common threshold.
     port.set_flow(NodeId(0), FlowNumber(2), None, Some(Some(10_000))).unwrap();
     port.set(NodeId(0), &common(20_000), at(0)).unwrap();
     assert_eq!([1, 2, 3].map(|flow| threshold(&port, flow)), [500, 10_000, 20_000]);
@@ -220,13 +221,13 @@ fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_someth
     port.set_flow(NodeId(0), FlowNumber(1000), Some(3000), None).unwrap();
     let refused = port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap_err().to_string();
     assert!(refused.contains("all 100 for flows hold packets or are kept for a flow"), "{refused}");
-    // Who has checked that there are enough gets one.
+    // A caller that checked the number of queues before gets a queue.
     port.trust(true);
     port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap();
     assert!(has_queue(&port, 0, 1001));
 }
 
-/// Queues beyond a smaller number go, those that are empty at once.
+/// Queues in excess of a smaller number are closed, empty queues at once.
 #[test]
 fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
     let mut port = port(None);
@@ -250,7 +251,8 @@ fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
 }
 
 proptest! {
-    /// Whatever stands above: the next packet of the leaf is another one afterwards.
+    /// Changes the number of flows below any kind of parent. The leaf's next packet may be another packet
+    /// afterwards.
     #[test]
     fn a_leaf_tells_another_number_of_flows_apart_and_each_keeps_its_order(
         counts in prop::collection::vec(1_u32..2000, 1..4), arrivals in prop::collection::vec((0_u32..40, 64_u32..1500), 1..200),
@@ -304,7 +306,8 @@ fn with_another_number_of_flows_more_or_fewer_are_told_apart() {
         NodeKind::FqCodel(FqCodelSettings { flows: 1, ..Default::default() }),
     );
     let order = |port: &mut Port| -> Vec<u32> {
-        // Two flows, a packet of a round each: one behind the other, or in turns.
+        // Two flows, one packet per round each: flows in the same bucket send one after the other, separate
+        // flows alternate.
         for number in 0..4 {
             put(port, 1, frame(1 + number / 2, number, 1500), 0);
         }

@@ -1,4 +1,5 @@
-//! H-FSC against what its paper guarantees: service curves, delay apart from rate, fair sharing after idle times.
+//! H-FSC compared with the guarantees of its paper: service curves, delay independent of rate, fair sharing
+//! after idle times.
 
 use crate::support::*;
 
@@ -24,7 +25,8 @@ fn merged(mut lists: Vec<Vec<Arrival>>) -> Vec<Arrival> {
     all
 }
 
-/// The worst time from arrival to the end of sending, over the packets of a flow.
+/// Returns the longest time from the arrival of a packet to the end of its transmission, over the packets of
+/// a flow.
 fn worst_delay(arrivals: &[Arrival], sent: &[Sent], flow: u32, rate: u64) -> u64 {
     let came: std::collections::HashMap<u32, u64> =
         arrivals.iter().filter(|a| a.frame.flow == flow).map(|a| (a.frame.number, a.at)).collect();
@@ -35,9 +37,9 @@ fn worst_delay(arrivals: &[Arrival], sent: &[Sent], flow: u32, rate: u64) -> u64
         .unwrap()
 }
 
-/// The paper's example (sections II and VI): audio of 64 kb/s in packets of 160 bytes, to be sent within 5 ms, on a link
-/// of 10 Mb/s beside transfers that fill it and 75 more such sessions that all send at the same moment. By its rate alone
-/// a packet may take 20 ms, and takes as long as all others together.
+/// The paper's example (sections II and VI): audio of 64 kb/s in packets of 160 bytes, to be sent within 5
+/// ms, on a link of 10 Mb/s. Beside it, transfers fill the link, and 75 more such sessions send at the same
+/// moment. By its rate alone a packet may take 20 ms, and takes as long as all other packets together.
 #[test]
 fn delay_is_decoupled_from_rate() {
     let link = 10_000_000;
@@ -62,8 +64,8 @@ fn delay_is_decoupled_from_rate() {
     }
 }
 
-/// Theorem 2: no deadline is missed by more than the time that the longest packet takes on the link. Guarantees of all
-/// shapes together are as much as the link gives.
+/// Theorem 2: a packet misses its deadline by at most the transmission time of the longest packet. Guarantees
+/// of all shapes together use the whole link.
 #[test]
 fn guarantees_of_all_shapes_hold_at_full_load() {
     let link = 10_000_000;
@@ -83,8 +85,8 @@ fn guarantees_of_all_shapes_hold_at_full_load() {
     let sent = run(&mut port, &arrivals, 3000 * MS);
     for (flow, from) in [(2, 100 * MS), (3, 0)] {
         let curve = if flow == 2 { convex } else { straight };
-        // Backlogged from its first packet on, because it sends at its rate or above: what it has got by any time is
-        // the curve, but for the packet that another was sending and the one it is sending itself.
+        // The flow is backlogged from its first packet on, because it sends at its rate or above. At any time
+        // it has got its curve, less one packet of another flow and the packet in transmission.
         for tick in 1..150 {
             let time = tick * 10 * MS;
             let got = bytes(&sent, flow, from, from + time);
@@ -92,12 +94,13 @@ fn guarantees_of_all_shapes_hold_at_full_load() {
             assert!(got + 1500 >= due, "flow {flow} after {time}: {got} < {due}");
         }
     }
-    // One packet of 1,250 bytes every 10 ms under 4 Mb/s at first: 2.5 ms and one packet of the others.
+    // One packet of 1,250 bytes every 10 ms, with a first piece of 4 Mb/s: 2.5 ms and one packet of another
+    // flow.
     assert!(worst_delay(&arrivals, &sent, 1, link) <= 2_500_000 + 1_200_000);
 }
 
-/// Section III.B: excess goes to siblings by their curves, first inside a class, then outside. Two organisations, each
-/// with two kinds of traffic.
+/// Section III.B: excess goes to siblings by their curves, first inside a class, then outside. Two
+/// organisations have two kinds of traffic each.
 #[test]
 fn shares_stay_in_the_family_when_a_class_goes_idle_and_are_taken_up_when_it_returns() {
     let mut port = port(Some(10_000_000));
@@ -134,8 +137,8 @@ fn shares_stay_in_the_family_when_a_class_goes_idle_and_are_taken_up_when_it_ret
     check(3 * second, [0, 0, 7_500_000, 2_500_000]);
 }
 
-/// A class that was alone and used everything isn't punished for that when others come (section III.C): its guarantee holds
-/// from the next packet on.
+/// A class that used the whole link alone is not punished when other classes become active (section III.C).
+/// Its guarantee holds from the next packet on.
 #[test]
 fn excess_used_before_costs_no_guarantee_later() {
     let link = 10_000_000;
@@ -176,7 +179,7 @@ fn an_upper_limit_holds_and_what_it_leaves_goes_to_others() {
         let got = bytes(&sent, 2, from * second, (from + 1) * second) * 8;
         assert!(got.abs_diff(2_000_000) <= 16_000, "{from}: {got}");
     }
-    // 16 Mb came in one second, 8 Mb/s are left for it: two seconds.
+    // 16 Mb arrived in one second. 8 Mb/s remain for them, so they take two seconds.
     for from in [1, 2] {
         let got = bytes(&sent, 3, from * second, (from + 1) * second) * 8;
         assert!(got.abs_diff(8_000_000) <= 24_000, "{from}: {got}");
@@ -217,8 +220,9 @@ fn run_from(port: &mut Port, mut now: u64, until: u64) -> Vec<Sent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The definition of a guaranteed service curve (section II): at the end of each sending there was a start of a backlog
-    /// since which the session has got at least its curve. The link may be one packet late (theorem 2).
+    /// Definition of a guaranteed service curve (section II): at the end of each transmission, the session
+    /// has got at least its curve since the start of some backlog. The link may be one packet late (theorem
+    /// 2).
     #[test]
     fn every_session_gets_its_service_curve(
         shapes in prop::collection::vec((0_u64..3, 1_u64..40, 1_u64..4), 2..6),
@@ -252,7 +256,7 @@ proptest! {
 }
 
 fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &Curve, link: u64) {
-    // Backlog periods: starts, and what was sent before each.
+    // Backlog periods: their starts, and the bytes sent before each.
     let came: Vec<(u64, u64)> =
         arrivals.iter().filter(|a| a.frame.flow == flow).map(|a| (a.at, u64::from(a.frame.length))).collect();
     let gone: Vec<(u64, u64)> = sent
@@ -281,8 +285,8 @@ fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &
     }
 }
 
-/// What a class gets by its real-time curve moves its virtual time as well: one that is guaranteed far more than its share
-/// runs ahead of all others, and must not take those along that come later.
+/// Bytes sent by a real-time curve also advance the virtual time. So a class with a guarantee far above its
+/// share runs ahead of all others. It must not move classes ahead that become active later.
 #[test]
 fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
     let mut port = port(Some(12_000_000));
@@ -306,7 +310,8 @@ fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
     );
 }
 
-/// Bytes that each leaf sends in `millis` from a moment on, which is moved on; those of `busy` always have packets.
+/// Returns the bytes that each leaf sends in `millis` from `now` on, and advances `now`. The leaves of `busy`
+/// always have packets.
 fn while_busy(port: &mut Port, now: &mut u64, millis: u64, busy: &[u32]) -> [u64; 8] {
     let (until, mut sent, mut number) = (*now + millis * MS, [0; 8], 0);
     while *now < until {
@@ -334,10 +339,10 @@ fn three_curves(real_time: Option<u64>, link_sharing: Option<u64>, upper_limit: 
 }
 
 const LINK: u64 = 10_000_000;
-/// Bytes of a second of the link.
+/// Bytes per second of the link.
 const ALL: u64 = LINK / 8;
 
-/// What a guarantee sent runs a class ahead of its siblings; with the guarantee goes the lead.
+/// Bytes sent by a guarantee move a class ahead of its siblings. Without the guarantee the lead ends.
 #[test]
 fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
     let mut port = port(Some(LINK));
@@ -352,7 +357,8 @@ fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
     assert!(behind[1].abs_diff(ALL / 2) <= 3000, "{behind:?}");
 }
 
-/// What a leaf sends by its guarantee alone while its class takes no part in sharing is not held against the class later.
+/// Bytes that a leaf sends by its guarantee, while its class is idle in link sharing, are not charged to the
+/// class later.
 #[test]
 fn a_class_that_returns_is_not_charged_for_guarantees_that_were_kept_while_it_was_idle() {
     let mut port = port(Some(LINK));
@@ -365,11 +371,11 @@ fn a_class_that_returns_is_not_charged_for_guarantees_that_were_kept_while_it_wa
     while_busy(&mut port, &mut now, 10_000, &[3]);
     while_busy(&mut port, &mut now, 500, &[2, 3]);
     let returned = while_busy(&mut port, &mut now, 1000, &[2, 3, 4]);
-    // While it is active, what its guarantee sends is part of its share, as in the paper.
+    // While the class is active, bytes sent by its guarantee count for its share, as in the paper.
     assert!(returned[4].abs_diff(ALL * 3 / 10) <= 4000, "{returned:?}");
 }
 
-/// A class that its siblings kept below its upper limit doesn't make up for it above that.
+/// A class that its siblings kept below its upper limit does not exceed the limit later to make up for that.
 #[test]
 fn an_upper_limit_holds_behind_a_time_with_less() {
     let mut port = port(Some(LINK));
@@ -380,7 +386,7 @@ fn an_upper_limit_holds_behind_a_time_with_less() {
     while_busy(&mut port, &mut now, 7000, &[1, 2]);
     let alone = while_busy(&mut port, &mut now, 1000, &[1]);
     assert!(alone[1] <= ALL / 5 + 5000 && alone[1] + 2000 >= ALL / 5, "{alone:?}");
-    // Beside another that leaves it as much, it gets all of that.
+    // Beside a sibling that leaves it enough, the class gets its whole limit.
     port.set_share(NodeId(1), three_curves(None, Some(4_000_000), Some(2_000_000)), at(now)).unwrap();
     port.set_share(NodeId(2), sharing(6_000_000), at(now)).unwrap();
     let beside = while_busy(&mut port, &mut now, 1000, &[1, 2]);

@@ -1,4 +1,4 @@
-//! Trees as they are built, changed and shown.
+//! Construction, changes and views of trees.
 
 use crate::support::*;
 
@@ -52,18 +52,18 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
 fn what_a_token_bucket_lets_through_is_all_that_it_is_promised() {
     let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 3000 };
     let promised = |port: &LinkScheduler<Frame>, node| port.view(NodeId(node)).unwrap().promised.unwrap().0;
-    // What one of a round robin can't use, the other has.
+    // A round-robin sibling gets the rate that a bucket's child cannot use.
     let mut round = port(Some(10_000_000));
     add(&mut round, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
     add(&mut round, 1, 0, Share::Quantum(1500), bucket(1_000_000));
     add(&mut round, 2, 1, Share::Only, fifo());
     add(&mut round, 3, 0, Share::Quantum(1500), fifo());
     assert_eq!([1, 2, 3].map(|node| promised(&round, node)), [1_000_000, 1_000_000, 9_000_000]);
-    // At the root of a port without a rate.
+    // A bucket at the root of a port without a rate.
     let mut alone = port(None);
     add(&mut alone, 0, None, Share::Only, bucket(1_000_000));
     assert_eq!(promised(&alone, 0), 1_000_000);
-    // A class: the others share what it can't use, and no more is guaranteed it.
+    // Siblings share the rate that a class with a bucket cannot use, and the class is guaranteed no more.
     let mut classes = port(Some(10_000_000));
     add(&mut classes, 0, None, Share::Only, NodeKind::Hfsc);
     let curves = |real_time: Option<u64>| {
@@ -148,7 +148,7 @@ fn thresholds_and_levels_change_while_packets_wait() {
     assert_eq!(order, [2, 1, 4]);
 }
 
-/// A whole tree is built apart and takes the place of the old one; what waited there is sent in its order.
+/// Builds a whole tree apart and replaces the old tree by it. The waiting packets leave in their order.
 #[test]
 fn a_tree_is_replaced_under_load() {
     let mut port = port(None);

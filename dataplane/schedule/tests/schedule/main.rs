@@ -1,4 +1,4 @@
-//! Whole ports under a virtual clock, beside slow twins and against the bounds that the papers prove.
+//! Whole ports under a virtual clock, compared with slow twins and with the bounds that the papers prove.
 
 mod active_queues;
 mod bad_input;

@@ -1,8 +1,8 @@
-//! Marks that are set instead of drops, and drops for want of room, by the node that they are of.
+//! ECN marks in place of drops, and drops for lack of room, counted at the right node.
 
 use crate::support::*;
 
-/// A packet whose sender understands marks.
+/// Returns a packet of an ECN-capable sender.
 fn capable(number: u32) -> Frame {
     Frame { capable: true, ..frame(1, number, 1000) }
 }
@@ -25,7 +25,7 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
         add(&mut port, 1, None, Share::Only, NodeKind::Priority);
         add(&mut port, 2, 1, Share::Level(0), kind.clone());
         let (mut now, mut marked) = (0, 0);
-        // Two come while one goes, for a second.
+        // Two packets arrive while one leaves, for a second.
         for number in 0..2000 {
             port.enqueue(NodeId(2), FlowNumber(1), capable(number), at(now), &mut |_: Frame, _| {});
             now += 500_000;
@@ -44,7 +44,7 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
         if matches!(kind, NodeKind::FlowQueues(_)) {
             assert_eq!(port.flow(NodeId(2), FlowNumber(1)).unwrap().unwrap().0.drops.marked(), marked);
         }
-        // They stay with the node above when theirs goes.
+        // The parent keeps the counts when the node is removed.
         port.remove(NodeId(2), Leftover::Drop, at(now), &mut never).unwrap();
         assert_eq!(port.view(NodeId(1)).unwrap().drops.marked(), marked, "{kind:?}");
     }

@@ -1,4 +1,4 @@
-//! Leaves that become of another kind while packets wait in them.
+//! Changes of the kind of a leaf while packets wait in it.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ fn leaf(kind: u8) -> NodeKind {
     }
 }
 
-/// A parent, and what it knows of the leaf.
+/// Returns a parent, and the leaf's share in it.
 fn above(kind: u8) -> Option<(NodeKind, Share)> {
     let curve = Some(Curve::linear(Rate(1_000_000)));
     let curves = Curves { real_time: curve, link_sharing: curve, upper_limit: None };
@@ -28,7 +28,7 @@ fn above(kind: u8) -> Option<(NodeKind, Share)> {
     }
 }
 
-/// Under a parent, and beside another leaf where it has more than one.
+/// Builds a leaf below a parent, with a second leaf if the parent allows several.
 fn tree(parent: u8, kind: u8) -> Port {
     let mut port = port(Some(1 << 40));
     let Some((parent_kind, share)) = above(parent) else {
@@ -48,7 +48,7 @@ fn tree(parent: u8, kind: u8) -> Port {
     port
 }
 
-/// What a port counts of each node is what there is.
+/// Checks that the counters of each node equal the packets that are there.
 fn check_counts(port: &Port) {
     let tree = port.tree();
     for node in &tree {
@@ -61,7 +61,8 @@ fn check_counts(port: &Port) {
 }
 
 proptest! {
-    /// Nothing is lost, and each flow keeps its order, under any parent, whatever came before, and whatever comes then.
+    /// No packet is lost and each flow keeps its order, below any parent, and with any packets before and
+    /// after the change.
     #[test]
     fn a_leaf_becomes_another_with_all_that_waits(
         (parent, from, to) in (0..5u8, 0..3u8, 0..3u8),

@@ -1,4 +1,5 @@
-//! Packets that pass a tree by in which nothing waits: the same leave in each turn as leave when they come in, and counts agree.
+//! Packets that bypass an empty tree: in each iteration the same packets leave as through the tree, and the
+//! counters agree.
 
 use millrace_schedule::Arrival;
 
@@ -54,7 +55,8 @@ proptest! {
             }
             gone.sort_unstable();
             left.sort_unstable();
-            // With fewer than five queues in use flows keep them; which flows have one may differ, and so the order.
+            // With fewer than five queues in use, flows keep them. The flows with queues may differ, and so
+            // may the order.
             if tree == 0 || gone.len() == left.len() && by.held_packets() == 0 {
                 prop_assert_eq!(&gone, &left);
             }
@@ -89,7 +91,7 @@ fn nothing_passes_while_something_waits_or_is_said_of_a_flow() {
     let view = port.view(NodeId(0)).unwrap();
     assert_eq!((view.sent_packets, view.sent_bytes, view.sent_wire_bytes), (3, 1160, 124 + 84 + 1024));
     assert_eq!(port.flows(NodeId(0), 0, 10).unwrap().len(), flows, "flows get no queues for what passes by");
-    // Below another node order matters: a queue of a lower level goes first.
+    // Below another node the order matters: a queue of a lower level goes first.
     let mut tree = port_of_levels();
     assert!(!tree.is_passable());
     tree.set_link(LinkRate::default(), at(0)).unwrap();

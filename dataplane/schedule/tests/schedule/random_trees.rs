@@ -1,5 +1,5 @@
-//! Random trees under random traffic and changes at random moments: no packet is lost or made, none waits for ever,
-//! flows keep their order, and the link isn't idle while something may be sent.
+//! Random trees under random traffic, with changes at random times. No packet is lost, duplicated, or waits
+//! for ever. Flows keep their order, and the link is not idle while a packet may be sent.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ struct World {
     now: u64,
     next_id: u32,
     number: u32,
-    /// Where a flow's packets go.
+    /// Leaf of each flow's packets.
     routes: BTreeMap<u32, u32>,
-    /// The latest number sent of each flow.
+    /// Latest packet number sent of each flow.
     latest: BTreeMap<u32, u32>,
     offered: u64,
     sent: u64,
-    /// What was sent, in bytes on the wire.
+    /// Bytes sent, on the wire.
     wire: u64,
     dropped: u64,
-    /// Whether a node may make the link wait.
+    /// Whether a node may delay packets while the link is idle.
     may_idle: bool,
 }
 
@@ -115,7 +115,7 @@ impl World {
         let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
         let kind = if self.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
         let share = self.share_for(&parent.kind, !kind.is_leaf() && kind == NodeKind::Hfsc);
-        // Refusals are part of the game: levels that are taken, towers, sums above what there is.
+        // Refusals are expected: levels in use, trees that are too deep, guarantees above the rate.
         if self.port.add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
             self.next_id += 1;
         }
@@ -153,7 +153,7 @@ impl World {
         let next = self.port.next_ready().as_nanos();
         assert!(next > self.now);
         if !self.may_idle && self.port.held_packets() > 0 {
-            // The link is busy with a packet, and then goes on.
+            // The link is busy with a packet.
             assert!(next <= self.now + 123_040, "idle from {} to {next}", self.now);
         }
     }
@@ -189,7 +189,8 @@ impl World {
         }
     }
 
-    /// Removes a node; its flows go where its packets went, or anywhere when these were dropped.
+    /// Removes a node. Its flows move to the leaf that got its packets, or to any leaf if the packets were
+    /// dropped.
     fn remove(&mut self) {
         let Some(node) = self.some(|view| view.parent.is_some()) else { return };
         let target = self.some(|view| view.kind.is_leaf() && view.node != node.node);
@@ -220,7 +221,7 @@ impl World {
         }
     }
 
-    /// Offered = sent + dropped + held, for the port and in the view of every node.
+    /// Checks offered = sent + dropped + held, for the port and in the view of every node.
     fn conserve(&self) {
         assert_eq!(self.offered, self.sent + self.dropped + u64::from(self.port.held_packets()));
         let tree = self.port.tree();
@@ -234,7 +235,7 @@ impl World {
         }
     }
 
-    /// What is asked for in pieces makes the same tree, but for what nodes are promised.
+    /// Checks that views requested in pieces make the same tree, except for the promised rates.
     fn is_the_same_in_pieces(&self, tree: &[NodeView]) {
         let (mut nodes, mut next) = (Vec::new(), Some(0));
         while let Some(first) = next {
@@ -260,7 +261,7 @@ impl World {
             let pause = self.now + self.roll(200_000);
             self.now = pause.min(self.port.next_ready().as_nanos().max(self.now + 1));
         }
-        // Nothing comes any more: everything goes, no node starves.
+        // No packet arrives any more: all packets leave, and no node starves.
         while self.port.held_packets() > 0 {
             let next = self.port.next_ready().as_nanos();
             assert!(next < self.now + 60_000_000_000, "{} packets wait for ever", self.port.held_packets());

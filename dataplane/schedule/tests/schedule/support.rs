@@ -1,16 +1,16 @@
-//! A packet, a port and a clock for tests.
+//! Packet, port and clock for tests.
 
 pub use millrace_schedule::*;
 pub use millrace_units::Instant;
 pub use proptest::prelude::*;
 
-/// A packet of a flow, numbered in the order of its arrival.
+/// Packet of a flow, numbered in the order of arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub flow: u32,
     pub number: u32,
     pub length: u32,
-    /// Whether its sender understands marks, and whether it carries one.
+    /// Whether its sender is ECN-capable, and whether it carries a mark.
     pub capable: bool,
     pub marked: bool,
 }
@@ -32,7 +32,7 @@ pub fn frame(flow: u32, number: u32, length: u32) -> Frame {
 
 pub type Port = LinkScheduler<Frame>;
 
-/// A port without overhead; no rate sends whenever asked.
+/// Creates a port without overhead; without a rate it sends at every call.
 pub fn port(rate: Option<u64>) -> Port {
     let link = LinkRate { rate: rate.map(Rate), slack: 0 };
     LinkScheduler::new(link, LinkOverhead::None, BufferLimits::default()).unwrap()
@@ -54,12 +54,12 @@ pub fn at(nanoseconds: u64) -> Instant {
     Instant::from_nanos(nanoseconds)
 }
 
-/// Puts a packet in that must stay.
+/// Enqueues a packet that must stay.
 pub fn put(port: &mut Port, node: u32, frame: Frame, now: u64) {
     assert!(port.enqueue(NodeId(node), FlowNumber(frame.flow), frame, at(now), &mut never));
 }
 
-/// An arrival: when, at which node, and what.
+/// Arrival: time, node and packet.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub at: u64,
@@ -67,14 +67,14 @@ pub struct Arrival {
     pub frame: Frame,
 }
 
-/// A packet that was sent, and when its sending began.
+/// Packet sent, and the start of its transmission.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub at: u64,
     pub frame: Frame,
 }
 
-/// Runs a port over arrivals, which are in order of time, until `until` or all is sent.
+/// Runs a port on arrivals, sorted by time, until `until` or until all packets are sent.
 pub fn run(port: &mut Port, arrivals: &[Arrival], until: u64) -> Vec<Sent> {
     let (mut sent, mut next, mut now) = (Vec::new(), 0, 0);
     loop {
@@ -95,7 +95,7 @@ pub fn run(port: &mut Port, arrivals: &[Arrival], until: u64) -> Vec<Sent> {
     }
 }
 
-/// Bytes of a flow among what was sent from one moment to another.
+/// Returns the bytes of a flow sent in a time range.
 pub fn bytes(sent: &[Sent], flow: u32, from: u64, to: u64) -> u64 {
     let inside = sent.iter().filter(|sent| sent.at >= from && sent.at < to && sent.frame.flow == flow);
     inside.map(|sent| u64::from(sent.frame.length)).sum()

@@ -1,4 +1,4 @@
-//! An expression with the names of its ports resolved, as filter tables take it.
+//! Expression with its port names resolved to ids, in the form for filter tables.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ impl CompiledExpression {
         Self(alternatives.into())
     }
 
-    /// The expression that every packet matches.
+    /// Returns the expression that matches every packet.
     pub fn any() -> Self {
         Filter::any().compile_at(None).into()
     }
 
-    /// Filters of which one has to match.
+    /// Returns the alternatives. A packet matches the expression if it matches one of them.
     pub fn alternatives(&self) -> &[CompiledFilter] {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! Filter expressions: `or`, `and`, `not`, lists, and the words of `tcpdump`.
+//! Filter expressions: `or`, `and`, `not`, lists, and words of `tcpdump`.
 //!
-//! An expression is compiled into filters, its alternatives: a packet matches when one of them matches. The filter tables
-//! search the alternatives; the user sees one filter.
+//! An expression is compiled into filters, its alternatives. A packet matches the expression if it matches
+//! one alternative. The filter tables search the alternatives; the user sees one filter.
 //!
 //! ```text
 //! expression := chain "or" chain …  |  chain "and" chain …          never both without parentheses
@@ -20,8 +20,9 @@
 //!
 //! `not` is the complement: a packet whose ports are unknown does not match `dport 80`, so it matches `not dport 80`.
 //!
-//! Gate tables take the [compiled filters](CompiledExpression) of an expression. Captures, traces, scans of the flow table and
-//! placements only select packets: they take a [`Selection`], which needs no filter for each part of a complement.
+//! Gate tables take the [compiled filters](CompiledExpression) of an expression. Captures, traces, scans of
+//! the flow table and placements only select packets. They take a [`Selection`], which needs no filter for
+//! each part of a complement.
 
 mod compiled;
 mod normal;
@@ -45,13 +46,14 @@ use term::Term;
 
 use super::{Filter, FilterError, UnknownPort, keywords, tuple};
 
-/// Alternatives of an expression, at most. `not host ADDRESS` has 1,025 for an IPv4 address, and no fewer filters can match the
-/// same packets.
+/// Maximum number of alternatives of an expression. `not host ADDRESS` has 1,025 alternatives for an IPv4
+/// address, and no smaller number of filters can match the same packets.
 pub const MOST_ALTERNATIVES: usize = 1280;
 
-/// Filter as the user writes it, with the filters that match the same packets together.
+/// Filter as the user writes it, with the compiled set of alternatives.
 ///
-/// Expressions of one alternative print in the keyword form of [`Filter`]; others print as they were written.
+/// An expression of one alternative prints in the keyword form of [`Filter`]; other expressions print as they
+/// were written.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FilterExpression {
     text: String,
@@ -59,12 +61,12 @@ pub struct FilterExpression {
 }
 
 impl FilterExpression {
-    /// Filters of which one has to match. There is at least one.
+    /// Returns the alternatives, at least one. A packet matches the expression if it matches one of them.
     pub fn alternatives(&self) -> &[Filter] {
         &self.alternatives
     }
 
-    /// The only filter, where there is one alternative.
+    /// Returns the only filter, if there is one alternative.
     pub fn single(&self) -> Option<&Filter> {
         match &*self.alternatives {
             [filter] => Some(filter),
@@ -110,11 +112,11 @@ impl FromStr for FilterExpression {
     }
 }
 
-/// Parsed text.
+/// Result of parsing a text.
 enum Read {
-    /// One filter.
+    /// Single filter in one of the two simple syntaxes.
     Plain(Filter),
-    /// An expression.
+    /// Terms of an expression.
     Terms(Vec<Term>),
 }
 
@@ -127,7 +129,7 @@ fn read(text: &str) -> Result<Read, FilterError> {
     if trimmed.starts_with('<') {
         return tuple::parse(text).map(Read::Plain);
     }
-    // One match without words of expressions: its errors name single fields.
+    // Keyword syntax without words of expressions: its errors name single fields.
     let plain = keywords::parse(text);
     if plain.is_ok() || !parse::is_expression(text) {
         return plain.map(Read::Plain);
@@ -136,12 +138,12 @@ fn read(text: &str) -> Result<Read, FilterError> {
     normal::terms(&parsed, parse::whole(text)).map(Read::Terms)
 }
 
-/// Returns an expression as it was written, with single blanks.
+/// Returns the text of an expression with single blanks.
 fn written(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Reads a filter of one alternative.
+/// Reads a filter; refuses an expression of several alternatives.
 pub(super) fn parse_single(text: &str) -> Result<Filter, FilterError> {
     let expression: FilterExpression = text.parse()?;
     let count = expression.alternatives.len();

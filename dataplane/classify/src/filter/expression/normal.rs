@@ -1,4 +1,4 @@
-//! From an expression to its terms, the disjunctive normal form, and from these to filters.
+//! Conversion of an expression to its disjunctive normal form, and of the terms to filters.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -14,27 +14,27 @@ use super::parse::Expression;
 use super::term::{MOST_WEIGHT, Term};
 use crate::candidate::PORTS_UNKNOWN;
 
-/// Terms of an expression, at most.
+/// Maximum number of terms of an expression.
 const MOST_TERMS: usize = MOST_ALTERNATIVES;
 
-/// Remedy for an expression of too many conditions.
+/// Remedy for an expression with too many conditions.
 const SEVERAL: &str = "write several filters, or one of lower priority for the rest";
 
-/// Remedy for a complement of addresses that takes too many filters.
+/// Remedy for a complement of addresses that needs too many filters.
 const ADDRESSES: &str = "leave `not` out: write a filter of higher priority with the action accept for these addresses, \
     and one for the rest";
 
-/// Terms between two steps, at most: those that others cover are taken away at the end of each step.
+/// Maximum number of terms within a step. At the end of each step, terms that others cover are removed.
 const MOST_BETWEEN: usize = 1 << 17;
 
-/// Filters that are combined or compared for one expression, at most: some tenths of a second.
+/// Maximum number of combinations and comparisons of filters for one expression: some tenths of a second.
 const MOST_STEPS: u64 = 1 << 24;
 
-/// Steps that are left for an expression.
+/// Remaining steps for an expression.
 struct Budget(Cell<u64>);
 
 impl Budget {
-    /// Charges the steps of comparing `conditions` with `others`.
+    /// Charges the steps of a comparison of `conditions` with `others`.
     fn take(&self, conditions: usize, others: usize) -> Result<(), Refusal> {
         let steps = (conditions as u64).saturating_mul(others as u64);
         let left = self.0.get().checked_sub(steps).ok_or_else(too_many)?;
@@ -43,7 +43,7 @@ impl Budget {
     }
 }
 
-/// Returns the terms of which one holds where the expression does.
+/// Returns the terms of an expression. A packet matches the expression if it matches one of them.
 pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec<Term>, FilterError> {
     let budget = Budget(Cell::new(MOST_STEPS));
     let made = of(expression, false, &budget).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
@@ -61,10 +61,10 @@ pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec
     Ok(made)
 }
 
-/// Returns the filters of which one matches where one of the terms holds.
+/// Returns the filters of the terms. A packet matches one of the terms if it matches one of the filters.
 ///
 /// # Errors
-/// More than [`MOST_ALTERNATIVES`].
+/// More than [`MOST_ALTERNATIVES`] filters.
 pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, FilterError> {
     let count = terms.iter().map(Term::count).fold(0, u64::saturating_add);
     let refused = |count: u64| {
@@ -88,7 +88,7 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
     Ok(made)
 }
 
-/// Refusal with the place of the condition, where it is one condition.
+/// Refusal, with the position of the condition if it concerns one condition.
 type Refused<'a> = (Refusal, Option<Token<'a>>);
 
 fn too_many() -> Refusal {
@@ -111,7 +111,7 @@ fn of<'a>(expression: &Expression<'a>, complement: bool, budget: &Budget) -> Res
     }
 }
 
-/// Returns the terms that meet one term of every part.
+/// Returns the terms for packets that meet a term of every part.
 fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
     let mut made = vec![Term::from(Filter::any())];
     for part in parts {
@@ -134,13 +134,14 @@ fn weight(terms: &[Term]) -> usize {
     terms.iter().map(Term::weight).sum()
 }
 
-/// Steps of combining terms with a term: merging excluded prefixes takes about as long as sixteen comparisons of filters.
+/// Returns the steps of combining terms with a term. Merging excluded prefixes takes about as long as sixteen
+/// comparisons of filters.
 fn cost(terms: &[Term]) -> usize {
     let cost = |term: &Term| if term.weight() > 1 { 16 * term.weight() } else { 1 };
     terms.iter().map(cost).sum()
 }
 
-/// Only TCP has flags.
+/// Adds the TCP protocol to a filter with flags: only TCP has flags.
 fn with_protocol(mut filter: Filter) -> Filter {
     if filter.tcp_flags.is_some() {
         filter.protocol = Some(Protocol::TCP);
@@ -148,14 +149,14 @@ fn with_protocol(mut filter: Filter) -> Filter {
     filter
 }
 
-/// Removes terms that another one covers. The order of the others stays.
+/// Removes terms that another term covers; keeps the order of the others.
 fn uncovered(terms: Vec<Term>, budget: &Budget) -> Result<Vec<Term>, Refusal> {
     let covers =
         |wide: &Term, narrow: &Term| covers(&wide.filter, &narrow.filter) && wide.outside_covers(narrow);
     without_covered(terms, Term::weight, covers, budget)
 }
 
-/// Removes what another one covers. The order of the others stays.
+/// Removes elements that another element covers; keeps the order of the others.
 fn without_covered<T: Clone + Eq + Hash>(
     all: Vec<T>,
     weight: impl Fn(&T) -> usize,
@@ -164,7 +165,7 @@ fn without_covered<T: Clone + Eq + Hash>(
 ) -> Result<Vec<T>, Refusal> {
     let mut seen = HashSet::new();
     let all: Vec<T> = all.into_iter().filter(|one| seen.insert(one.clone())).collect();
-    // All are compared with each other.
+    // The search compares all pairs.
     if all.len() > 4 * MOST_ALTERNATIVES {
         return Err(too_many());
     }
@@ -195,7 +196,7 @@ fn covers(wide: &Filter, narrow: &Filter) -> bool {
         && covers_value(wide.dscp, narrow.dscp, |wide, narrow| wide == narrow)
 }
 
-/// Whether a condition covers another; none at all covers every one.
+/// Whether a condition covers another; no condition covers every condition.
 fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T) -> bool) -> bool {
     match (wide, narrow) {
         (None, _) => true,
@@ -204,7 +205,7 @@ fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T)
     }
 }
 
-/// Returns the filter for packets that match both; `None` where there are none.
+/// Returns the filter for packets that match both filters; `None` if there are no such packets.
 fn meet(one: &Filter, other: &Filter) -> Option<Filter> {
     let met = Filter {
         source: both(one.source, other.source, prefix)?,
@@ -237,7 +238,8 @@ fn is_possible(filter: &Filter) -> bool {
         && (!filter.asks_for_ports() || has_ports && !unknown)
 }
 
-/// Returns what two conditions on a field have in common: `None` for nothing, `Some(None)` where there is no condition.
+/// Returns the intersection of two conditions on a field: `None` if it is empty, `Some(None)` if there is no
+/// condition.
 fn both<T>(one: Option<T>, other: Option<T>, meet: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => meet(one, other).map(Some),
@@ -273,14 +275,14 @@ fn bits((value, mask): (u8, u8), (other_value, other_mask): (u8, u8)) -> Option<
     ((value ^ other_value) & mask & other_mask == 0).then_some((value | other_value, mask | other_mask))
 }
 
-/// Returns the terms that together hold for the packets that don't meet a condition.
+/// Returns the terms for packets that fail a condition.
 fn outside(filter: &Filter) -> Result<Vec<Term>, Refusal> {
     let nets = filter.source.map(Term::outside_source);
     let nets = nets.into_iter().chain(filter.destination.map(Term::outside_destination));
     Ok(nets.chain(outside_others(filter)?.into_iter().map(Term::from)).collect())
 }
 
-/// Returns the filters that together match the packets that don't meet a condition on another field than the addresses.
+/// Returns the filters for packets that fail a condition on another field than the addresses.
 fn outside_others(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     let any = Filter::any;
     let mut made = Vec::new();

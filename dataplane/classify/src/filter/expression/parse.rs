@@ -1,4 +1,4 @@
-//! From text to an expression.
+//! Parser of expressions.
 
 use super::super::error::{FilterError, Refusal, Token};
 use super::super::keywords::{missing, unknown};
@@ -6,20 +6,20 @@ use super::super::parse::Draft;
 use super::super::words::{EITHER, WORDS};
 use super::super::{Field, Filter};
 
-/// Expression as parsed.
+/// Parsed expression.
 #[derive(Clone, Debug)]
 pub(super) enum Expression<'a> {
-    /// One condition.
+    /// A single condition.
     Is(Filter, Token<'a>),
-    /// The complement.
+    /// The complement of an expression.
     Not(Box<Self>),
-    /// All of them hold.
+    /// All parts must hold.
     All(Vec<Self>),
-    /// One of them holds.
+    /// One of the parts must hold.
     Either(Vec<Self>),
 }
 
-/// Nested parentheses and `not`, at most.
+/// Maximum depth of nested parentheses and `not`.
 const MOST_DEPTH: usize = 32;
 
 struct Parser<'a> {
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Result<Expression<'_>, FilterError> {
     }
 }
 
-/// Whether a text has words that only expressions have, where a keyword stands, or a list.
+/// Whether a text has words of expressions in the position of a keyword, or a list.
 pub(super) fn is_expression(text: &str) -> bool {
     let operators = ["or", "and", "not", "||", "&&", "!", "(", ")"];
     let lower = |token: &Token<'_>| token.text.to_ascii_lowercase();
@@ -49,7 +49,7 @@ pub(super) fn is_expression(text: &str) -> bool {
     let is_either = |word: &str| EITHER.iter().any(|(known, _)| *known == word);
     let is_alone =
         |word: &str| matches!(word, "ip" | "ip6") || WORDS.iter().any(|(known, ..)| *known == word);
-    // In a filter of keywords every second word is a value.
+    // In the keyword syntax every second word is a value.
     words.iter().enumerate().any(|(at, word)| {
         let before = at.checked_sub(1).and_then(|before| words.get(before)).map_or("", String::as_str);
         operators.contains(&&**word)
@@ -59,13 +59,14 @@ pub(super) fn is_expression(text: &str) -> bool {
     })
 }
 
-/// The whole text as a token.
+/// Returns the whole text as a token.
 pub(super) fn whole(text: &str) -> Token<'_> {
     let trimmed = text.trim();
     Token { text: trimmed, offset: trimmed.as_ptr() as usize - text.as_ptr() as usize }
 }
 
-/// Words between white space; parentheses and `!` are words of their own, and a value list may have blanks behind commas.
+/// Splits a text into words at white space. Parentheses and `!` are separate words, and a value list may have
+/// blanks behind commas.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
     for word in text.split_whitespace() {
@@ -99,7 +100,7 @@ impl<'a> Parser<'a> {
         Some(token)
     }
 
-    /// Takes the next word if it is one of these.
+    /// Consumes the next word if it is one of `words`.
     fn take(&mut self, words: &[&str]) -> Option<Token<'a>> {
         let is_one = |token: &Token<'_>| words.iter().any(|word| token.text.eq_ignore_ascii_case(word));
         let token = self.peek().filter(is_one)?;
@@ -134,7 +135,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Parts that all have to hold, side by side.
+    /// Reads a chain: parts side by side that must all hold.
     fn chain(&mut self) -> Result<Expression<'a>, FilterError> {
         let mut parts: Vec<Expression<'a>> = Vec::new();
         let mut seen: Vec<Field> = Vec::new();
@@ -228,7 +229,7 @@ impl<'a> Parser<'a> {
         any_of(field, &self.values(field)?)
     }
 
-    /// The values behind a keyword, which commas part; behind a comma there may be blanks.
+    /// Reads the values behind a keyword, separated by commas; blanks may follow a comma.
     fn values(&mut self, field: Field) -> Result<Vec<Token<'a>>, FilterError> {
         let value = self.next().ok_or_else(|| missing(field, self.text))?;
         if field == Field::Exceptions {
@@ -255,7 +256,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Refuses a keyword that a chain has already.
+/// Refuses a keyword that the chain already has.
 fn once(field: Field, word: Token<'_>, seen: &mut Vec<Field>) -> Result<(), FilterError> {
     if seen.contains(&field) {
         let help =

@@ -1,4 +1,5 @@
-//! Expressions that only select packets and flows: for captures, traces, scans of the flow table and placements.
+//! Expressions that only select packets and flows, for captures, traces, scans of the flow table and
+//! placements.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +15,10 @@ use super::term::Term;
 use super::{Read, read, written};
 use crate::Candidate;
 
-/// Expression that selects packets: a [`FilterExpression`](super::FilterExpression), or one with complements of addresses that exceed
-/// the limit of a filter table.
+/// Expression that selects packets: a [`FilterExpression`](super::FilterExpression), or an expression with
+/// complements of addresses that exceed the limit of a filter table.
 ///
-/// It prints as a filter expression does.
+/// A selection prints as a filter expression does.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Selection {
     text: String,
@@ -25,17 +26,18 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Number of terms.
+    /// Returns the number of terms.
     pub fn terms(&self) -> usize {
         self.terms.len()
     }
 
-    /// Number of comparisons that a packet takes at most: one for each term, and one for each excluded prefix.
+    /// Returns the maximum number of comparisons per packet: one for each term, and one for each excluded
+    /// prefix.
     pub fn comparisons(&self) -> usize {
         self.terms.iter().map(Term::weight).sum()
     }
 
-    /// Returns the names of ports that packets come in by.
+    /// Returns the names of incoming ports in the terms.
     pub fn incoming(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().filter_map(|term| term.filter.incoming())
     }
@@ -81,7 +83,7 @@ impl fmt::Display for Selection {
     }
 }
 
-/// A term with the name of its port resolved.
+/// Term with its port name resolved to an id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct CompiledTerm {
     filter: CompiledFilter,
@@ -99,7 +101,7 @@ impl CompiledTerm {
         })
     }
 
-    /// Whether the addresses are outside of the prefixes.
+    /// Whether the addresses are outside the excluded prefixes.
     #[inline]
     fn is_outside(&self, key: &FlowKey) -> bool {
         let family = key.family();
@@ -108,11 +110,12 @@ impl CompiledTerm {
     }
 }
 
-/// A [`Selection`] with the names of its ports resolved, in the form that is matched. It has one term at least.
+/// [`Selection`] with its port names resolved to ids, in the form that matches packets. It has at least one
+/// term.
 ///
-/// A packet is compared with the terms that name its protocol or none. `not port 80` has one term for each of the 252
-/// protocols without ports; a packet is compared with one of these. Nothing here allocates but compiling; a clone
-/// shares the terms.
+/// A packet is compared with the terms that name its protocol or no protocol. `not port 80` has one term for
+/// each of the 252 protocols without ports; a packet is compared with one of these. Only compilation
+/// allocates memory; a clone shares the terms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompiledSelection {
     /// Terms without a condition on the protocol, then the others by protocol.
@@ -128,19 +131,19 @@ impl CompiledSelection {
         Self { terms: terms.into(), of_any_protocol }
     }
 
-    /// The selection of every packet.
+    /// Returns the selection of every packet.
     pub fn any() -> Self {
         Filter::any().compile_at(None).into()
     }
 
-    /// Whether the packet is selected.
+    /// Whether the selection contains the packet.
     #[inline]
     pub fn matches(&self, candidate: &Candidate) -> bool {
         let mut terms = self.of_protocol(candidate.key.protocol);
         terms.any(|term| term.filter.matches(candidate) && term.is_outside(&candidate.key))
     }
 
-    /// Whether some packet of the flow can be selected.
+    /// Whether the selection may contain some packet of the flow.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
         self.of_protocol(key.protocol).any(|term| term.filter.may_match_flow(key) && term.is_outside(key))
@@ -155,7 +158,7 @@ impl CompiledSelection {
         any.iter().chain(own)
     }
 
-    /// Number of terms that a packet of a protocol is compared with.
+    /// Returns the number of terms that a packet of a protocol is compared with.
     #[cfg(test)]
     pub(super) fn compared(&self, protocol: u8) -> usize {
         self.of_protocol(protocol).count()

@@ -1,8 +1,8 @@
-//! Terms of an expression's disjunctive normal form: a filter, and prefixes that the addresses are outside of.
+//! Terms of an expression's disjunctive normal form: a filter, and excluded address prefixes.
 //!
-//! A prefix of filters has no complement: `not src 10.0.0.1` takes a filter for each of 32 sibling prefixes, and `not host
-//! 10.0.0.1` one for each pair. A term says it in one, so that a [`Selection`](super::Selection) stays small; only filter tables need
-//! the [filters](Term::filters).
+//! In filters, a prefix has no complement: `not src 10.0.0.1` takes a filter for each of 32 sibling prefixes,
+//! and `not host 10.0.0.1` takes one for each pair. One term expresses either, so a
+//! [`Selection`](super::Selection) stays small. Only filter tables need the [filters](Term::filters).
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use super::super::Filter;
 /// Maximum weight of a term, in comparisons per packet.
 pub(super) const MOST_WEIGHT: usize = 1024;
 
-/// Conditions that all have to hold.
+/// Conditions that must all hold.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub filter: Filter,
     /// Excluded source prefixes, sorted, none inside another.
     pub outside_source: Vec<IpNet>,
-    /// Excluded destination prefixes, likewise.
+    /// Excluded destination prefixes, sorted, none inside another.
     pub outside_destination: Vec<IpNet>,
 }
 
@@ -36,22 +36,23 @@ impl From<Filter> for Term {
 }
 
 impl Term {
-    /// Packets whose source is outside of a prefix.
+    /// Returns the term for packets whose source is outside a prefix.
     pub fn outside_source(net: IpNet) -> Self {
         Self { outside_source: vec![net], ..Filter::any().into() }
     }
 
-    /// Packets whose destination is outside of a prefix.
+    /// Returns the term for packets whose destination is outside a prefix.
     pub fn outside_destination(net: IpNet) -> Self {
         Self { outside_destination: vec![net], ..Filter::any().into() }
     }
 
-    /// Number of comparisons that a packet takes at most: what the term weighs in a budget.
+    /// Returns the maximum number of comparisons per packet, which is the term's cost in a budget.
     pub fn weight(&self) -> usize {
         1 + self.outside_source.len() + self.outside_destination.len()
     }
 
-    /// Returns the term for packets that match a filter and are outside of the prefixes of both; `None` where there are none.
+    /// Returns the term for packets that match a filter and are outside the prefixes of both terms; `None` if
+    /// there are no such packets.
     pub fn meet(&self, other: &Self, filter: Filter) -> Option<Self> {
         let is_left = |one: &Self, other: &Self| {
             other.weight() == 1
@@ -71,7 +72,7 @@ impl Term {
             && implied(&self.outside_destination, narrow.filter.destination(), &narrow.outside_destination)
     }
 
-    /// Whether any addresses are left, in some family.
+    /// Whether any addresses remain, in some family.
     pub fn has_packets(&self) -> bool {
         let families = |net: Option<IpNet>, outside: &[IpNet]| -> [bool; 2] {
             let mut families = [false; 2];
@@ -87,7 +88,7 @@ impl Term {
         source.iter().zip(&destination).any(|(one, other)| *one && *other)
     }
 
-    /// Number of filters that match the packets of the term together.
+    /// Returns the number of filters that together match the packets of the term.
     pub fn count(&self) -> u64 {
         let count = |net: Option<IpNet>, outside: &[IpNet]| -> Option<[u64; 2]> {
             (net.is_some() || !outside.is_empty()).then(|| {
@@ -112,7 +113,7 @@ impl Term {
         }
     }
 
-    /// Returns the filters that match the packets of the term together: [`count`](Self::count) of them.
+    /// Returns the filters that together match the packets of the term: [`count`](Self::count) of them.
     pub fn filters(&self) -> Vec<Filter> {
         let nets = |net: Option<IpNet>, outside: &[IpNet]| -> Vec<Option<IpNet>> {
             if outside.is_empty() {
@@ -144,23 +145,25 @@ fn whole(net: Option<IpNet>) -> Vec<IpNet> {
     net.map_or_else(all, |net| vec![net])
 }
 
-/// Merges two lists of prefixes and leaves out what is inside of another, or apart from `net`.
+/// Merges two lists of prefixes. Removes prefixes inside another prefix, and prefixes that don't overlap
+/// `net`.
 fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     let mut all: Vec<IpNet> = one.iter().chain(other).copied().collect();
     all.retain(|outside| net.is_none_or(|net| net.contains(outside) || outside.contains(&net)));
-    // A wider prefix is before those inside of it.
+    // The sort puts a wider prefix before the prefixes inside it.
     all.sort_unstable();
     all.dedup_by(|later, kept| kept.contains(&*later));
     all
 }
 
-/// Whether addresses in `net` (all, where there is none) and outside of `narrow` are outside of each of `wide`.
+/// Whether all addresses in `net` (all addresses for `None`) outside `narrow` are outside each prefix of
+/// `wide`.
 fn implied(wide: &[IpNet], net: Option<IpNet>, narrow: &[IpNet]) -> bool {
     let is_apart = |outside: &IpNet| net.is_some_and(|net| !net.contains(outside) && !outside.contains(&net));
     wide.iter().all(|outside| is_apart(outside) || narrow.iter().any(|other| other.contains(outside)))
 }
 
-/// Returns the prefixes of a sorted list that are inside of `net`, or hold it.
+/// Returns the prefixes of a sorted list that are inside `net` or contain it.
 fn within(net: IpNet, outside: &[IpNet]) -> &[IpNet] {
     let is_before = |other: &IpNet| *other < net && !other.contains(&net);
     let first = outside.partition_point(is_before);
@@ -169,7 +172,7 @@ fn within(net: IpNet, outside: &[IpNet]) -> &[IpNet] {
     rest.get(..end).unwrap_or_default()
 }
 
-/// Halves of a prefix; `None` for one address.
+/// Returns the two halves of a prefix; `None` for a single address.
 fn halves(net: IpNet) -> Option<[IpNet; 2]> {
     let length = net.prefix_len().checked_add(1)?;
     let mut halves = match net {
@@ -180,8 +183,8 @@ fn halves(net: IpNet) -> Option<[IpNet; 2]> {
     Some([halves.next()?, halves.next()?])
 }
 
-/// Whether `net` has addresses outside of the excluded prefixes. It looks at half of `net` at once where nothing is excluded there, so it
-/// goes no deeper than the excluded prefixes differ.
+/// Whether `net` has addresses outside the excluded prefixes. The search stops at halves without excluded
+/// prefixes, so its depth is bounded by the excluded prefixes.
 fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
     match outside.first() {
         None => true,
@@ -223,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Prefixes that often hold each other, of both families.
+    /// Prefixes of both families that often contain each other.
     fn any_net() -> impl Strategy<Value = IpNet> {
         let v4 = (0_u32..4, 0_u8..=32).prop_map(|(high, length)| {
             IpNet::V4(Ipv4Net::new_assert((high << 30 | high).into(), length).trunc())

@@ -1,4 +1,4 @@
-//! Expressions against an obvious evaluator.
+//! Tests of expressions against a simple evaluator.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ fn matches(expression: &FilterExpression, candidate: &Candidate) -> bool {
     expression.compile(resolve).unwrap().alternatives().iter().any(|filter| filter.matches(candidate))
 }
 
-/// Expression of a property test: its text, and what it says.
+/// Expression of a property test: its text, and its meaning.
 #[derive(Clone, Debug)]
 enum Said {
     Is(Filter),
@@ -49,7 +49,7 @@ impl Said {
         }
     }
 
-    /// What the expression says, one condition after the other.
+    /// Evaluates the expression condition by condition.
     fn holds(&self, candidate: &Candidate) -> bool {
         match self {
             Self::Is(filter) => misses(filter, candidate).is_empty(),
@@ -60,7 +60,7 @@ impl Said {
     }
 }
 
-/// Packets of a flow with every combination of the values that [`any_filter`] tells apart.
+/// Returns packets of a flow with every combination of the values that [`any_filter`] distinguishes.
 fn packets_of(key: FlowKey) -> impl Iterator<Item = Candidate> {
     let has_flags = key.protocol == 6;
     let flags = (0..4).map(Some).chain([None]).filter(move |flags| has_flags || flags.is_none());
@@ -85,7 +85,7 @@ fn packets_of(key: FlowKey) -> impl Iterator<Item = Candidate> {
 }
 
 fn any_said() -> impl Strategy<Value = Said> {
-    // `not in` and `not flags` are refused.
+    // The parser refuses `not in` and `not flags`.
     let filter = any_filter().prop_map(|filter| Filter { incoming: None, tcp_flags: None, ..filter });
     filter.prop_map(Said::Is).prop_recursive(3, 5, 2, |inner| {
         prop_oneof![
@@ -285,7 +285,7 @@ fn long_expressions_that_combine_many_filters_are_refused_before_they_are_combin
     let many = format!("udp sport {} dport {}", ports(100), ports(1000));
     let text = format!("({many}){}", " and udp".repeat(1500));
     assert!(refused(&text).contains("combines too many conditions"), "{}", refused(&text));
-    // A long one of few filters is read.
+    // The parser reads a long expression of few filters.
     assert!(format!("udp dport 53{}", " and udp".repeat(1500)).parse::<FilterExpression>().is_ok());
 }
 
@@ -313,7 +313,7 @@ fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
     assert!(compiled.may_match_flow(&flow(22)) && !compiled.may_match_flow(&flow(80)));
 }
 
-/// Packets between hosts of which one may be named by an expression.
+/// Returns packets between hosts, one of which an expression may name.
 fn between(hosts: &[&str]) -> Vec<Candidate> {
     let hosts: Vec<IpAddr> = hosts.iter().map(|host| host.parse().unwrap()).collect();
     let pairs = hosts.iter().flat_map(|source| hosts.iter().map(move |destination| (*source, *destination)));
@@ -349,7 +349,8 @@ fn the_complement_of_an_address_fits_into_a_filter_table() {
         ("not src 10.0.0.0/8", 9),
         ("not host 10.0.0.1,10.0.0.9", 1157),
         ("not src 2001:db8::1", 129),
-        // A rectangle of prefixes without the host in either direction lies in one pair of siblings: 32 times 32, and IPv6.
+        // A rectangle of prefixes without the host in either direction lies in one pair of siblings: 32 times
+        // 32, and IPv6.
         ("not host 10.0.0.1", 1025),
         ("tcp and not host 10.0.0.1", 1025),
         ("not net 10.0.0.0/8", 65),

@@ -1,18 +1,22 @@
-//! A cutting tree: the space of all packets is cut into parts until few filters are left in each.
+//! Cutting tree: a filter table that cuts the space of all packets into parts until each part has few
+//! filters.
 //!
-//! Filters are boxes in that space, with a range in each dimension ([`point`]). A node cuts its region along one dimension
-//! into up to 14 parts, at bounds that are chosen freely, as in *HyperSplit* (Qi, Xu, Yang, Xue, Li, INFOCOM 2009), but many
-//! at once, as in *HyperCuts* (Singh, Baboescu, Varghese, Wang, SIGCOMM 2003): one comparison of a cache line with one value
-//! says which part a packet is in. So a tree of 10,000 filters is three or four nodes deep.
+//! A filter is a box in that space, with a range in each dimension ([`point`]). A node cuts its region along
+//! one dimension into up to 14 parts. It chooses the bounds freely, as *HyperSplit* does (Qi, Xu, Yang, Xue,
+//! Li, INFOCOM 2009). It makes many cuts at once, as *HyperCuts* does (Singh, Baboescu, Varghese, Wang,
+//! SIGCOMM 2003): one comparison of a cache line with one value finds the part of a packet. So a tree of
+//! 10,000 filters is three or four nodes deep.
 //!
-//! What makes such trees explode are filters that lie in many parts and are copied to each. As in *EffiCuts* (Vamanan,
-//! Voskuilen, Vijaykumar, SIGCOMM 2010) those that are wide where others are narrow stand apart: here in a *rest* that any
-//! node may have, cut along other dimensions. How far filters are copied, and which are the rest, is decided node by
-//! node by what a lookup is expected to take ([`plan`]), within a limit of copies in all. A lookup goes down one way, and
-//! then into the rests by which it came, unless their best filter is worse than what was found.
+//! Filters that span many parts are copied to each part, and such copies make these trees explode. *EffiCuts*
+//! (Vamanan, Voskuilen, Vijaykumar, SIGCOMM 2010) therefore separates filters that are wide where others are
+//! narrow. Here any node may have a *rest* for such filters, cut along other dimensions. Each node copies a
+//! filter or puts it into the rest, whichever makes the expected lookup shorter ([`plan`]). The number of
+//! copies in all is limited. A lookup descends to one leaf. It then searches the rests on its path, unless
+//! their best filter is worse than the match it has.
 //!
-//! A change goes to the leaves that it concerns. A part of the tree that has twice the filters it was made for, or a
-//! quarter, is built anew, at a cost of about two microseconds for each of these; as filters are added, that is the whole tree at each doubling.
+//! A change updates the affected leaves. When a subtree has twice the filters it was built for, or a quarter,
+//! the tree rebuilds it. That costs about two microseconds per filter. While filters are added, the whole
+//! tree is rebuilt at each doubling.
 
 mod node;
 mod plan;
@@ -37,12 +41,12 @@ use super::{Entry, FilterId, FilterTable};
 use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter};
 
-/// Filters in a tree of cuts for each address family.
+/// Filters in one cutting tree for each address family.
 #[derive(Clone, Debug)]
 pub struct CuttingTree<T> {
     v4: Tree<V4>,
     v6: Tree<V6>,
-    /// By slot.
+    /// Filters by slot.
     entries: Vec<Option<Entry<T>>>,
     unused: Vec<u32>,
     slots: HashMap<FilterId, u32>,
@@ -58,7 +62,7 @@ impl<T> Default for CuttingTree<T> {
 }
 
 impl<T> CuttingTree<T> {
-    /// An empty table that may take so many bytes; by default 128 MiB.
+    /// Returns an empty table that may take `max_bytes` bytes; the default is 128 MiB.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             v4: Tree::default(),
@@ -72,7 +76,7 @@ impl<T> CuttingTree<T> {
         }
     }
 
-    /// [`lookup`](FilterTable::lookup) that tells how many cache lines of the table it reads.
+    /// Does a [`lookup`](FilterTable::lookup) that counts the cache lines it reads.
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let found = match candidate.key.family() {
             Family::V4 => self.v4.find(Portable, &Key::of(candidate), count),
@@ -85,7 +89,7 @@ impl<T> CuttingTree<T> {
         found
     }
 
-    /// How many nodes the trees have.
+    /// Returns the number of nodes of both trees.
     pub fn nodes(&self) -> usize {
         self.v4.nodes.len() + self.v6.nodes.len()
     }
@@ -96,7 +100,7 @@ impl<T> CuttingTree<T> {
         Some((found.id, &entry.value))
     }
 
-    /// Looks up the packets of one family, which have the numbers `numbers` in the batch.
+    /// Looks up the packets of one family, whose numbers in the batch are `numbers`.
     fn find_some<'a, const W: usize>(
         &'a self,
         tree: &Tree<W>,
@@ -125,7 +129,7 @@ impl<T> CuttingTree<T> {
         }
     }
 
-    /// Takes a filter out.
+    /// Removes a filter from the table and returns it.
     fn take(&mut self, id: FilterId) -> Option<Entry<T>> {
         let slot = self.slots.remove(&id)?;
         self.unused.push(slot);
@@ -169,8 +173,8 @@ impl<T> MemoryBound<T> for CuttingTree<T> {
     }
 }
 
-/// The bound is for those that can hear of it: [`insert`](FilterTable::insert) and [`restore`](FilterTable::restore)
-/// add filters whatever they take.
+/// Only [`MemoryBound`] enforces the bound: [`insert`](FilterTable::insert) and
+/// [`restore`](FilterTable::restore) add filters whatever memory they take.
 impl<T> FilterTable<T> for CuttingTree<T> {
     fn restore(&mut self, entry: Entry<T>) -> bool {
         if self.slots.contains_key(&entry.id) {
@@ -218,7 +222,7 @@ impl<T> FilterTable<T> for CuttingTree<T> {
     }
 
     fn memory(&self) -> usize {
-        // A hash map keeps an eighth of its places free, and a byte beside each.
+        // A hash map leaves one place in eight free, and has a control byte per place.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         let entries = self.entries.capacity() * size_of::<Option<Entry<T>>>();
         let unused = self.unused.capacity() * size_of::<u32>();

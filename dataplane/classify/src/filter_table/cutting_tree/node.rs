@@ -4,23 +4,23 @@ use millrace_memory::{Vectors, Words};
 
 use super::point::{MOST, Point, Range, Region};
 
-/// Parts that a node cuts its region into, at most.
+/// Maximum number of parts of a node's region.
 pub(super) const PARTS: usize = 14;
 
-/// Where a way leads to.
+/// Target of an edge: a node, a leaf or nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target(pub u32);
 
 const LEAF: u32 = 1 << 31;
 
-/// A [`Target`] taken apart.
+/// Decoded [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum To {
     /// No filters.
     Nothing,
-    /// The filters of a group, which are tried one after the other.
+    /// A leaf: a group of filters that the search tries one after the other.
     Leaf(u32),
-    /// A node.
+    /// A node, by index.
     Node(u32),
 }
 
@@ -44,23 +44,24 @@ impl Target {
         }
     }
 
-    /// Whether it is a node.
+    /// Whether the target is a node.
     #[inline(always)]
     pub fn is_node(self) -> bool {
         self.0 & LEAF == 0
     }
 }
 
-/// A cut of a region into parts along one dimension, and the rest: filters that would be in more parts than `reach`.
+/// Cut of a region into parts along one dimension, with a rest for filters that span more than `reach` parts.
 ///
-/// It is two lines, read at once: the first says which way, the second where that leads to.
+/// A node is two cache lines, read together: the first selects the part, the second holds the targets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub(super) struct Node {
-    /// The last value of each part but the last, in order, and the greatest value for parts that are not in use; then the
+    /// Last value of each part except the last, in order, with the greatest value for unused parts. Then the
     /// dimension, the reach, and the upper half of [`rest_best`](Self::rest_best).
     cut: Words,
-    /// Where the parts lead to; then where the rest is, and the lower half of [`rest_best`](Self::rest_best).
+    /// Targets of the parts, then the target of the rest, and the lower half of
+    /// [`rest_best`](Self::rest_best).
     ways: Words,
 }
 
@@ -70,32 +71,32 @@ const REACH: usize = BOUNDS + 1;
 const REST: usize = PARTS;
 const BEST: usize = 15;
 
-/// How a region is cut.
+/// Description of a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
     pub dimension: usize,
-    /// The last value of each part but the last; the greatest value for parts that are not in use.
+    /// Last value of each part except the last; the greatest value for unused parts.
     pub bounds: [u32; BOUNDS],
-    /// Filters in more parts than this are the rest.
+    /// Maximum number of parts that a filter may span; wider filters go to the rest.
     pub reach: u32,
 }
 
 impl Cut {
-    /// A cut behind each of some values, at most [`PARTS`] less one, which ascend.
+    /// Makes a cut behind each of at most [`PARTS`] - 1 ascending values.
     pub fn behind(dimension: usize, values: impl Iterator<Item = u32>) -> Self {
         let mut bounds = [u32::MAX; BOUNDS];
         bounds.iter_mut().zip(values).for_each(|(bound, value)| *bound = value);
         Self { dimension, bounds, reach: PARTS as u32 }
     }
 
-    /// The first and the last part that has some of the range.
+    /// Returns the first and the last part that the range overlaps.
     #[inline]
     pub fn parts(&self, range: Range) -> (usize, usize) {
         let part = |value: u32| self.bounds.iter().filter(|bound| **bound < value).count();
         (part(range.first), part(range.last))
     }
 
-    /// The region of a part.
+    /// Returns the region of a part.
     pub fn narrowed(&self, region: &Region, part: usize) -> Region {
         let mut narrowed = *region;
         let range = &mut narrowed[self.dimension];
@@ -110,7 +111,7 @@ impl Cut {
 }
 
 impl Node {
-    /// A node that leads nowhere yet.
+    /// Makes a node without targets.
     pub fn new(cut: &Cut) -> Self {
         let mut node = Self { cut: [0; 16], ways: [Target::NOTHING.0; 16] };
         node.cut[..BOUNDS].copy_from_slice(&cut.bounds);
@@ -119,13 +120,13 @@ impl Node {
         node
     }
 
-    /// How it cuts.
+    /// Returns the node's cut.
     pub fn cut(&self) -> Cut {
         let bounds = std::array::from_fn(|at| self.cut[at]);
         Cut { dimension: self.cut[DIMENSION] as usize, bounds, reach: self.cut[REACH] }
     }
 
-    /// Where the part that has the point leads to.
+    /// Returns the target of the part that contains the point.
     #[inline(always)]
     pub fn way(&self, vectors: impl Vectors, point: &Point) -> Target {
         let value = point[self.cut[DIMENSION] as usize % MOST];
@@ -141,7 +142,7 @@ impl Node {
         self.ways[part] = target.0;
     }
 
-    /// Where the parts and the rest lead to.
+    /// Returns the targets of the parts and of the rest.
     pub fn targets(&self) -> impl Iterator<Item = Target> + use<> {
         let ways = self.ways;
         ways.into_iter().take(REST + 1).map(Target)
@@ -156,7 +157,7 @@ impl Node {
         self.ways[REST] = target.0;
     }
 
-    /// Of the rest's filters none has a rank whose upper word is below this.
+    /// Returns a lower bound for the upper words of the ranks in the rest.
     #[inline(always)]
     pub fn rest_best(&self) -> u64 {
         u64::from(self.cut[BEST]) << 32 | u64::from(self.ways[BEST])
@@ -167,18 +168,18 @@ impl Node {
     }
 }
 
-/// What is to be known of a node when filters change.
+/// Data about a node that changes of filters need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upkeep {
-    /// How many filters there are at the node and below, each counted once.
+    /// Number of filters at the node and below, each counted once.
     pub filters: u32,
-    /// As many as there were when the node was made.
+    /// Number of filters when the node was built.
     pub made_for: u32,
-    /// Copies of a filter that cuts below may make, on average.
+    /// Copies of a filter that further cuts below may make, on average.
     pub copies: f32,
 }
 
-/// The nodes of a tree.
+/// Nodes of a tree.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
@@ -197,7 +198,7 @@ impl Nodes {
         self.nodes.len() as u32 - 1
     }
 
-    /// Gives up a node; not what it leads to.
+    /// Frees a node, without its targets.
     pub fn remove(&mut self, index: u32) {
         self.free.push(index);
     }
@@ -215,12 +216,12 @@ impl Nodes {
         &mut self.upkeep[index as usize]
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
             + self.upkeep.capacity() * size_of::<Upkeep>()

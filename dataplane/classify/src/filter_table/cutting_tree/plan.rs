@@ -1,27 +1,27 @@
-//! Choosing where a region is cut.
+//! Choice of the cut of a region.
 //!
-//! A cut is as good as a lookup behind it is expected to be short, the packets being spread over the filters evenly.
+//! The best cut has the shortest expected lookup, for packets that are spread evenly over the filters.
 
 use crate::filter_table::groups::Record;
 
 use super::node::{Cut, PARTS};
 use super::point::{Range, Region, dimensions, range};
 
-/// Filters that are tried one after the other, rather than parted further: a power of two.
+/// Number of filters, a power of two, up to which a node is a leaf that the search tries in sequence.
 pub(super) const LEAF: usize = 8;
-/// Filters that are looked at to choose where to cut; of more, every so many-th.
+/// Maximum number of sampled filters in the choice of a cut; larger sets are sampled at equal steps.
 const SAMPLE: usize = 1024;
 
-/// What it takes, in nanoseconds or so, to come to a leaf, …
+/// Estimated cost of reaching a leaf, in units of about a nanosecond.
 const COME: f32 = 4.0;
-/// … to try a filter, …
+/// Estimated cost of trying a filter.
 const TRY: f32 = 3.0;
-/// … and to go by a node.
+/// Estimated cost of passing a node.
 const GO: f32 = 10.0;
-/// What it may cost a lookup to have a copy less of each filter: memory is time as well.
+/// Lookup cost that one copy of each filter is worth: memory is time as well.
 const COPY: f32 = 10.0;
 
-/// A cut, what a lookup takes with it, and how many copies it makes of a filter on average.
+/// Cut, its expected lookup cost, and the copies that it makes of a filter on average.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub cut: Cut,
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub copies: f32,
 }
 
-/// What a lookup takes among some filters that are yet to be parted.
+/// Returns the expected lookup cost among filters that are yet to be cut.
 fn among(filters: usize) -> f32 {
     let leaf = |filters: f32| COME + TRY * (filters + 1.0) / 2.0;
     match filters {
@@ -41,15 +41,15 @@ fn among(filters: usize) -> f32 {
     }
 }
 
-/// The best cut for some filters in a region, with at most so many copies of each on average; `None` when it is better to
-/// try one after the other.
+/// Returns the best cut for filters in a region, with at most `copies` copies of each filter on average.
+/// Returns `None` if a search in sequence is cheaper.
 pub(super) fn plan<const W: usize>(records: &[Record<W>], region: &Region, copies: f32) -> Option<Plan> {
     let alone = COME + TRY * (records.len() as f32 + 1.0) / 2.0;
     let plans = (0..dimensions(W)).flat_map(|dimension| along(records, region, dimension, copies));
     plans.filter(|plan| plan.cost < alone).min_by(|one, other| one.cost.total_cmp(&other.cost))
 }
 
-/// Cuts along one dimension.
+/// Returns plans for cuts along one dimension.
 fn along<const W: usize>(records: &[Record<W>], region: &Region, dimension: usize, copies: f32) -> Vec<Plan> {
     let within = region[dimension];
     let ranges: Vec<Range> = records
@@ -70,7 +70,7 @@ fn along<const W: usize>(records: &[Record<W>], region: &Region, dimension: usiz
     judged(&cut, &ranges, records.len(), copies)
 }
 
-/// Values that part some sorted ones evenly, each once.
+/// Returns distinct values that split the sorted values evenly.
 fn quantiles(ends: &[u32]) -> Vec<u32> {
     let mut distinct = ends.to_vec();
     distinct.dedup();
@@ -82,7 +82,7 @@ fn quantiles(ends: &[u32]) -> Vec<u32> {
     values
 }
 
-/// What comes of a cut with each reach that is worth a thought.
+/// Returns the plan of a cut for each useful reach.
 fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<Plan> {
     let spans: Vec<_> = ranges.iter().map(|range| cut.parts(*range)).collect();
     let scale = filters as f32 / ranges.len() as f32;
@@ -102,7 +102,7 @@ fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<
             return None;
         }
         let scaled = |size: usize| (size as f32 * scale).ceil() as usize;
-        // Packets are spread over the parts as the filters are.
+        // The estimate spreads packets over the parts like the filters.
         let part = |size: usize| size as f32 / parted as f32 * among(scaled(size));
         let cost =
             GO + sizes.into_iter().map(part).sum::<f32>() + among(scaled(rest)) + COPY * (copies - 1.0);

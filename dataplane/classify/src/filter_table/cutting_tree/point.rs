@@ -1,30 +1,30 @@
-//! A packet as a point, and what a filter asks as a range in each dimension.
+//! Packets as points, and filters as ranges in each dimension.
 
 use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
 use crate::filter_table::key::{Condition, Key, V4};
 
-/// Dimensions there is room for. IPv4 has 8: both addresses, both ports, protocol, incoming port, tag and DSCP. IPv6 has
-/// 14, for its addresses are four words each: a prefix is a range in each of them. Flags and exceptions are none: their
-/// masks may ask for any bits, which are no range.
+/// Room for dimensions. IPv4 has 8: both addresses, both ports, protocol, incoming port, tag and DSCP. IPv6
+/// has 14, as each address is four words, and a prefix is a range in each word. Flags and exceptions are no
+/// dimensions: their masks may select any bits, and so form no range.
 pub(super) const MOST: usize = 16;
 
-/// A packet's value in each dimension.
+/// Value of a packet in each dimension.
 pub(super) type Point = [u32; MOST];
 
-/// How many dimensions there are for keys of `words` words.
+/// Returns the number of dimensions for keys of `words` words.
 pub(super) const fn dimensions(words: usize) -> usize {
     if words == V4 { 8 } else { 14 }
 }
 
-/// Dimensions that the addresses take.
+/// Returns the number of dimensions of the addresses.
 const fn of_addresses(words: usize) -> usize {
     dimensions(words) - FURTHER
 }
 
-/// Dimensions behind the addresses.
+/// Number of dimensions behind the addresses.
 const FURTHER: usize = 6;
 
-/// Values from the first to the last.
+/// Range of values, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     pub first: u32,
@@ -32,22 +32,22 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// All values.
+    /// Range of all values.
     pub const ALL: Self = Self { first: 0, last: u32::MAX };
 
-    /// Whether all values of `other` are among these.
+    /// Whether this range contains all values of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.first <= other.first && other.last <= self.last
     }
 }
 
-/// A part of the space: a range in each dimension.
+/// Part of the space: a range in each dimension.
 pub(super) type Region = [Range; MOST];
 
-/// All of the space.
+/// The whole space.
 pub(super) const EVERYWHERE: Region = [Range::ALL; MOST];
 
-/// The point of a packet.
+/// Returns the point of a packet.
 #[inline(always)]
 pub(super) fn point<const W: usize>(key: &Key<W>) -> Point {
     let mut point = [0; MOST];
@@ -68,7 +68,8 @@ pub(super) fn point<const W: usize>(key: &Key<W>) -> Point {
     point
 }
 
-/// What a filter asks in a dimension: packets whose points are outside don't match. Those inside need not.
+/// Returns a filter's range in a dimension. Packets with points outside don't match; packets inside may
+/// match.
 pub(super) fn range<const W: usize>(condition: &Condition<W>, dimension: usize) -> Range {
     let (values, masks) = condition.words();
     let addresses = of_addresses(W);

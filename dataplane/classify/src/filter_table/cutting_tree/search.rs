@@ -1,7 +1,8 @@
-//! Finding the filters of many packets at once.
+//! Search of many packets at once.
 //!
-//! All lookups of a batch go from node to node in turn, so that none waits for what another could do meanwhile, until
-//! each has come to a leaf; then the leaves are searched, and those go on that have a rest to look at.
+//! All lookups of a batch descend in turn, node by node, so that each memory access overlaps with other
+//! lookups. When each lookup has reached a leaf, the search tries the leaves. Lookups with a rest to search
+//! then descend again.
 
 use millrace_memory::{Operation, Vectors};
 
@@ -15,19 +16,19 @@ use super::node::{Target, To};
 use super::point::{MOST, Point, point};
 use super::tree::{DEPTH, Tree};
 
-/// Packets to be looked up, at most [`LANES`].
+/// Packets to look up, at most [`LANES`].
 pub(super) struct BatchSearch<'a, const W: usize> {
     pub tree: &'a Tree<W>,
     pub keys: &'a [Key<W>],
     pub found: &'a mut [Found],
 }
 
-/// A lookup under way.
+/// State of one lookup.
 #[derive(Clone, Copy)]
 struct Lane {
     point: Point,
     best: Rank,
-    /// Nodes with a rest that is still to be looked at.
+    /// Nodes on the path whose rest is yet to be searched.
     rests: [u32; DEPTH],
     waiting: u32,
     at: Target,
@@ -38,7 +39,7 @@ impl Lane {
         Self { point: [0; MOST], best: Rank::LAST, rests: [0; DEPTH], waiting: 0, at: Target::NOTHING };
 }
 
-/// Numbers of lanes.
+/// List of lane numbers.
 struct Lanes {
     numbers: [u8; LANES],
     length: usize,
@@ -47,7 +48,7 @@ struct Lanes {
 impl Lanes {
     const NONE: Self = Self { numbers: [0; LANES], length: 0 };
 
-    /// Adds a lane where `is_one` says so, without a branch.
+    /// Adds a lane if `is_one` is true, without a branch.
     #[inline(always)]
     fn add(&mut self, number: u8, is_one: bool) {
         self.numbers[self.length % LANES] = number;
@@ -96,7 +97,7 @@ impl<const W: usize> Operation for BatchSearch<'_, W> {
 }
 
 impl<const W: usize> Tree<W> {
-    /// Takes some lookups to leaves.
+    /// Descends the given lookups to leaves.
     #[inline(always)]
     fn walk(&self, vectors: impl Vectors, lanes: &mut [Lane; LANES], open: &Lanes) {
         let mut walking = Lanes::NONE;
@@ -117,7 +118,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Whether there is a rest that may have something better; the lookup is taken there.
+    /// Moves the lookup to the next rest that may have a better filter; returns whether there is one.
     #[inline(always)]
     fn goes_on(&self, lane: &mut Lane) -> bool {
         while lane.waiting > 0 {

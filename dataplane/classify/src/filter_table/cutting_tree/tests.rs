@@ -1,4 +1,4 @@
-//! The tree beside the oracle.
+//! Tests of the cutting tree against the oracle.
 
 use millrace_memory::{Operation, Vectors, with_each};
 use millrace_packet::FlowKey;
@@ -11,7 +11,7 @@ use crate::filter_table::against_oracle::{any_change, change_and_compare};
 use crate::prefix_match::Accesses;
 use crate::{LinearOracle, TupleSpace};
 
-/// A search, for each kind of vectors anew.
+/// Search that runs with each kind of vectors.
 struct Search<'a, const W: usize> {
     tree: &'a Tree<W>,
     keys: &'a [Key<W>],
@@ -28,7 +28,7 @@ impl<const W: usize> Operation for Search<'_, W> {
     }
 }
 
-/// Whether all kinds of vectors find the same for the packets of one family.
+/// Whether all kinds of vectors find the same filters for the packets of one family.
 fn all_find_the_same<const W: usize>(tree: &Tree<W>, family: Family, candidates: &[Candidate]) -> bool {
     let own = candidates.iter().filter(|candidate| candidate.key.family() == family);
     let keys: Vec<_> = own.map(Key::of).collect();
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// A filter in a small part of the space, where many overlap and are as specific as others.
+/// Filter in a small part of the space, where many filters overlap and are equally specific.
 fn any_crowded_filter() -> impl Strategy<Value = String> {
     let lengths = prop::sample::select(vec![26_u32, 28, 30, 32]);
     let widths = prop::sample::select(vec![0_u32, 7, 7, 31]);
@@ -115,7 +115,7 @@ fn a_filter_keeps_its_id_when_it_comes_from_another_table() {
     assert!(table.is_empty());
 }
 
-/// Where tuple space search tries one filter after the other.
+/// Case in which tuple space search tries the filters in sequence.
 #[test]
 fn filters_that_differ_in_ranges_of_ports_alone_are_parted() {
     let (mut table, mut other) = (CuttingTree::default(), TupleSpace::new());
@@ -139,7 +139,7 @@ fn filters_that_differ_in_ranges_of_ports_alone_are_parted() {
     assert!(5 * accesses.0 < others.0, "{} and {}", accesses.0, others.0);
 }
 
-/// Copies are limited, whatever filters overlap.
+/// Copies are limited for any overlap of filters.
 #[test]
 fn memory_stays_in_proportion_to_the_filters() {
     let fill = |filters: u32| {

@@ -1,4 +1,4 @@
-//! The tree of one address family, and how filters come into it and out of it.
+//! Cutting tree of one address family, with insertion and removal of filters.
 
 use crate::filter_table::Rank;
 use crate::filter_table::groups::{Found, Groups, Record};
@@ -11,17 +11,16 @@ use super::node::{Cut, Node, Nodes, PARTS, Target, To, Upkeep};
 use super::plan::{LEAF, plan};
 use super::point::{EVERYWHERE, Point, Region, point, range};
 
-/// Steps from the root to a leaf, at most; where there is no more, filters are tried one after the other.
+/// Maximum depth of the tree. At this depth, filters stay in one leaf.
 pub(super) const DEPTH: usize = 16;
-/// Copies of a filter that cuts may make, on average, when a tree is built.
+/// Average copies of a filter that cuts may make when a tree is built.
 const COPIES: f32 = 2.0;
-/// A part of the tree is built anew when it has so many times the filters it was made for, …
+/// Growth factor of a subtree's filters since its build, at which it is rebuilt.
 const GROWN: u32 = 2;
-/// … or so many times fewer.
+/// Shrink factor of a subtree's filters since its build, at which it is rebuilt.
 const SHRUNK: u32 = 4;
 
-/// Where in the tree something is done: the region, the steps from the root, and the copies of a filter that cuts may
-/// still make.
+/// Position in the tree: the region, the depth, and the copies of a filter that further cuts may make.
 #[derive(Clone, Copy)]
 struct At<'a> {
     region: &'a Region,
@@ -35,7 +34,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// The filters for the packets of one family.
+/// Filters for the packets of one family.
 #[derive(Clone, Debug)]
 pub(super) struct Tree<const W: usize> {
     pub nodes: Nodes,
@@ -50,7 +49,7 @@ impl<const W: usize> Default for Tree<W> {
 }
 
 impl<const W: usize> Tree<W> {
-    /// The best filter for a packet.
+    /// Returns the best filter for a packet.
     #[inline(always)]
     pub fn find(&self, vectors: impl Vectors, key: &Key<W>, count: &mut impl Count) -> Found {
         let point: Point = point(key);
@@ -83,7 +82,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Adds a filter, kept in `slot`.
+    /// Adds a filter, stored in `slot`.
     pub fn insert(&mut self, condition: &Condition<W>, rank: Rank, slot: u32) {
         let record = Record::new(*condition, rank, slot);
         let at = At { region: &EVERYWHERE, depth: 0, copies: COPIES };
@@ -96,13 +95,13 @@ impl<const W: usize> Tree<W> {
         self.root = self.without(self.root, at, condition, slot);
     }
 
-    /// What stands for `target` with a filter more.
+    /// Returns the target that replaces `target` after the insertion of a filter.
     fn with(&mut self, target: Target, at: At<'_>, record: Record<W>) -> Target {
         match target.to() {
             To::Nothing => Target::leaf(self.groups.create(record)),
             To::Leaf(group) => {
                 let here = self.groups.records(group).len();
-                // Where parting did not pay, it is thought of again when there are twice as many.
+                // A leaf that was not worth a cut is reconsidered when it has doubled.
                 if here >= LEAF && here.is_power_of_two() {
                     return self.rebuilt(target, at, Some(record));
                 }
@@ -126,7 +125,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// What stands for `target` without one of its filters.
+    /// Returns the target that replaces `target` after the removal of a filter.
     fn without(&mut self, target: Target, at: At<'_>, condition: &Condition<W>, slot: u32) -> Target {
         match target.to() {
             To::Nothing => target,
@@ -145,7 +144,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Changes what a node leads to where a filter of the condition stands.
+    /// Changes the targets of a node that hold a filter of the condition.
     fn change_parts(
         &mut self,
         index: u32,
@@ -168,7 +167,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// What stands for the filters at `target` and one more, built anew.
+    /// Rebuilds the subtree at `target`, with one more filter if given; returns the new target.
     fn rebuilt(&mut self, target: Target, at: At<'_>, more: Option<Record<W>>) -> Target {
         let mut records: Vec<_> = more.into_iter().collect();
         self.take(target, &mut records);
@@ -177,7 +176,7 @@ impl<const W: usize> Tree<W> {
         self.build(&records, at)
     }
 
-    /// Takes what is at `target` apart: its filters, some more than once.
+    /// Dissolves the subtree at `target` and collects its filters, some more than once.
     fn take(&mut self, target: Target, records: &mut Vec<Record<W>>) {
         match target.to() {
             To::Nothing => {}
@@ -192,7 +191,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// What stands for some filters, which are sorted by rank.
+    /// Builds a subtree from filters sorted by rank; returns its target.
     fn build(&mut self, records: &[Record<W>], at: At<'_>) -> Target {
         if records.is_empty() {
             return Target::NOTHING;
@@ -229,7 +228,7 @@ impl<const W: usize> Tree<W> {
         Target::node(self.nodes.add(node, Upkeep { filters, made_for: filters, copies: at.copies }))
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         self.nodes.memory() + self.groups.memory()
     }

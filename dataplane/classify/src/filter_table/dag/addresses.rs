@@ -1,4 +1,4 @@
-//! A level of addresses: longest prefix match, in the way that the table's configuration names.
+//! Address level of the DAG: longest prefix match by the algorithm of the table's configuration.
 
 use millrace_packet::Family;
 
@@ -14,7 +14,7 @@ pub(super) struct Addresses {
     four: Option<Box<AnyMatch<u32>>>,
     six: Option<Box<AnyMatch<u128>>>,
     edges: Vec<Edge>,
-    /// The first of the unused edges, which have no filters and are linked by their targets.
+    /// First unused edge. Unused edges have no filters and are linked by their targets.
     unused: u32,
     kind: PrefixMatchKind,
 }
@@ -26,7 +26,7 @@ impl Addresses {
 
     #[inline]
     pub fn step(&self, family: Family, address: u128, count: &mut impl Count) -> Target {
-        // The matcher itself: what the paper calls the access to the function pointer.
+        // Read of the matcher itself, the paper's access to the function pointer.
         let edge = match family {
             Family::V4 => {
                 count.read(&self.four);
@@ -118,7 +118,7 @@ impl Addresses {
         References::one_fewer(target)
     }
 
-    /// The edges of prefixes that the condition covers.
+    /// Collects the edges of prefixes that the condition covers.
     pub fn touched(&self, condition: Condition, found: &mut Vec<EdgeId>) {
         match condition {
             Condition::Four(prefix) => within(self.four.as_deref(), prefix, found),
@@ -130,7 +130,7 @@ impl Addresses {
         }
     }
 
-    /// The way that all packets take that meet the condition; `None` where they part.
+    /// Returns the common target of all packets that meet the condition; `None` if they have several targets.
     pub fn way_of(&self, condition: Condition) -> Option<Target> {
         let mut inside = Vec::new();
         self.touched(condition, &mut inside);

@@ -1,4 +1,4 @@
-//! A node where filters part: the edges of one level, whatever its match function.
+//! Branch node: the edges of one level, whatever its match function.
 
 use crate::prefix_match::{Count, PrefixMatchKind};
 
@@ -8,7 +8,7 @@ use super::ranges::Ranges;
 use super::rule::{Condition, Level, Seen};
 use super::values::Values;
 
-/// A node where filters part by one field.
+/// Node that divides filters by one field.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub level: Level,
@@ -23,7 +23,7 @@ enum Edges {
 }
 
 impl Branch {
-    /// A node without edges but that of packets that suit none.
+    /// Makes a node with only the default edge, for packets that match no other edge.
     fn new(level: Level, kind: PrefixMatchKind, otherwise: Target) -> Self {
         let edges = match level {
             Level::Source | Level::Destination => Edges::Addresses(Addresses::new(kind, otherwise)),
@@ -35,7 +35,7 @@ impl Branch {
         Self { level, edges }
     }
 
-    /// A node of `filters` that all ask for the same, and lead to `target`.
+    /// Makes a node of `filters` filters that all have the same condition and lead to `target`.
     pub fn among(
         level: Level,
         kind: PrefixMatchKind,
@@ -52,7 +52,7 @@ impl Branch {
         branch
     }
 
-    /// Where the packet goes on.
+    /// Returns the target of a packet.
     #[inline]
     pub fn step(&self, seen: &Seen<'_>, count: &mut impl Count) -> Target {
         match &self.edges {
@@ -73,7 +73,8 @@ impl Branch {
         }
     }
 
-    /// One filter more asks for this: makes the edges that it needs. They lead to where its packets went so far.
+    /// Adds a filter's condition: makes the edges that it needs. New edges lead to the packets' present
+    /// targets.
     pub fn open(&mut self, condition: Condition) -> References {
         match (&mut self.edges, condition) {
             (_, Condition::Any) => References::default(),
@@ -90,7 +91,7 @@ impl Branch {
         }
     }
 
-    /// One filter less asks for this: edges that only it needed are gone.
+    /// Removes a filter's condition: deletes edges that only this filter needed.
     pub fn close(&mut self, condition: Condition) -> References {
         match (&mut self.edges, condition) {
             (_, Condition::Any) => References::default(),
@@ -111,7 +112,8 @@ impl Branch {
         }
     }
 
-    /// The edges that packets that meet the condition may take; it is one of those that were opened.
+    /// Returns the edges that packets of the condition may take. The condition is one of the opened
+    /// conditions.
     pub fn touched(&self, condition: Condition) -> Vec<EdgeId> {
         let mut found = Vec::new();
         if condition == Condition::Any {
@@ -136,7 +138,7 @@ impl Branch {
         found
     }
 
-    /// The way that all packets take that meet the condition; `None` where they part.
+    /// Returns the common target of all packets that meet the condition; `None` if they have several targets.
     pub fn way_of(&self, condition: Condition) -> Option<Target> {
         match (&self.edges, condition) {
             (_, Condition::Any) => None,
@@ -160,7 +162,7 @@ impl Branch {
         }
     }
 
-    /// When all `filters` of the node ask for the same: the only way that leads on.
+    /// Returns the only useful target if all `filters` of the node have the same condition.
     pub fn only_way(&self, filters: u32) -> Option<Target> {
         let mut edges: Vec<(Target, u32)> = Vec::new();
         let as_pair = |edge: &Edge| (edge.target, edge.filters);
@@ -176,7 +178,7 @@ impl Branch {
             Edges::Ports { otherwise, single, ranges } => {
                 edges.extend(single.edges().take(2).map(as_pair));
                 if let Some(ranges) = ranges {
-                    // More than one range: as good as two edges.
+                    // More than one range counts as two edges.
                     edges.push(ranges.only().unwrap_or((*otherwise, 0)));
                 }
                 *otherwise
@@ -224,7 +226,7 @@ impl Branch {
         }
     }
 
-    /// Where all edges lead to, once for each.
+    /// Returns the targets of all edges, one per edge.
     pub fn targets(&self) -> Vec<Target> {
         match &self.edges {
             Edges::Addresses(addresses) => {
@@ -242,7 +244,7 @@ impl Branch {
         }
     }
 
-    /// Changes where edges lead to.
+    /// Applies `change` to the target of every edge.
     pub fn for_each_target(&mut self, mut change: impl FnMut(&mut Target)) {
         match &mut self.edges {
             Edges::Addresses(addresses) => {
@@ -261,7 +263,7 @@ impl Branch {
         }
     }
 
-    /// Where some edge leads to that leads to something.
+    /// Returns the first target that is not empty.
     pub fn any_target(&self) -> Target {
         fn first(mut targets: impl Iterator<Item = Target>) -> Target {
             targets.find(|target| *target != Target::NOTHING).unwrap_or(Target::NOTHING)
@@ -283,7 +285,7 @@ impl Branch {
         }
     }
 
-    /// Bytes behind the node.
+    /// Returns the heap memory of the node in bytes.
     pub fn heap(&self) -> usize {
         match &self.edges {
             Edges::Addresses(addresses) => addresses.heap(),

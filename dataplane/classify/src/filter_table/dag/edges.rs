@@ -1,21 +1,21 @@
-//! What the levels of all kinds have in common: where they lead to, and what leads there.
+//! Common parts of all levels: edges, their targets, and changes of references.
 
 use crate::prefix_match::NONE;
 
-/// Where a way leads to: nowhere, to the only filter that is left, or to a node.
+/// Target of an edge: nothing, the only remaining filter, or a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target(u32);
 
 const FILTER: u32 = 1 << 31;
 
-/// A [`Target`] taken apart.
+/// Decoded [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum To {
-    /// No filter is left.
+    /// No filter remains.
     Nothing,
-    /// One filter is left, that of the slot.
+    /// One filter remains, by slot.
     Filter(u32),
-    /// More are left, and the node of the index knows them.
+    /// Several filters remain, in the node of this index.
     Node(u32),
 }
 
@@ -30,12 +30,12 @@ impl Target {
         Self(index)
     }
 
-    /// In an edge that is not in use: the next that is not.
+    /// Makes the target of an unused edge, which links to the next unused edge.
     pub fn unused(next: u32) -> Self {
         Self(next)
     }
 
-    /// What [`unused`](Self::unused) was given.
+    /// Returns the link of an unused edge, as given to [`unused`](Self::unused).
     pub fn next_unused(self) -> u32 {
         self.0
     }
@@ -50,26 +50,26 @@ impl Target {
     }
 }
 
-/// An edge: one value, prefix or range that filters of the node ask for.
+/// Edge for one value, prefix or range that filters of the node have as condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub target: Target,
-    /// How many of the node's filters ask for exactly this.
+    /// Number of the node's filters with exactly this condition.
     pub filters: u32,
 }
 
-/// An edge of a node, as long as no other is added or removed.
+/// Id of a node's edge, valid until an edge is added or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EdgeId {
-    /// The way of packets that suit no edge.
+    /// Default edge, for packets that match no other edge.
     Otherwise,
-    /// By value.
+    /// Edge by value.
     Value(u16),
-    /// By index.
+    /// Edge by index.
     Index(u32),
 }
 
-/// References to targets that came or went with a change of edges.
+/// References to targets that a change of edges added or removed.
 #[derive(Default, Debug)]
 pub(super) struct References {
     pub more: Vec<Target>,

@@ -1,13 +1,14 @@
-//! The DAG: how filters come into it and out of it, level by level.
+//! The DAG: insertion and removal of filters, level by level.
 //!
-//! A node stands for a set of filters: all that can match the packets that come to it. By its field they are parted: the
-//! edge of a condition leads to those of them that cover it, wider ones copied down to the narrower (*set pruning*). So
-//! there is no way back in a lookup, and the filters at its end are all that can match. Of nodes that would stand for the
-//! same set there is one, which many edges lead to. A field about which all filters of a set agree has no node: that is
-//! the paper's collapsing of nodes, for one common value as well as for wildcards; it is made good for by checking a
-//! filter as a whole in the end.
+//! A node represents a set of filters: all filters that can match the packets that reach it. The node divides
+//! them by its field. The edge of a condition leads to all filters of the set that cover it; wider filters
+//! are copied to narrower edges (*set pruning*). So a lookup never backtracks, and all filters at its end can
+//! match. Several edges share one node for the same set. A field with the same condition in all filters of a
+//! set has no node. This is the paper's collapsing of nodes, for one common value as well as for wildcards.
+//! The final check of the whole filter compensates for it.
 //!
-//! Changes are made in place where one edge alone leads to a node, else in a copy, so that they cost what they change.
+//! A change modifies a node in place if one edge leads to it, else a copy. So the cost of a change is the
+//! size of the changed part.
 
 use crate::Rank;
 use crate::prefix_match::{Count, PrefixMatchKind};
@@ -18,24 +19,24 @@ use super::leaf::Leaf;
 use super::nodes::{Node, Nodes, Set};
 use super::rule::{Level, Rule, Seen};
 
-/// The bound is reached, so that a filter is not added.
+/// Error: the memory bound is reached, and the filter was not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Full;
 
-/// What stands for the filters with the one that was added; or, when the bound is reached, for the filters without it.
+/// Target after an insertion; on error, the target of the unchanged filters.
 type Change = Result<Target, Target>;
 
-/// Nodes, and the filters as they need them, by slot.
+/// Nodes, and per slot the data of the filters that they need.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     pub nodes: Nodes,
     pub rules: Vec<Rule>,
     pub ranks: Vec<Rank>,
     pub root: Target,
-    /// Up to so many filters aren't parted.
+    /// Maximum number of filters that stay in a leaf.
     leaf: usize,
     kind: PrefixMatchKind,
-    /// Bytes that the nodes may take while a filter is added.
+    /// Maximum memory of the nodes in bytes, while a filter is added.
     bound: usize,
 }
 
@@ -52,14 +53,15 @@ impl Graph {
         }
     }
 
-    /// Bytes behind it.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         self.nodes.memory()
             + self.rules.capacity() * size_of::<Rule>()
             + self.ranks.capacity() * size_of::<Rank>()
     }
 
-    /// Adds the filter of a slot, unless the nodes would take more than `bound` bytes: then all is as it was.
+    /// Adds the filter of a slot. If the nodes would take more than `bound` bytes, leaves the graph
+    /// unchanged.
     pub fn insert(&mut self, slot: u32, bound: usize) -> Result<(), Full> {
         self.bound = bound;
         match self.with(self.root, &Level::ALL, slot) {
@@ -88,7 +90,7 @@ impl Graph {
         self.root = now_at(self.root);
     }
 
-    /// The slot of the best filter that matches, of those at `from`.
+    /// Returns the slot of the best matching filter at or below `from`.
     #[inline]
     pub fn find(&self, from: Target, seen: &Seen<'_>, count: &mut impl Count) -> Option<u32> {
         let mut at = from;
@@ -120,7 +122,8 @@ impl Graph {
         }
     }
 
-    /// The furthest that all packets get together that a rule matches; it may be one of another table.
+    /// Returns the furthest target that all packets of a rule reach together. The rule may be of another
+    /// table.
     pub fn reach(&self, rule: &Rule) -> Target {
         let mut at = self.root;
         while let To::Node(index) = at.to()
@@ -136,7 +139,8 @@ impl Graph {
         self.rules[one as usize].condition(level) == self.rules[other as usize].condition(level)
     }
 
-    /// `at` with a filter more, parted by the levels `ahead`. The reference to `at` becomes one to what is returned.
+    /// Adds a filter at `at`, divided by the levels `ahead`; returns the new target. Moves the reference from
+    /// `at` to it.
     fn with(&mut self, at: Target, ahead: &'static [Level], slot: u32) -> Change {
         let index = match at.to() {
             To::Nothing => return Ok(Target::filter(slot)),
@@ -167,7 +171,7 @@ impl Graph {
         result
     }
 
-    /// [`with`](Self::with) for a leaf.
+    /// Does the work of [`with`](Self::with) for a leaf.
     fn leaf_with(&mut self, at: Target, index: u32, ahead: &'static [Level], slot: u32) -> Change {
         let Node::Leaf(leaf) = self.nodes.node(index) else { return Err(at) };
         let slots: Vec<_> = leaf.slots().iter().copied().chain([slot]).collect();
@@ -176,7 +180,8 @@ impl Graph {
         Ok(target)
     }
 
-    /// [`with`](Self::with) where the filters at `at` agree about a level, and the new one parts from them.
+    /// Does the work of [`with`](Self::with) where the filters at `at` agree about a level and the new filter
+    /// differs.
     fn with_above(&mut self, at: Target, set: Set, level: Level, slot: u32) -> Change {
         let condition = self.rules[self.member(at) as usize].condition(level);
         let branch = Branch::among(level, self.kind, condition, at, set.filters);
@@ -190,7 +195,7 @@ impl Graph {
         })
     }
 
-    /// What stands for some filters, which are at least two.
+    /// Builds a target for at least two filters.
     fn part(&mut self, slots: &[u32], ahead: &'static [Level]) -> Result<Target, Full> {
         let set = Set::of(slots);
         let parting =
@@ -212,7 +217,7 @@ impl Graph {
         Ok(Target::node(index))
     }
 
-    /// A leaf of several filters that is new.
+    /// Makes a leaf of several filters.
     fn leaf(&mut self, mut slots: Vec<u32>, set: Set) -> Target {
         slots.sort_unstable_by_key(|slot| self.ranks[*slot as usize]);
         let index = self.nodes.add(Node::Leaf(Leaf::new(&slots)), (None, set));
@@ -228,7 +233,7 @@ impl Graph {
         Ok(target)
     }
 
-    /// A copy of a node, to which nothing leads yet.
+    /// Copies a node; no edge leads to the copy yet.
     fn copy(&mut self, index: u32) -> u32 {
         let node = self.nodes.node(index).clone();
         if let Node::Branch(branch) = &node {
@@ -239,7 +244,7 @@ impl Graph {
         self.nodes.add(node, self.nodes.meaning(index))
     }
 
-    /// Any filter of those at `at`, which are some.
+    /// Returns any filter of the non-empty set at `at`.
     fn member(&self, mut at: Target) -> u32 {
         loop {
             match at.to() {
@@ -254,7 +259,8 @@ impl Graph {
         }
     }
 
-    /// Adds a filter to a branch that one edge leads to, or will. When the bound is reached it is what it was.
+    /// Adds a filter to a branch with one incoming edge, or one to come. At the bound, leaves the branch
+    /// unchanged.
     fn add(&mut self, index: u32, slot: u32) -> Result<(), Full> {
         let (level, set) = self.nodes.meaning(index);
         let Node::Branch(mut branch) = self.nodes.take(index) else { return Ok(()) };
@@ -295,7 +301,7 @@ impl Graph {
         references.fewer.into_iter().for_each(|target| self.nodes.release(target));
     }
 
-    /// `at` without one of its filters. The reference to `at` becomes one to what is returned.
+    /// Removes a filter at `at`; returns the new target. Moves the reference from `at` to it.
     fn without(&mut self, at: Target, slot: u32) -> Target {
         let To::Node(index) = at.to() else { return Target::NOTHING };
         let (level, before) = self.nodes.meaning(index);
@@ -315,7 +321,7 @@ impl Graph {
         self.subtract(copy, slot)
     }
 
-    /// [`without`](Self::without) for what is a leaf, or becomes one.
+    /// Does the work of [`without`](Self::without) for a leaf, or for a branch that becomes a leaf.
     fn leaf_without(&mut self, at: Target, set: Set, slot: u32) -> Target {
         let mut slots = Vec::new();
         self.gather(at, &mut slots);
@@ -347,7 +353,7 @@ impl Graph {
         }
     }
 
-    /// Removes a filter from a branch that one edge leads to; what then stands in its place.
+    /// Removes a filter from a branch with one incoming edge; returns the target that replaces it.
     fn subtract(&mut self, index: u32, slot: u32) -> Target {
         let (level, set) = self.nodes.meaning(index);
         let set = set.without(slot);

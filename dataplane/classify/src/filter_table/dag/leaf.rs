@@ -1,11 +1,11 @@
-//! The filters at the end of a way.
+//! Leaf: the filters at the end of a path.
 
-/// Slots of filters in the order in which they win. Up to [`FEW`] stand in the node itself, so that reading them takes no
-/// access of its own.
+/// Slots of filters, sorted by rank. Up to [`FEW`] slots are in the node itself, so that a lookup reads them
+/// without another access.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     few: [u32; FEW],
-    /// More than [`FEW`] stand for any number of them.
+    /// Number of slots; any number above [`FEW`] means that `many` holds them.
     number: u8,
     many: Box<[u32]>,
 }
@@ -29,7 +29,7 @@ impl Leaf {
         self.few.get(..usize::from(self.number)).unwrap_or(&self.many)
     }
 
-    /// Whether reading the slots takes an access to memory of its own.
+    /// Whether a read of the slots is an additional memory access.
     #[inline]
     pub fn are_many(&self) -> bool {
         usize::from(self.number) > FEW

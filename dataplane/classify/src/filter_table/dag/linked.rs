@@ -1,10 +1,10 @@
-//! Pointers from one gate's leaves into the next gate's DAG (*Router Plugins*, section 5.1.2).
+//! Links from one gate's filters into the next gate's DAG (*Router Plugins*, section 5.1.2).
 //!
-//! Gates often have the same filters, or similar ones. A packet that a filter of one gate has matched is known to lie in
-//! that filter's region; where the next gate's DAG leads all packets of the region the same way, that way need not be
-//! walked again. So each filter points to the place in the next gate's DAG up to which its packets go together: for a
-//! flow filter that is the way's end, for one of all packets the root. Where nothing matched, the next gate's walk
-//! begins at the root.
+//! Gates often have the same filters, or similar ones. A packet that matched a filter lies in that filter's
+//! region. If the next gate's DAG leads all packets of the region along one path, its lookup can skip that
+//! path. So each filter links to the node of the next gate's DAG up to which its packets share a path. The
+//! link of a flow filter leads to the end of the path, the link of a filter for all packets to the root.
+//! After a lookup without a match, the next gate's lookup starts at the root.
 
 use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter, FilterId};
@@ -13,20 +13,21 @@ use super::DagTable;
 use super::edges::Target;
 use super::rule::{Rule, Seen};
 
-/// Where in a DAG to begin, for each filter of another table.
+/// Start targets in a DAG for the filters of another table.
 ///
-/// Pointers are of one state of the DAG: with each change of it they have to be made anew, and are not to be used before.
+/// Links belong to one state of the DAG. After each change of the DAG they must be rebuilt before their next
+/// use.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    /// By the number of the filter.
+    /// Start targets by filter number.
     starts: Vec<Target>,
     filters: usize,
     ahead: usize,
 }
 
 impl Links {
-    /// Pointers into `after` for some filters, each with a number of its own, from which the memory grows. It takes a short
-    /// walk for each.
+    /// Makes links into `after` for filters with distinct numbers. Memory grows with the largest number; each
+    /// filter takes one short walk.
     pub fn new<'a, T>(
         after: &DagTable<T>,
         filters: impl Iterator<Item = (usize, &'a CompiledFilter)>,
@@ -44,25 +45,25 @@ impl Links {
         links
     }
 
-    /// How many filters point into the DAG.
+    /// Returns the number of filters with a link.
     pub fn filters(&self) -> usize {
         self.filters
     }
 
-    /// How many of them point further than to the root, and so spare a part of the walk.
+    /// Returns the number of links that lead beyond the root, and so shorten a lookup.
     pub fn ahead(&self) -> usize {
         self.ahead
     }
 
-    /// Bytes that they take.
+    /// Returns the memory of the links in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.starts.capacity() * size_of::<Target>()
     }
 }
 
 impl<T> DagTable<T> {
-    /// [`lookup`](crate::FilterTable::lookup) for a packet that the filter of the number `before` has matched. The links
-    /// must be of the table as it is.
+    /// Does a [`lookup`](crate::FilterTable::lookup) for a packet that matched the filter of number `before`.
+    /// The links must belong to the table's present state.
     #[inline]
     pub fn lookup_linked(
         &self,
@@ -73,8 +74,8 @@ impl<T> DagTable<T> {
         self.lookup_linked_counted(links, before, candidate, &mut NotCounted)
     }
 
-    /// The same, telling of each access to memory, as [`lookup_counted`](Self::lookup_counted) does; one to a pointer is
-    /// one.
+    /// Does a [`lookup_linked`](Self::lookup_linked) that counts memory accesses as
+    /// [`lookup_counted`](Self::lookup_counted) does. The read of a link is one access.
     #[inline]
     pub fn lookup_linked_counted(
         &self,

@@ -1,16 +1,16 @@
-//! The filter table of *Router Plugins* (Decasper, Dittia, Parulkar and Plattner 1998, section 5.1): a DAG with a level
-//! per field, a set-pruning trie whose equal parts are shared.
+//! The filter table of *Router Plugins* (Decasper, Dittia, Parulkar and Plattner 1998, section 5.1): a DAG
+//! with a level per field. The DAG is a set-pruning trie that shares its equal parts.
 //!
-//! Source, destination, protocol, source port, destination port and incoming port are looked up one after the other,
-//! each by a match function of its own: longest prefix match of a kind that can be chosen, ranges, or one value or a
-//! wildcard. Tag and DSCP are levels as well. The paper's table finds the most specific filter field by field; here
-//! priority comes first, so what a way leads to is not one filter but all that can still match, in the order in which
-//! they win. Each is checked as a whole, in one cache line, which is also where flags and exceptions are looked at; see
-//! [`rule`]. How nodes are made, shared and collapsed: [`graph`].
+//! A lookup matches source, destination, protocol, source port, destination port and incoming port in turn.
+//! Each level has its own match function: longest prefix match of a configurable kind, ranges, or one value
+//! or a wildcard. Tag and DSCP are levels as well. The paper's table finds the most specific filter field by
+//! field. Here priority comes first, so a path leads to all filters that can still match, sorted by rank. The
+//! lookup checks each of them as a whole, in one cache line, including flags and exceptions; see [`rule`].
+//! [`graph`] describes how nodes are made, shared and collapsed.
 //!
-//! A lookup takes a number of accesses to memory that does not depend on how many filters there are, but memory may
-//! grow with the product of filters that overlap without one containing the other (*ambiguous* ones). So it has a bound:
-//! [`MemoryBound`].
+//! The number of memory accesses of a lookup does not depend on the number of filters. But memory may grow
+//! with the product of filters that overlap without one covering the other (*ambiguous* filters). So the
+//! table has a bound: [`MemoryBound`].
 
 mod addresses;
 mod branch;
@@ -37,15 +37,15 @@ use graph::{Full, Graph};
 pub use linked::Links;
 use rule::{Rule, Seen};
 
-/// How a [`DagTable`] is built.
+/// Configuration of a [`DagTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DagConfig {
-    /// How the levels of addresses find the longest prefix. By default binary search on lengths.
+    /// Kind of longest prefix match at the address levels. By default binary search on lengths.
     pub addresses: PrefixMatchKind,
-    /// Bytes that the table may take. By default 128 MiB.
+    /// Maximum memory of the table in bytes. By default 128 MiB.
     pub max_bytes: usize,
-    /// So many filters and fewer are not parted by further levels, but tried one after the other. More of them take less
-    /// memory and more time. At least 1, by default 4.
+    /// Maximum number of filters in a leaf, which a lookup tries one after the other. A larger number takes
+    /// less memory and more time. At least 1, by default 4.
     pub leaf_filters: usize,
 }
 
@@ -73,7 +73,7 @@ impl<T> Default for DagTable<T> {
 }
 
 impl<T> DagTable<T> {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new(config: DagConfig) -> Self {
         Self {
             graph: Graph::new(config.addresses, config.leaf_filters),
@@ -85,19 +85,19 @@ impl<T> DagTable<T> {
         }
     }
 
-    /// A filter and what belongs to it.
+    /// Returns a filter with its priority and value.
     pub fn get(&self, id: FilterId) -> Option<&Entry<T>> {
         self.entries[*self.slots.get(&id)? as usize].as_ref()
     }
 
-    /// What belongs to a filter: the paper's opaque state of a filter, which its plugin fills in.
+    /// Returns the value of a filter: the paper's opaque state of a filter, which its plugin fills in.
     pub fn value_mut(&mut self, id: FilterId) -> Option<&mut T> {
         let slot = *self.slots.get(&id)?;
         self.entries[slot as usize].as_mut().map(|entry| &mut entry.value)
     }
 
-    /// [`lookup`](FilterTable::lookup) that tells of each access to memory that depends on one before. An access is one
-    /// to a node, to the matcher of a level of addresses, to an edge, to a filter, or a hash probe.
+    /// Does a [`lookup`](FilterTable::lookup) that counts its dependent memory accesses. An access reads a
+    /// node, the matcher of an address level, an edge or a filter, or is a hash probe.
     #[inline]
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let slot = self.graph.find(self.graph.root, &Seen::new(candidate), count)?;
@@ -105,7 +105,7 @@ impl<T> DagTable<T> {
         self.found(slot)
     }
 
-    /// How many nodes the DAG has.
+    /// Returns the number of nodes of the DAG.
     pub fn nodes(&self) -> usize {
         self.graph.nodes.len()
     }
@@ -132,7 +132,7 @@ impl<T> DagTable<T> {
         Ok(true)
     }
 
-    /// A slot that holds what the DAG needs of the filter.
+    /// Stores the DAG's data of the filter in a slot; returns the slot.
     fn slot_for(&mut self, entry: &Entry<T>) -> u32 {
         let (rule, rank) = (Rule::new(entry.id, &entry.filter), entry.rank());
         if let Some(slot) = self.unused.pop() {
@@ -162,8 +162,8 @@ impl<T> MemoryBound<T> for DagTable<T> {
     }
 }
 
-/// The bound is for those that can hear of it: [`insert`](FilterTable::insert) and [`restore`](FilterTable::restore)
-/// add filters whatever they take.
+/// Only [`MemoryBound`] enforces the bound: [`insert`](FilterTable::insert) and
+/// [`restore`](FilterTable::restore) add filters whatever memory they take.
 impl<T> FilterTable<T> for DagTable<T> {
     fn restore(&mut self, entry: Entry<T>) -> bool {
         self.add(&mut Some(entry), usize::MAX).unwrap_or(false)
@@ -194,7 +194,7 @@ impl<T> FilterTable<T> for DagTable<T> {
     }
 
     fn memory(&self) -> usize {
-        // A slot of the table and a control byte; of the slots, seven in eight may be in use.
+        // A hash map leaves one place in eight free, and has a control byte per place.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         size_of::<Self>()
             + self.graph.memory()

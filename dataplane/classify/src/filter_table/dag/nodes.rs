@@ -1,4 +1,4 @@
-//! The nodes of a DAG: who refers to them, which sets of filters they stand for, and how much memory they take.
+//! Nodes of a DAG, with their reference counts, their sets of filters, and their memory.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,22 @@ use super::edges::{Target, To};
 use super::leaf::Leaf;
 use super::rule::Level;
 
-/// What is at a node.
+/// Content of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// The filters that are left.
+    /// Remaining filters at the end of a path.
     Leaf(Leaf),
-    /// The filters part here.
+    /// Edges that divide the filters.
     Branch(Branch),
-    /// Not in use, or being changed.
+    /// No content: the node is unused, or being changed.
     Vacant,
 }
 
-/// A set of filters as a number: the sum of a number of 128 bits for each. Equal sums are taken for equal sets; that two
-/// different ones of a billion nodes have the same is as likely as 1 in 10^20.
+/// Set of filters as a number: the sum of a 128-bit number for each filter. Equal sums count as equal sets.
+/// In a DAG of a billion nodes, two different sets have equal sums with a probability of 1 in 10^20.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Set {
-    /// In halves, each a sum of its own, so that they need no alignment of 16 bytes.
+    /// Sum in two halves, each summed separately, so that the struct needs no 16-byte alignment.
     sum: [u64; 2],
     pub filters: u32,
 }
@@ -52,7 +52,7 @@ fn numbers(slot: u32) -> [u64; 2] {
     [mixed(even), mixed(even + 1)]
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// Mixes a number by SplitMix64 (Steele, Lea and Flood 2014).
 fn mixed(number: u64) -> u64 {
     let state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,11 +60,11 @@ fn mixed(number: u64) -> u64 {
     state ^ state >> 31
 }
 
-/// A node stands for a set of filters, parted from a level on; `None` for a leaf. There is one node for each, whatever
-/// leads to it: that makes the tree a DAG.
+/// Meaning of a node: a set of filters, and the level from which on it is divided; `None` for a leaf. All
+/// edges to one meaning share one node, which makes the tree a DAG.
 pub(super) type Meaning = (Option<Level>, Set);
 
-/// A [`Meaning`], and how many edges lead to the node.
+/// [`Meaning`] of a node, and the number of edges that lead to it.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     sum: [u64; 2],
@@ -79,16 +79,16 @@ impl Record {
     }
 }
 
-/// The nodes of a DAG.
+/// Nodes of a DAG.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
-    /// What lookups don't need, beside each node.
+    /// Record of each node, which lookups don't read.
     records: Vec<Record>,
     unused: Vec<u32>,
-    /// Nodes by what they stand for, shortened to 64 bits.
+    /// Nodes by their meaning, hashed to 64 bits.
     known: HashMap<u64, u32, FixedState>,
-    /// Bytes behind the nodes.
+    /// Heap memory of the nodes in bytes.
     behind: usize,
 }
 
@@ -113,7 +113,8 @@ impl Nodes {
         self.records[index as usize].references > 1
     }
 
-    /// A node to which one edge will lead, and which no other will, until it is made [`known`](Self::make_known).
+    /// Adds a node for one incoming edge. No other edge shares the node until
+    /// [`make_known`](Self::make_known).
     pub fn add(&mut self, node: Node, meaning: Meaning) -> u32 {
         self.behind += heap(&node);
         let record = Record::new(meaning, 1);
@@ -125,7 +126,7 @@ impl Nodes {
             }
             None => {
                 if self.nodes.len() == self.nodes.capacity() {
-                    // By an eighth, not to double what may be near its bound.
+                    // Growth by an eighth: a doubling might exceed the bound.
                     let more = (self.nodes.len() / 8).max(16);
                     self.nodes.reserve_exact(more);
                     self.records.reserve_exact(more);
@@ -137,7 +138,7 @@ impl Nodes {
         }
     }
 
-    /// Takes the contents of a node that is about to change; others no longer find it.
+    /// Takes the content of a node for a change. Until it is back, no other edge shares the node.
     pub fn take(&mut self, index: u32) -> Node {
         self.forget(index);
         let node = std::mem::replace(&mut self.nodes[index as usize], Node::Vacant);
@@ -145,7 +146,7 @@ impl Nodes {
         node
     }
 
-    /// Gives a node its contents back.
+    /// Puts a content back into its node.
     pub fn put(&mut self, index: u32, node: Node, meaning: Meaning) {
         self.behind += heap(&node);
         self.nodes[index as usize] = node;
@@ -153,7 +154,7 @@ impl Nodes {
         *record = Record::new(meaning, record.references);
     }
 
-    /// Takes a node away that no edge leads to, but none of what it leads to.
+    /// Frees a node without incoming edges; keeps the references to its targets.
     pub fn discard(&mut self, index: u32) -> Node {
         self.unused.push(index);
         self.take(index)
@@ -170,7 +171,7 @@ impl Nodes {
         }
     }
 
-    /// The node that stands for this, with one edge more that leads to it.
+    /// Returns the node of this meaning, with one more reference.
     pub fn shared(&mut self, meaning: Meaning) -> Option<Target> {
         let index = *self.known.get(&key(meaning))?;
         (self.meaning(index) == meaning).then(|| {
@@ -179,7 +180,7 @@ impl Nodes {
         })
     }
 
-    /// One edge more leads there.
+    /// Adds a reference to a target.
     pub fn refer(&mut self, target: Target) -> Target {
         if let To::Node(index) = target.to() {
             self.records[index as usize].references += 1;
@@ -187,7 +188,7 @@ impl Nodes {
         target
     }
 
-    /// One edge less leads there; nodes that nothing leads to are gone, and with them what only they led to.
+    /// Removes a reference to a target. Frees nodes without references, and recursively their targets.
     pub fn release(&mut self, target: Target) {
         let To::Node(index) = target.to() else { return };
         let record = &mut self.records[index as usize];
@@ -199,14 +200,14 @@ impl Nodes {
         }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.unused.len()
     }
 
-    /// Bytes of all nodes, and of what finds them.
+    /// Returns the memory of all nodes and of their index in bytes.
     pub fn memory(&self) -> usize {
-        // A slot and a control byte; of the slots, seven in eight may be in use.
+        // A hash map leaves one place in eight free, and has a control byte per place.
         let known = self.known.capacity() * 8 / 7 * (size_of::<(u64, u32)>() + 1);
         self.nodes.capacity() * size_of::<Node>()
             + self.records.capacity() * size_of::<Record>()
@@ -215,13 +216,13 @@ impl Nodes {
             + self.behind
     }
 
-    /// Whether most of the memory is of nodes that are not in use.
+    /// Whether most of the memory belongs to unused nodes.
     pub fn is_sparse(&self) -> bool {
         self.unused.len() > 1000 && self.unused.len() > self.nodes.len() / 2
     }
 
-    /// Moves all nodes together and gives back the memory of those that aren't in use. Gives back where the nodes are
-    /// now: what leads to them from outside has to follow.
+    /// Compacts the nodes and frees the memory of unused nodes. Returns the mapping to the nodes' new
+    /// indexes; the caller must apply it to its own targets.
     pub fn compact(&mut self) -> impl Fn(Target) -> Target + use<> {
         let mut moved = vec![u32::MAX; self.nodes.len()];
         let mut used = 0;

@@ -1,16 +1,16 @@
-//! A level's port ranges: the ports cut into segments inside of which no range begins or ends.
+//! Port ranges of a level, cut into segments: no range starts or ends inside a segment.
 
 use crate::prefix_match::Count;
 
 use super::edges::{EdgeId, References, Target};
 
-/// Ranges that may overlap in any way, and the segments that they cut the ports into. A segment leads to all filters of
-/// the node whose ranges cover it.
+/// Overlapping port ranges and their segments. A segment leads to all filters of the node whose ranges cover
+/// it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ranges {
-    /// First and last port of the ranges, and how many filters ask for it; ascending.
+    /// First and last port of each range, and the number of filters with this range; ascending.
     ranges: Vec<((u16, u16), u32)>,
-    /// Ascending; ports that no range covers have none.
+    /// Segments, ascending. Ports outside all ranges have no segment.
     segments: Vec<Segment>,
 }
 
@@ -21,11 +21,12 @@ struct Segment {
     target: Target,
 }
 
-/// Segments in a cache line.
+/// Number of segments in a cache line.
 const LINE: usize = 64 / size_of::<Segment>();
 
 impl Ranges {
-    /// Halves the segments until those left lie in a cache line, an access each, and then reads that.
+    /// Returns the target of a port. Halves the segments, with one access each, until the rest fits into a
+    /// cache line.
     #[inline]
     pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
         let (mut low, mut high) = (0, self.segments.len());
@@ -39,7 +40,7 @@ impl Ranges {
         (port <= found.last).then_some(found.target)
     }
 
-    /// One filter more asks for the range; `otherwise` is where the ports go that no range covers.
+    /// Adds a filter's range; `otherwise` is the target of ports outside all ranges.
     pub fn open(&mut self, range: (u16, u16), otherwise: Target) -> References {
         match self.ranges.binary_search_by_key(&range, |(range, _)| *range) {
             Ok(place) => {
@@ -53,7 +54,7 @@ impl Ranges {
         }
     }
 
-    /// One filter less asks for the range.
+    /// Removes a filter's range.
     pub fn close(&mut self, range: (u16, u16), otherwise: Target) -> References {
         let Ok(place) = self.ranges.binary_search_by_key(&range, |(range, _)| *range) else {
             return References::default();
@@ -66,7 +67,7 @@ impl Ranges {
         self.cut(otherwise)
     }
 
-    /// Cuts the ports anew. What a segment leads to is taken from where its first port led so far.
+    /// Rebuilds the segments. A segment gets the previous target of its first port.
     fn cut(&mut self, otherwise: Target) -> References {
         let ends =
             self.ranges.iter().flat_map(|((first, last), _)| [u32::from(*first), u32::from(*last) + 1]);
@@ -93,7 +94,7 @@ impl Ranges {
         References { more, fewer }
     }
 
-    /// The segments from `first` to `last`, which are ends of a range of the node.
+    /// Collects the segments from `first` to `last`, which are ends of a range of the node.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         let inside = |segment: &Segment| first <= segment.first && segment.last <= last;
         found.extend(
@@ -104,7 +105,8 @@ impl Ranges {
         );
     }
 
-    /// The way of all ports from `first` to `last`, `otherwise` that of ports without a segment; `None` where they part.
+    /// Returns the common target of all ports from `first` to `last`; `None` if they have several. Ports
+    /// without a segment have the target `otherwise`.
     pub fn way_of(&self, (first, last): (u16, u16), otherwise: Target) -> Option<Target> {
         match self.segments.iter().find(|segment| segment.last >= first) {
             Some(segment) if segment.first <= first && last <= segment.last => Some(segment.target),
@@ -113,7 +115,8 @@ impl Ranges {
         }
     }
 
-    /// How many filters ask for the only range; `None` when there are several or none.
+    /// Returns the target and the number of filters of the only range; `None` if there are several ranges or
+    /// none.
     pub fn only(&self) -> Option<(Target, u32)> {
         match (&self.ranges[..], &self.segments[..]) {
             ([(_, filters)], [segment]) => Some((segment.target, *filters)),
@@ -161,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// Ports that go together are held by the same ranges, and ranges of ports know whether theirs do.
+        /// Ports in the same segment are in the same ranges.
         #[test]
         fn segments_are_the_ports_that_the_same_ranges_hold(
             opened in prop::collection::vec(range(), 0..6),

@@ -1,4 +1,4 @@
-//! A filter as the DAG uses it: a condition per level on the way, and all of it in one cache line at the end.
+//! Filter in the DAG's form: a condition per level, and the whole filter in one cache line.
 
 use millrace_packet::{Family, FlowKey};
 use millrace_wire::Protocol;
@@ -7,10 +7,11 @@ use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
 use crate::prefix_match::{AddressBits, Prefix};
 use crate::{Candidate, CompiledFilter, FilterId, PortRange};
 
-/// The fields that have a level, in the paper's order; behind them tag and DSCP, which are exact or wildcards too.
+/// Fields with a level, in the paper's order, followed by tag and DSCP, which are exact or wildcards too.
 ///
-/// Flags and exceptions have none: their masks may overlap in any way, so that there is no longest match among them and
-/// a level would copy filters without end. They are checked where the way ends, in the order of ranks.
+/// Flags and exceptions have no level. Their masks may overlap in any way, so there is no longest match among
+/// them, and a level would copy filters without end. The lookup checks them at its end, in the order of
+/// ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(super) enum Level {
@@ -36,28 +37,28 @@ impl Level {
         Self::Dscp,
     ];
 
-    /// The levels behind it.
+    /// Returns the levels behind this one.
     pub fn behind(self) -> &'static [Self] {
         &Self::ALL[self as usize + 1..]
     }
 }
 
-/// What a filter asks of one field.
+/// Condition of a filter on one field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
-    /// Nothing.
+    /// Wildcard.
     Any,
-    /// An IPv4 address with this prefix, which is not empty.
+    /// IPv4 prefix, longer than 0.
     Four(Prefix<u32>),
-    /// An IPv6 address with this prefix, which is not empty.
+    /// IPv6 prefix, longer than 0.
     Six(Prefix<u128>),
-    /// This value.
+    /// Exact value.
     Exact(u16),
-    /// A known port from the first to the last.
+    /// Known port, from the first to the last.
     Ports(u16, u16),
 }
 
-/// A packet as the levels and the rules see it: what is asked often, taken out once.
+/// Fields of a packet that levels and rules read often, extracted once.
 pub(super) struct Seen<'a> {
     pub key: &'a FlowKey,
     pub source: u128,
@@ -81,7 +82,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The value of a field that is compared as a whole.
+    /// Returns the value of an exact-match field.
     #[inline]
     pub fn exact(&self, level: Level) -> u16 {
         match level {
@@ -93,7 +94,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// A filter in one cache line.
+/// Filter in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Rule {
@@ -102,14 +103,14 @@ pub(super) struct Rule {
     pub id: FilterId,
     varying_value: u32,
     varying_mask: u32,
-    /// First and last; 0 and 65535 where any port will do.
+    /// First and last port; 0 and 65535 for any port.
     source_port: (u16, u16),
     destination_port: (u16, u16),
     incoming: u16,
     source_length: u8,
     destination_length: u8,
     protocol: u8,
-    /// Which conditions there are, of [`FAMILY_4`] and so on.
+    /// Flags of the conditions present: [`FAMILY_4`] and so on.
     asks: u8,
 }
 
@@ -169,7 +170,8 @@ impl Rule {
             && (!asks(INCOMING) || self.incoming == key.port.0)
     }
 
-    /// What the filter asks at a level. An empty prefix counts as nothing here; the family is checked at the end.
+    /// Returns the condition at a level. An empty prefix counts as a wildcard here; the final check compares
+    /// the family.
     pub fn condition(&self, level: Level) -> Condition {
         let asks = |bit| self.asks & bit != 0;
         let prefix = |bits: u128, length| match length {

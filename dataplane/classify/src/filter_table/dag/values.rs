@@ -1,18 +1,18 @@
-//! A level of values: one edge per value by hashing, and the wildcard.
+//! Exact-match level: one edge per value by hashing, and the wildcard.
 
 use crate::prefix_match::Count;
 
 use super::edges::{Edge, EdgeId, References, Target};
 
-/// Edges by value, in a hash table of as many places as a power of two, at most half of them used: an edge is at the
-/// place that its value says, or at the first free one behind.
+/// Edges by value, in a hash table with linear probing. Its size is a power of two, and at most half of the
+/// places are used.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Values {
     places: Box<[Place]>,
     edges: u32,
 }
 
-/// A value and its edge; free when no filter asks for it.
+/// Value and its edge; free when no filter has this condition.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     value: u16,
@@ -32,7 +32,7 @@ impl Values {
         (place.edge.filters > 0).then_some(place.edge.target)
     }
 
-    /// Where the value is; or the free place where it would be.
+    /// Returns the place of the value, or the free place for it.
     #[inline]
     fn find(&self, value: u16) -> usize {
         // Fibonacci hashing: the upper bits of a product with the golden ratio.
@@ -61,7 +61,7 @@ impl Values {
         Some(&mut self.places[at].edge).filter(|edge| edge.filters > 0)
     }
 
-    /// One filter more asks for the value; `otherwise` is where packets of the value went so far.
+    /// Adds a filter's value; `otherwise` is the present target of packets with this value.
     pub fn open(&mut self, value: u16, otherwise: Target) -> References {
         if let Some(edge) = self.edge_mut(value) {
             edge.filters += 1;
@@ -76,7 +76,7 @@ impl Values {
         References::one_more(otherwise)
     }
 
-    /// One filter less asks for the value.
+    /// Removes a filter's value.
     pub fn close(&mut self, value: u16) -> References {
         let Some(edge) = self.edge_mut(value) else { return References::default() };
         edge.filters -= 1;
@@ -93,7 +93,7 @@ impl Values {
         References::one_fewer(target)
     }
 
-    /// Moves those up that stand behind their place, behind a value that has just become free.
+    /// Moves displaced entries up into the gap behind a removed value.
     fn close_gap(&mut self, value: u16) {
         let mask = self.places.len() - 1;
         let mut at = self.find(value);
@@ -108,7 +108,7 @@ impl Values {
         }
     }
 
-    /// A table of the right size for the edges.
+    /// Rebuilds the table at the right size for its edges.
     fn make_anew(&mut self) {
         let places = if self.edges == 0 { 0 } else { (self.edges as usize * 2).next_power_of_two() };
         let old = std::mem::replace(&mut self.places, vec![FREE; places].into());
@@ -118,7 +118,7 @@ impl Values {
         }
     }
 
-    /// The edges of values from `first` to `last`.
+    /// Collects the edges of values from `first` to `last`.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         if first == last {
             found.extend(self.edge(first).map(|_| EdgeId::Value(first)));

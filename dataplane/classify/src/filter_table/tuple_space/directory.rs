@@ -1,20 +1,20 @@
-//! A hash table from keys to groups of filters, in which a lookup that finds nothing reads 16 bytes.
+//! Hash table from keys to groups of filters. A lookup without a match reads 16 bytes.
 
 use millrace_memory::{equal_shorts, prefetch_slice_element};
 
 use crate::prefix_match::Count;
 
-/// Fingerprints in a bucket.
+/// Number of fingerprints in a bucket.
 const WAYS: usize = 7;
 const ALL_WAYS: u32 = (1 << WAYS) - 1;
-/// Keys per bucket above which the table grows.
+/// Number of keys per bucket above which the table grows.
 const LOAD: usize = 4;
 
-/// The buckets. A key is known by 32 bits of hash: two keys of equal hash are taken for one, so whoever asks must
-/// compare what the group holds with what he looks for.
+/// Buckets of keys. A key is identified by its 32-bit hash. Two keys of equal hash share an entry, so the
+/// caller must compare the filters of the group with the packet.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// Searched first, and mostly alone.
+    /// Fingerprints of each bucket. A search reads them first, and in most cases only them.
     fingerprints: Vec<Fingerprints>,
     keys: Vec<Keys>,
     length: usize,
@@ -26,19 +26,19 @@ struct Slot {
     group: u32,
 }
 
-/// What stands behind the fingerprints of a bucket: a cache line.
+/// Keys and groups of a bucket: a cache line.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(64))]
 struct Keys([Slot; WAYS]);
 
-/// A place in the directory.
+/// Position of a key in the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     bucket: usize,
     way: usize,
 }
 
-/// A search under way: the bucket, and those of its ways that are still to be looked at.
+/// State of a search: the bucket, and its ways that are yet to be compared.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cursor {
     bucket: u32,
@@ -46,7 +46,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Whether the bucket has nothing, which is all that can be said before the next.
+    /// Whether this bucket has no more candidates. The next bucket may still have some.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.ways == 0
@@ -68,7 +68,7 @@ impl Directory {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -78,26 +78,26 @@ impl Directory {
         hash as usize & (self.fingerprints.len() - 1)
     }
 
-    /// Has the first bucket of a key fetched.
+    /// Prefetches the first bucket of a key.
     #[inline(always)]
     pub fn prefetch(&self, hash: u32) {
         prefetch_slice_element(&self.fingerprints, self.home(hash));
     }
 
-    /// Begins to look for a key.
+    /// Starts a search for a key.
     #[inline(always)]
     pub fn start(&self, hash: u32) -> Cursor {
         let bucket = self.home(hash);
         Cursor { bucket: bucket as u32, ways: self.fingerprints[bucket].ways(fingerprint(hash)) }
     }
 
-    /// Whether the search goes on in the next bucket.
+    /// Whether the search continues in the next bucket.
     #[inline(always)]
     pub fn has_more(&self, cursor: Cursor) -> bool {
         self.fingerprints[cursor.bucket as usize].passed() > 0
     }
 
-    /// The next place where the key may be.
+    /// Returns the next place that may have the key.
     #[inline(always)]
     pub fn next(&self, hash: u32, cursor: &mut Cursor) -> Option<Place> {
         loop {
@@ -115,19 +115,19 @@ impl Directory {
         }
     }
 
-    /// Tells of the access to where a search stands.
+    /// Counts the access to the fingerprints of the cursor's bucket.
     #[inline(always)]
     pub fn read_start(&self, cursor: Cursor, count: &mut impl Count) {
         count.read(&self.fingerprints[cursor.bucket as usize]);
     }
 
-    /// Tells of the access to the key at a place.
+    /// Counts the access to the key at a place.
     #[inline(always)]
     pub fn read_keys(&self, place: Place, count: &mut impl Count) {
         count.read(&self.keys[place.bucket]);
     }
 
-    /// Where a key is.
+    /// Returns the place of a key.
     pub fn place(&self, hash: u32) -> Option<Place> {
         let mut cursor = self.start(hash);
         while let Some(place) = self.next(hash, &mut cursor) {
@@ -138,18 +138,18 @@ impl Directory {
         None
     }
 
-    /// The group at a place.
+    /// Returns the group at a place.
     #[inline(always)]
     pub fn group(&self, place: Place) -> u32 {
         self.keys[place.bucket].0[place.way].group
     }
 
-    /// Changes the group at a place.
+    /// Sets the group at a place.
     pub fn set_group(&mut self, place: Place, group: u32) {
         self.keys[place.bucket].0[place.way].group = group;
     }
 
-    /// Adds a key that isn't there.
+    /// Adds a key that is not in the table.
     pub fn insert(&mut self, hash: u32, group: u32) {
         if self.length >= LOAD * self.fingerprints.len() {
             let mut larger = Self::with_buckets(2 * self.fingerprints.len());
@@ -168,7 +168,8 @@ impl Directory {
             if free != 0 {
                 break free.trailing_zeros() as usize;
             }
-            // Fewer than 65,536 pass: keys are spread by their hash, and there are more places than keys.
+            // Fewer than 65,536 keys pass a bucket: their hash spreads them, and there are more places than
+            // keys.
             self.fingerprints[bucket].0[WAYS] += 1;
             bucket = (bucket + 1) & (self.fingerprints.len() - 1);
         };
@@ -177,7 +178,7 @@ impl Directory {
         self.length += 1;
     }
 
-    /// Takes out the key at a place.
+    /// Removes the key at a place.
     pub fn remove(&mut self, place: Place) {
         let mut bucket = self.home(self.keys[place.bucket].0[place.way].hash);
         while bucket != place.bucket {
@@ -195,31 +196,31 @@ impl Directory {
         })
     }
 
-    /// All groups.
+    /// Iterates over all groups.
     pub fn groups(&self) -> impl Iterator<Item = u32> {
         self.slots().map(|slot| slot.group)
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         size_of_val(self.fingerprints.as_slice()) + size_of_val(self.keys.as_slice())
     }
 }
 
-/// 16 bits of each key in a bucket, never 0; 0 where there is none. The last of the eight is no fingerprint: it counts
-/// the keys that found the bucket full and went on to the next.
+/// 16 bits of each key in a bucket, never 0; 0 for a free way. The last of the eight words is no fingerprint.
+/// It counts the keys that found the bucket full and continued to the next.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(16))]
 struct Fingerprints([u16; WAYS + 1]);
 
-/// The bits of a hash that are compared first.
+/// Returns the bits of a hash that a search compares first.
 #[inline(always)]
 fn fingerprint(hash: u32) -> u16 {
     (hash >> 16) as u16 | 1
 }
 
 impl Fingerprints {
-    /// The ways that hold `wanted`, as bits.
+    /// Returns the ways that hold `wanted`, as bits.
     #[inline(always)]
     fn ways(&self, wanted: u16) -> u32 {
         equal_shorts(&self.0, wanted) & ALL_WAYS

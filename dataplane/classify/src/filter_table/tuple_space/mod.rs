@@ -1,21 +1,21 @@
-//! The table for every day: tuple space search with few tuples, most of which are never looked at.
+//! Tuple space search, the default filter table: few tuples, most of which a lookup skips.
 //!
-//! The filters of an address family are spread over a few hash tables, each keyed by the bits of its *tuple*: so many of
-//! the source, so many of the destination, perhaps protocol and ports (Srinivasan, Suri, Varghese: *Packet
-//! Classification using Tuple Space Search*, SIGCOMM 1999). As in *TupleMerge* (Daly et al., IEEE/ACM ToN 2019) a filter
-//! may stand in any table whose tuple asks for no more than the filter does: prefix lengths are rounded down to a short
-//! ladder, and when most of the 64 tables are in use, or too many filters share a key, a coarser or finer tuple is
-//! taken. A lookup reads few of the tables:
+//! Each address family has a few hash tables. The key of a hash table is the bits of its *tuple*: some source
+//! bits, some destination bits, perhaps protocol and ports (Srinivasan, Suri, Varghese: *Packet
+//! Classification using Tuple Space Search*, SIGCOMM 1999). As in *TupleMerge* (Daly et al., IEEE/ACM ToN
+//! 2019), a filter may go to any table whose tuple has no more bits than the filter's conditions. Prefix
+//! lengths are rounded down to a short ladder. When most of the 64 tables are in use, or too many filters
+//! share a key, the filter gets a coarser or finer tuple. A lookup reads few of the tables:
 //!
-//! - *Pruning*: maps of prefixes of both addresses say which tables can match at all ([`pruning`]).
-//! - *Order*: tables are sorted by the best rank in them, and a lookup ends at the first that can't be better than what
-//!   was found (*priority sorting* of Open vSwitch).
-//! - *Fingerprints*: that a table has nothing for a packet is seen in 16 bytes ([`directory`]).
-//! - *Batches*: the memory that a lookup will read is asked for while others are looked up.
+//! - *Pruning*: maps of prefixes of both addresses show which tables can match at all ([`pruning`]).
+//! - *Order*: tables are sorted by their best rank. A lookup ends at the first table that can't beat its
+//!   match (*priority sorting* of Open vSwitch).
+//! - *Fingerprints*: 16 bytes show that a table has nothing for a packet ([`directory`]).
+//! - *Batches*: a lookup prefetches its memory while other lookups run.
 //!
-//! Changing a filter touches its group and its entries in the maps; now and then a hash table or the maps are made
-//! anew, which takes time in proportion to the filters. What it does badly: many filters that differ in nothing but
-//! ranges of ports share a key, and are searched one after the other.
+//! A change of a filter updates its group and its entries in the maps. From time to time a change rebuilds a
+//! hash table or the maps, in time proportional to the number of filters. One case is slow: many filters that
+//! differ only in port ranges share a key, and the search tries them one after the other.
 
 mod directory;
 mod pruning;
@@ -36,12 +36,12 @@ use super::{Entry, FilterId, FilterTable};
 use crate::Candidate;
 use crate::prefix_match::{Count, NotCounted};
 
-/// Filters in hash tables by tuples: lookups and changes take time that hardly depends on how many filters there are.
+/// Filters in hash tables by tuple. The time of lookups and changes hardly depends on the number of filters.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<T> {
     v4: Space<V4>,
     v6: Space<V6>,
-    /// By slot.
+    /// Filters by slot.
     entries: Vec<Entry<T>>,
     slots: HashMap<FilterId, u32>,
     next: u64,
@@ -63,12 +63,12 @@ impl<T> Default for TupleSpace<T> {
 }
 
 impl<T> TupleSpace<T> {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// [`lookup`](FilterTable::lookup) that tells how many cache lines of the table it reads.
+    /// Does a [`lookup`](FilterTable::lookup) that counts the cache lines it reads.
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let found = match candidate.key.family() {
             Family::V4 => self.v4.find(&Key::of(candidate), count),
@@ -87,7 +87,7 @@ impl<T> TupleSpace<T> {
         Some((found.id, &entry.value))
     }
 
-    /// Looks up the packets of one family, which have the numbers `numbers` in the batch.
+    /// Looks up the packets of one family, whose numbers in the batch are `numbers`.
     fn find_some<'a, const W: usize>(
         &'a self,
         space: &Space<W>,
@@ -175,7 +175,7 @@ impl<T> FilterTable<T> for TupleSpace<T> {
     }
 
     fn memory(&self) -> usize {
-        // A hash map keeps an eighth of its places free, and a byte beside each.
+        // A hash map leaves one place in eight free, and has a control byte per place.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         let entries = self.entries.capacity() * size_of::<Entry<T>>();
         size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + slots

@@ -1,24 +1,25 @@
-//! Which tables of a space can hold a match for a packet, seen from its addresses alone.
+//! Selection of the tables that can match a packet, from its addresses alone.
 //!
-//! *Pruned tuple space* of Srinivasan, Suri and Varghese (SIGCOMM 1999, section 4), with hashed maps of a few prefix
-//! lengths instead of a longest prefix match: a map says for each prefix of its length which tables hold filters inside
-//! it. Those tables that hold filters with shorter prefixes are always in. All maps must agree.
+//! This is the *pruned tuple space* of Srinivasan, Suri and Varghese (SIGCOMM 1999, section 4), with hashed
+//! maps of a few prefix lengths instead of a longest prefix match. For each prefix of its length, a map lists
+//! the tables with filters inside that prefix. Tables with filters of shorter prefixes are always in the
+//! list. A table can match only if all maps list it.
 
 use crate::filter_table::key::{Key, Tuple, V4};
 use crate::prefix_match::Count;
 
-/// Maps of a family.
+/// Number of maps of a family.
 pub(super) const MAPS: usize = 6;
 
-/// Lengths at which prefixes are told apart, for both addresses.
+/// Returns the prefix lengths of the maps, for both addresses.
 const fn lengths(words: usize) -> [u32; MAPS / 2] {
     if words == V4 { [16, 23, 28] } else { [32, 48, 64] }
 }
 
-/// Tables, by their position in the space: bit n is the table at n.
+/// Set of tables, by their position in the space: bit n is the table at n.
 pub(super) type Tables = u64;
 
-/// All maps of a family: those of even number are for sources, the others for destinations.
+/// All maps of a family: even numbers for sources, odd numbers for destinations.
 #[derive(Clone, Debug)]
 pub(super) struct Pruning<const W: usize> {
     maps: [Map; MAPS],
@@ -26,23 +27,23 @@ pub(super) struct Pruning<const W: usize> {
 
 #[derive(Clone, Debug)]
 struct Map {
-    /// The bits of the address's first word that count.
+    /// Mask of the address's first word.
     mask: u64,
     length: u32,
-    /// Tables with filters of shorter prefixes. All entries have them.
+    /// Tables with filters of shorter prefixes. All entries include them.
     always: Tables,
-    /// A power of two of entries.
+    /// Entries, a power of two.
     entries: Vec<Tables>,
-    /// 64 less the binary logarithm of how many.
+    /// 64 minus the binary logarithm of the number of entries.
     shift: u32,
-    /// Entries that have more than `always`.
+    /// Number of entries with more tables than `always`.
     used: usize,
 }
 
-/// The first word of the address that a map is for.
+/// Returns the first word of the address that a map is for.
 #[inline(always)]
 fn word<const W: usize>(words: &[u64; W], map: usize) -> u64 {
-    // IPv4 has both in one, IPv6 two words for each.
+    // IPv4 has both addresses in one word; IPv6 has two words for each address.
     words[map % 2 * (W - 1) / 2]
 }
 
@@ -59,7 +60,7 @@ impl<const W: usize> Default for Pruning<W> {
 }
 
 impl<const W: usize> Pruning<W> {
-    /// The tables that can hold a match.
+    /// Returns the tables that can match a packet.
     #[inline(always)]
     pub fn tables(&self, key: &Key<W>, count: &mut impl Count) -> Tables {
         let entry = |(index, map): (usize, &Map)| {
@@ -70,8 +71,8 @@ impl<const W: usize> Pruning<W> {
         self.maps.iter().enumerate().map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 
-    /// Enters a filter of the table at `position`: its example and the bits it asks for. `false` when a map has become
-    /// too full and all are to be made anew.
+    /// Adds a filter of the table at `position`, by its example packet and its tuple. Returns false when a
+    /// map has become too full and all maps must be rebuilt.
     pub fn add(&mut self, example: &Key<W>, tuple: &Tuple<W>, position: usize) -> bool {
         let (source, destination) = tuple.lengths();
         let mut roomy = true;
@@ -84,7 +85,7 @@ impl<const W: usize> Pruning<W> {
         roomy
     }
 
-    /// Forgets all filters and makes room for `filters`.
+    /// Removes all filters and makes room for `filters`.
     pub fn clear(&mut self, filters: usize) {
         for map in &mut self.maps {
             map.always = 0;
@@ -92,12 +93,12 @@ impl<const W: usize> Pruning<W> {
         }
     }
 
-    /// Gives up room that isn't needed, after all filters were entered.
+    /// Frees unneeded memory after all filters were added.
     pub fn shrink(&mut self) {
         self.maps.iter_mut().for_each(Map::shrink);
     }
 
-    /// Takes out the table at `position`: those behind it move down.
+    /// Removes the table at `position`; later tables move down by one.
     pub fn remove_table(&mut self, position: usize) {
         let below = (1 << position) - 1;
         self.change(|tables| (tables & below) | (tables >> 1 & !below));
@@ -121,7 +122,7 @@ impl<const W: usize> Pruning<W> {
         }
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         self.maps.iter().map(|map| size_of_val(map.entries.as_slice())).sum()
     }
@@ -134,7 +135,7 @@ impl Map {
         ((word & self.mask).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32
     }
 
-    /// Enters a table at a place, or at all places.
+    /// Adds a table to the entry at a place, or to all entries.
     fn add(&mut self, place: Option<u32>, table: Tables) {
         match place {
             Some(place) => {
@@ -150,7 +151,7 @@ impl Map {
         }
     }
 
-    /// Takes `entries` instead of its own; they are a power of two, and more than one.
+    /// Replaces the entries. Their number is a power of two above one.
     fn set_entries(&mut self, entries: Vec<Tables>) {
         self.shift = 64 - entries.len().trailing_zeros();
         self.used = entries.iter().filter(|entry| **entry != self.always).count();

@@ -1,4 +1,4 @@
-//! The filters of one address family: a few hash tables, each over the bits of its tuple.
+//! Filters of one address family: a few hash tables, each keyed by the bits of its tuple.
 
 use std::cmp::Reverse;
 
@@ -10,29 +10,29 @@ use crate::filter_table::groups::{Found, Groups, Record};
 use crate::filter_table::key::{Condition, Key, Tuple, V4};
 use crate::prefix_match::{Count, NotCounted};
 
-/// Tables there are at most: one for each bit of [`Tables`].
+/// Maximum number of tables: one for each bit of [`Tables`].
 const MOST: usize = Tables::BITS as usize;
-/// Tables that there are always left for filters that would crowd others.
+/// Number of tables reserved for filters whose key has too many filters in coarser tables.
 const SPARE: usize = 4;
-/// Filters of one key in a table before the next one of that key goes to another table.
+/// Number of filters of one key in a table, above which the next filter of that key goes to another table.
 const CROWD: usize = 16;
 
-/// Prefix lengths to which those of filters are rounded down.
+/// Returns the prefix lengths to which filters' lengths are rounded down.
 const fn ladder(words: usize) -> &'static [u32] {
     if words == V4 { &[16, 23, 28] } else { &[32, 48, 64, 112] }
 }
 
-/// A hash table: its filters agree in having conditions on all bits of the tuple.
+/// Hash table of filters that have conditions on all bits of its tuple.
 #[derive(Clone, Debug)]
 struct Table<const W: usize> {
     tuple: Tuple<W>,
-    /// The best rank of its filters.
+    /// Best rank of the table's filters.
     best: Rank,
     directory: Directory,
 }
 
 impl<const W: usize> Table<W> {
-    /// Begins to look for the key.
+    /// Starts a lookup of the key.
     #[inline(always)]
     fn begin(&self, key: &Key<W>, lane: &mut Lane) {
         lane.hash = self.tuple.hash(key);
@@ -40,26 +40,26 @@ impl<const W: usize> Table<W> {
     }
 }
 
-/// A lookup under way.
+/// State of one lookup.
 #[derive(Clone, Copy, Default, Debug)]
 struct Lane {
-    /// Tables that remain to be searched.
+    /// Tables yet to be searched.
     tables: Tables,
-    /// The key's hash for the first of them.
+    /// Hash of the key for the first of these tables.
     hash: u32,
-    /// How far the first of them was searched.
+    /// Position of the search in the first of these tables.
     cursor: Cursor,
 }
 
-/// The filters for the packets of one family.
+/// Filters for the packets of one family.
 #[derive(Clone, Debug)]
 pub(super) struct Space<const W: usize> {
-    /// Best first.
+    /// Tables, the one with the best rank first.
     tables: Vec<Table<W>>,
     pruning: Pruning<W>,
     groups: Groups<W>,
     filters: usize,
-    /// Filters removed since the pruning maps were made: they may say too much.
+    /// Number of filters removed since the last rebuild of the pruning maps, which may list too many tables.
     stale: usize,
 }
 
@@ -71,7 +71,7 @@ impl<const W: usize> Default for Space<W> {
 }
 
 impl<const W: usize> Space<W> {
-    /// The best filter for a packet.
+    /// Returns the best filter for a packet.
     #[inline]
     pub fn find(&self, key: &Key<W>, count: &mut impl Count) -> Found {
         if self.tables.is_empty() {
@@ -84,13 +84,13 @@ impl<const W: usize> Space<W> {
         self.search(key, lane, count)
     }
 
-    /// The first of some tables.
+    /// Returns the first of the given tables.
     #[inline(always)]
     fn first(&self, tables: Tables) -> Option<&Table<W>> {
         self.tables.get(tables.trailing_zeros() as usize)
     }
 
-    /// The best filter in the tables that a lookup has before it, the first of which it has begun.
+    /// Returns the best filter in the lookup's remaining tables. The lookup has started in the first of them.
     #[inline(always)]
     fn search(&self, key: &Key<W>, mut lane: Lane, count: &mut impl Count) -> Found {
         let (mut found, mut best) = (Found::NONE, Rank::LAST);
@@ -114,7 +114,8 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// The best filters for up to [`LANES`] packets. What one lookup waits for is asked for while others go on.
+    /// Finds the best filters for up to [`LANES`] packets. Each lookup prefetches its memory while others
+    /// run.
     pub fn find_batch(&self, keys: &[Key<W>], found: &mut [Found]) {
         if self.tables.is_empty() {
             found.fill(Found::NONE);
@@ -136,14 +137,14 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Goes on to the first table that may have something for the key, and has that fetched.
+    /// Advances to the first table that may match the key, and prefetches its group.
     #[inline(always)]
     fn advance(&self, key: &Key<W>, lane: &mut Lane) {
         let Some(mut table) = self.first(lane.tables) else { return };
         lane.cursor = table.directory.start(lane.hash);
         while lane.cursor.is_empty() {
             let rest = lane.tables & (lane.tables - 1);
-            // An empty cursor isn't the end of a table whose bucket is full: the search goes on from it.
+            // An empty cursor in a full bucket is not the end of the table: the search continues from it.
             match self.first(rest) {
                 Some(next) if !table.directory.has_more(lane.cursor) => table = next,
                 _ => return,
@@ -157,7 +158,7 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Adds a filter, kept in `slot`.
+    /// Adds a filter, stored in `slot`.
     pub fn insert(&mut self, condition: &Condition<W>, rank: Rank, slot: u32) {
         let record = Record::new(*condition, rank, slot);
         let position = self.table_for(condition);
@@ -178,7 +179,7 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// The table that has the filter in `slot`, its place there, and its group.
+    /// Returns the table of the filter in `slot`, its place in the directory, and its group.
     fn whereabouts(&self, condition: &Condition<W>, slot: u32) -> Option<(usize, Place, u32)> {
         let (tuple, example) = (condition.tuple(), condition.example());
         let fitting = self.tables.iter().enumerate().filter(|(_, table)| tuple.covers(&table.tuple));
@@ -212,20 +213,21 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Notes that the filter in slot `from` is kept in slot `to` now.
+    /// Records that the filter in slot `from` has moved to slot `to`.
     pub fn renumber(&mut self, condition: &Condition<W>, from: u32, to: u32) {
         if let Some((_, _, group)) = self.whereabouts(condition, from) {
             self.groups.renumber(group, from, to);
         }
     }
 
-    /// The best rank in a table, looked for.
+    /// Computes the best rank in a table.
     fn best_of(&self, position: usize) -> Rank {
         let groups = self.tables[position].directory.groups();
         groups.map(|group| self.groups.records(group)[0].rank()).min().unwrap_or(Rank::LAST)
     }
 
-    /// Notes the best rank of the table at `position`, which moves to where that belongs; returns its position.
+    /// Sets the best rank of the table at `position` and moves the table to its place in the order; returns
+    /// the new position.
     fn rank_changed(&mut self, position: usize, best: Rank) -> usize {
         if self.tables[position].best == best {
             return position;
@@ -240,13 +242,13 @@ impl<const W: usize> Space<W> {
         place
     }
 
-    /// The position of the table that a filter goes to; it is made if need be.
+    /// Returns the position of the table for a filter; makes the table if needed.
     fn table_for(&mut self, condition: &Condition<W>) -> usize {
         let (tuple, example) = (condition.tuple(), condition.example());
         let pairs = (ladder(W).len() + 1).pow(2);
         let fine = tuple.rounded(ladder(W));
-        // By all that is given exactly, until only so many places are left as there are pairs of lengths; then by
-        // addresses alone; then as the filter itself.
+        // First choice: all exactly given bits, while enough places remain for all pairs of lengths. Second
+        // choice: addresses alone. Third choice: the filter's own tuple.
         let levels = [(fine, MOST - SPARE - pairs), (fine.addresses(), MOST - SPARE), (tuple, MOST - 1)];
         for (level, most) in levels {
             match self.tables.iter().position(|table| table.tuple == level) {
@@ -255,17 +257,18 @@ impl<const W: usize> Space<W> {
                 _ => {}
             }
         }
-        // The closest of those that can take it, unless all are crowded: then the least crowded.
+        // The closest table that can take the filter; if the key is overfull in all tables, the one with the
+        // fewest filters of that key.
         let fitting = (0..self.tables.len()).filter(|index| tuple.covers(&self.tables[*index].tuple));
         let closest = fitting.min_by_key(|index| {
             let crowd = self.crowd(*index, &example);
             (crowd.max(CROWD), Reverse(self.tables[*index].tuple.bits()), crowd)
         });
-        // The last place is for the table that can take any.
+        // The last place is for a table that takes any filter.
         closest.unwrap_or_else(|| self.add_table(Tuple::NONE))
     }
 
-    /// How many filters of the example's key a table has.
+    /// Returns the number of filters with the example's key in a table.
     fn crowd(&self, position: usize, example: &Key<W>) -> usize {
         let table = &self.tables[position];
         let place = table.directory.place(table.tuple.hash(example));
@@ -290,7 +293,7 @@ impl<const W: usize> Space<W> {
         self.pruning.shrink();
     }
 
-    /// Bytes behind the pointers.
+    /// Returns the heap memory in bytes.
     pub fn memory(&self) -> usize {
         let directories: usize = self.tables.iter().map(|table| table.directory.memory()).sum();
         let tables = self.tables.capacity() * size_of::<Table<W>>();

@@ -1,4 +1,4 @@
-//! The table beside the oracle.
+//! Tests of tuple space search against the oracle.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What the table promises at its limits.
+//! Tests of the table's guarantees at its limits.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ fn insert(table: &mut FlowTable, flow: u32, now: Instant) -> Result<FlowIndex, F
     table.insert(&key, table.hash(&key), 0, answer(flow), now)
 }
 
-/// A record whose flow had two packets.
+/// Inserts a record and counts two packets of its flow.
 fn establish(table: &mut FlowTable, flow: u32, now: Instant) -> FlowIndex {
     let index = insert(table, flow, now).unwrap();
     table.touch(index, 64, now);
@@ -97,8 +97,8 @@ fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
     let mut table = table(1, 1);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
     let other = insert(&mut table, 2, Instant::ZERO).unwrap();
-    // The second flow took the first one's place in the table; a packet on its way still finds its answer, and
-    // counts.
+    // The second flow took the first one's place in the table. A packet in transit still finds its answer,
+    // and counts.
     assert_ne!(index, other);
     assert_eq!((find(&table, 1), table.record(index).is_live()), (None, false));
     assert_eq!((table.key(index), table.record(index).answer), (key(1), answer(1)));
@@ -180,7 +180,7 @@ fn reserved_and_stateful_records_are_never_recycled() {
 #[test]
 fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
     let mut table = table(256, 256);
-    // Fewer places are left than new flows would have as their share.
+    // Fewer places are left than the share of new flows.
     for flow in 0..240 {
         let index = establish(&mut table, flow, Instant::ZERO);
         table.set_state(index, 1 + flow);
@@ -212,7 +212,7 @@ fn what_is_recycled_without_probation_was_not_used_for_long() {
     let size = 4096;
     let mut table = table(size, size);
     let steps: Vec<Instant> = (0..size as u64).map(|step| Instant::from_nanos(step << 24)).collect();
-    // Used in an order that has nothing to do with slots.
+    // Last uses in an order that is independent of slots.
     for flow in 0..size {
         let step = (flow.wrapping_mul(2_654_435_761) % size) as usize;
         establish(&mut table, flow, steps[step]);
@@ -225,7 +225,7 @@ fn what_is_recycled_without_probation_was_not_used_for_long() {
         ranks.push((removed.last_used.as_nanos() >> 24) as f64 / f64::from(size));
     }
     let (mean, worst) = (ranks.iter().sum::<f64>() / 512.0, ranks.iter().copied().fold(0.0, f64::max));
-    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625; any 512 one of 0.5.
+    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625; a random 512 would have 0.5.
     assert!(mean < 0.09 && worst < 0.4, "mean {mean}, worst {worst}");
 }
 
@@ -246,7 +246,7 @@ fn ends_that_are_not_read_are_kept_and_new_flows_refused() {
     assert!(insert(&mut table, 99_999, Instant::ZERO).is_ok());
 }
 
-/// Keys that differ from one in a single byte each, of both families.
+/// Keys of both families that each differ from one key in a single byte.
 fn alike() -> Vec<FlowKey> {
     let [source, destination] = [[1; 16], [2; 16]];
     let six = |source: [u8; 16], destination: [u8; 16], protocol, ports, port| {
@@ -285,7 +285,7 @@ fn alike() -> Vec<FlowKey> {
 fn keys_and_variants_of_one_hash_are_told_apart() {
     let (mut table, now) = (table(1024, 1024), Instant::ZERO);
     let keys = alike();
-    // The hash of the base record whose variant would have this one.
+    // Hash of the base record whose variant has this hash.
     let base = |table: &FlowTable, variant| 42_u64.wrapping_sub(table.hash.with_variant(0, variant));
     let records: Vec<(FlowKey, u32)> =
         keys.iter().map(|&key| (key, 0)).chain((1..8).map(|variant| (keys[0], variant))).collect();
@@ -315,7 +315,7 @@ fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
         let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
         made.inspect(|&index| table.set_reserved(index, reserved))
     };
-    // The places of a group of buckets, and of the overflow.
+    // Places of a group of buckets, and of the overflow.
     let places = 64 + 32;
     (0..places + 1).for_each(|flow| _ = colliding(flow, false).unwrap());
     (places + 1..2 * places + 1).for_each(|flow| _ = colliding(flow, true).unwrap());
@@ -371,7 +371,7 @@ fn a_flow_that_goes_on_does_not_expire() {
 
 #[test]
 fn one_step_of_maintenance_ends_no_more_than_its_budget() {
-    // Who has time for more looks at more records; of those that end it is told no more.
+    // A larger budget visits more records; the number of ends stays bounded.
     for (budget, most) in [(10, 10), (100_000, ENDS_AT_ONCE)] {
         let mut table = table(4096, 4096);
         (0..3000).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));

@@ -1,4 +1,4 @@
-//! The slow twin: a map of all records, which judges what the table does with them.
+//! Reference model of the flow table: a map of all records that checks the table's actions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use millrace_units::{Instant, NextHopIndex, PathId};
 
 use super::super::{FlowAnswer, FlowIndex, FlowTableConfig, RemovalReason, RemovedFlow};
 
-/// How coarse times are.
+/// Resolution of coarse times.
 pub const TICK: Duration = Duration::from_nanos(1 << 24);
 
-/// A record as it should be.
+/// Expected state of a record.
 #[derive(Clone, Debug)]
 pub struct ModelRecord {
     pub index: FlowIndex,
@@ -23,25 +23,25 @@ pub struct ModelRecord {
     pub last_used: Instant,
     pub reserved: bool,
     pub on_probation: bool,
-    /// The order in which records were made.
+    /// Sequence number of the record's creation.
     pub age: u64,
-    /// Why it must come out as removed next; `None` while it may live.
+    /// Reason with which `pop_removed` must return the record next; `None` while it may live.
     pub ended: Option<RemovalReason>,
 }
 
 impl ModelRecord {
-    /// Whether a new flow may take its place.
+    /// Whether a new flow may recycle this record.
     pub fn may_go(&self) -> bool {
         !self.reserved && (self.state == 0 || self.on_probation)
     }
 }
 
-/// All records that live, or ended and weren't read.
+/// All live records, and the ended ones that `pop_removed` has yet to return.
 #[derive(Debug)]
 pub struct Model {
     config: FlowTableConfig,
     pub records: HashMap<(FlowKey, u32), ModelRecord>,
-    /// Records that ended, in order; a new record of the same key may live beside one.
+    /// Ended records, in order. A new record of the same key may be live beside one.
     pub ended: Vec<((FlowKey, u32), ModelRecord)>,
     made: u64,
 }
@@ -75,7 +75,7 @@ impl Model {
         self.records.insert(key, record);
     }
 
-    /// The key of a live record.
+    /// Returns the key of a live record.
     pub fn nth(&self, which: usize) -> Option<(FlowKey, u32)> {
         let mut keys: Vec<_> = self.records.iter().map(|(key, record)| (record.age, *key)).collect();
         keys.sort_unstable_by_key(|&(age, _)| age);
@@ -88,7 +88,7 @@ impl Model {
         self.ended.push((key, record));
     }
 
-    /// Judges a record's end that nobody asked for.
+    /// Checks a record's end by expiry or recycling.
     pub fn ended_by_itself(&mut self, removed: &RemovedFlow, now: Instant) {
         let record = &self.records[&(removed.key, removed.variant)];
         let (idle, age) = (now.since(record.last_used), now.since(record.created));
@@ -103,7 +103,7 @@ impl Model {
         self.end((removed.key, removed.variant), removed.reason);
     }
 
-    /// Only a full table recycles; only records that may go; and the oldest on probation first.
+    /// Checks that only a full table recycles, only permitted records, and the oldest on probation first.
     fn judge_recycling(&self, victim: &ModelRecord) {
         assert_eq!(self.records.len(), self.config.maximum as usize, "recycled before the maximum");
         assert!(victim.may_go(), "recycled {victim:?}");
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-/// An answer that tells apart what was answered.
+/// Returns an answer that is distinct for each number.
 pub fn answer(number: u32) -> FlowAnswer {
     FlowAnswer {
         path: PathId(number),

@@ -1,4 +1,4 @@
-//! The table and its twin, held together through any order of changes.
+//! Property test: the table and its reference model agree after any sequence of changes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::super::batch_search::BatchSearch;
 use super::super::{FlowIndex, FlowTable, FlowTableConfig, Full, RemovalReason};
 use super::model::{Model, TICK, answer};
 
-/// How hashes come about.
+/// Source of the hashes in a test.
 #[derive(Clone, Copy, Debug)]
 enum Hashes {
-    /// As the table makes them.
+    /// The table's own hashes.
     Own,
-    /// All in one group of buckets, with few tags, so that buckets spill.
+    /// Hashes of one group of buckets, with few tags, so that buckets spill.
     Few,
 }
 
@@ -27,7 +27,7 @@ enum Step {
         flow: u16,
         variant: u8,
     },
-    /// Many at once, so that the table grows.
+    /// Insertion of many records at once, so that the table grows.
     InsertMany {
         flow: u16,
         count: u8,
@@ -57,7 +57,7 @@ enum Step {
     Maintain {
         budget: usize,
     },
-    /// Reads up to so many ends.
+    /// Up to `count` calls of `pop_removed`.
     Read {
         count: u8,
     },
@@ -90,7 +90,7 @@ fn key(flow: u16) -> FlowKey {
     FlowKey::v6(Ipv6Addr::LOCALHOST, address, 17, ports, port)
 }
 
-/// What a batch's search finds.
+/// Result of a batch search.
 #[derive(Clone, Copy)]
 struct FoundBy<'a> {
     table: &'a FlowTable,
@@ -143,7 +143,7 @@ impl Pair {
         let known = self.model.records.contains_key(&(key, variant));
         let unread = self.table.unread();
         let inserted = self.table.insert(&key, hash, variant, answer(number), self.now);
-        // A record that had to go is the last that ended: the twin must hear of it before the new one.
+        // The last ended record is the recycled one: the model must process it before the new record.
         if self.table.unread() > unread {
             assert!(!known, "recycled for a record that was there");
             self.read_all();
@@ -169,7 +169,7 @@ impl Pair {
         self.table.touch(record.index, bytes, self.now);
     }
 
-    /// All ends, in order, as the twin knows or may expect them.
+    /// Compares ended records, in order, with the ones that the model has or allows.
     fn read(&mut self, most: usize) {
         for _ in 0..most {
             let Some(removed) = self.table.pop_removed() else {
@@ -256,7 +256,7 @@ impl Pair {
         assert!(self.table.len() <= self.table.capacity() && self.table.capacity() <= self.table.maximum());
     }
 
-    /// Every record is found, as the twin has it, one by one and in a batch; and no other.
+    /// Checks that single and batch lookups find every record of the model, and no other.
     fn find_all(&self) {
         let keys: Vec<FlowKey> = (0..310).map(key).collect();
         let hashes: Vec<u64> = keys.iter().map(|key| self.hash(key)).collect();
@@ -288,7 +288,7 @@ impl Pair {
         }
     }
 
-    /// After the idle time, and a quarter, and the steps of coarse time, nothing is left.
+    /// Checks that the table is empty after five quarters of the idle time and a few ticks.
     fn finish(mut self) {
         self.find_all();
         self.read_all();
@@ -332,7 +332,7 @@ proptest! {
 
     #[test]
     fn a_table_whose_buckets_spill_is_its_twin(steps in prop::collection::vec(step(), 1..150)) {
-        // A group has places for 64: what is recycled for collisions isn't the twin's to judge.
+        // A group has 64 places: the model can't check records recycled for collisions.
         run(Pair::new(4, 60, Hashes::Few, Instant::ZERO), steps);
     }
 }

@@ -4,61 +4,66 @@ use super::curve::{Curve, Curves, Running};
 use crate::arena::NONE;
 use crate::link::heap::Heap;
 
-/// A leaf class, or the part that leaf and inner classes share. The names in brackets are the paper's.
+/// Class of the hierarchy: a leaf class, or the common part of leaf and inner classes. The names in brackets
+/// are the paper's.
 ///
-/// Two cache lines for link sharing, two for real time: what one criterion needs of a class comes as a pair of lines.
+/// Two cache lines hold the fields of link sharing, two the fields of real time. Each criterion fetches one
+/// pair of lines.
 #[repr(C, align(128))]
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
-    /// The class above; [`NONE`] for the root.
+    /// Parent class; [`NONE`] for the root.
     pub parent: u32,
-    /// Its [`Inner`] part; [`NONE`] for a leaf.
+    /// Index of the [`Inner`] part; [`NONE`] for a leaf.
     pub inner: u32,
-    /// Whether it waits to become eligible, is eligible, or is in neither heap.
+    /// Real-time state: waiting to become eligible, eligible, or in neither heap.
     pub demand: Demand,
-    /// Whether it takes part in link sharing now, and whether it does so within its upper limit.
+    /// Link-sharing state: idle, within the upper limit, or at the upper limit.
     pub sharing: Sharing,
-    /// Whether it has a real-time curve.
+    /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
     /// Virtual curve [V], and the virtual time on it [v].
     pub running: Running,
     pub virtual_time: u64,
-    /// Bytes sent by either criterion [w].
+    /// Bytes sent by both criteria [w].
     pub total: u64,
 
     pub link_sharing: Option<Curve>,
-    /// Added to the virtual time because the class was passed over at its upper limit.
+    /// Amount added to the virtual time because the class was at its upper limit while siblings sent.
     pub adjustment: u64,
-    /// From when on it may send by link sharing; for an inner class, one of its children too.
+    /// Earliest time at which link sharing may choose the class; for an inner class, not before one of its
+    /// children may send.
     pub fit: u64,
     pub upper_limit: Option<Box<UpperLimit>>,
-    /// How often it became active, and the parent's count of that when it last did.
+    /// Number of active periods of the class, and the parent's number of periods when the class last became
+    /// active.
     pub period: u32,
     pub parent_period: u32,
 
-    /// Deadline curve [D], bytes sent by the real-time criterion [c], and the deadline of the next packet [d].
+    /// Deadline curve [D], bytes sent by the real-time criterion [c], and deadline of the next packet [d].
     pub deadlines: Running,
     pub cumulative: u64,
     pub deadline: u64,
-    /// Bytes that are to be sent by that deadline: those before and the packet itself.
+    /// Total bytes to be sent by that deadline: the bytes sent so far and the next packet.
     pub due: u64,
     pub real_time: Option<Curve>,
 }
 
 const _: () = assert!(size_of::<Class>() == 256);
 
-/// An upper limit and the curve that runs with it.
+/// Upper limit, and its running curve.
 #[derive(Clone, Debug)]
 pub(crate) struct UpperLimit {
     pub curve: Curve,
     pub running: Running,
-    /// From when on the class is within its limit.
+    /// Time from which on the class is within its limit.
     pub from: u64,
 }
 
 impl UpperLimit {
-    /// The class has sent `total` bytes by `now`. What it left unused while others had their turn it makes up for at once by
-    /// [`MADE_UP`] at most. The paper has no upper limits; those who added them (ALTQ) let the unused add up.
+    /// Notes that the class has sent `total` bytes by `now`. The class makes up for its unused share at once,
+    /// by [`MADE_UP`] at most. The paper has no upper limits; the ALTQ implementation, which added them, lets
+    /// unused service add up.
     #[inline]
     pub fn advance(&mut self, total: u64, now: u64) {
         self.from = self.running.time_of(&self.curve, total);
@@ -70,8 +75,8 @@ impl UpperLimit {
     }
 }
 
-/// Bytes, of two full packets, that a class at its upper limit makes up for, or what the limit lets through in so many
-/// nanoseconds: other packets go before its own, and who sends them may be late.
+/// Unused service that a class at its upper limit may make up for: the bytes of two full packets, or the
+/// limit's bytes in [`LATENESS`] nanoseconds. Other packets may delay the class, and the caller may be late.
 const MADE_UP: u64 = 2 * 1538;
 const LATENESS: u64 = 1_000_000;
 
@@ -116,7 +121,7 @@ impl Class {
         class
     }
 
-    /// New curves, from `now` on, for a class that isn't active.
+    /// Sets new curves, from `now` on, for an inactive class.
     pub fn set_curves(&mut self, curves: &Curves, now: u64) {
         self.real_time = curves.real_time;
         self.has_guarantee = curves.real_time.is_some();
@@ -140,13 +145,14 @@ impl Class {
         }
     }
 
-    /// Whether the eligible curve differs from the deadline curve: the real-time curve is convex, and bends.
+    /// Whether the eligible curve differs from the deadline curve: the real-time curve is convex, with two
+    /// pieces.
     #[inline]
     pub fn has_flat_start(&self) -> bool {
         self.real_time.is_some_and(|curve| curve.duration > 0 && curve.is_convex())
     }
 
-    /// Virtual time after the bytes sent so far.
+    /// Returns the virtual time after the bytes sent so far.
     #[inline]
     pub fn virtual_now(&self) -> u64 {
         match &self.link_sharing {
@@ -156,25 +162,25 @@ impl Class {
     }
 }
 
-/// What an inner class has beside: its active children.
+/// Additional part of an inner class: its active children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
-    /// Those that may send, by virtual time.
+    /// Children that may send, by virtual time.
     pub fit: Heap,
-    /// Those at their upper limit, by when they may send again.
+    /// Children at their upper limit, by the time at which they may send again.
     pub limited: Heap,
-    /// Active children.
+    /// Number of active children.
     pub active: u32,
-    /// Children at all.
+    /// Number of all children.
     pub children: u32,
-    /// The least virtual time that was chosen in this period.
+    /// Least virtual time chosen in this period.
     pub least: u64,
-    /// The greatest virtual time of children that went idle: where the next period begins.
+    /// Greatest virtual time of children that became idle. The next period begins there.
     pub offset: u64,
 }
 
 impl Inner {
-    /// From when on a child may send.
+    /// Returns the time from which on a child may send.
     pub fn fit_time(&self) -> u64 {
         if self.fit.is_empty() { self.limited.first_key() } else { 0 }
     }

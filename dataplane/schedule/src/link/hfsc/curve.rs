@@ -1,29 +1,31 @@
-//! Service curves of two pieces, and the curves that run with a class (Stoica, Zhang and Ng, "A Hierarchical Fair
-//! Service Curve Algorithm for Link-Sharing, Real-Time and Priority Services", 1997; sections II and IV).
+//! Service curves of two pieces, and the running curves of a class (Stoica, Zhang and Ng, "A Hierarchical
+//! Fair Service Curve Algorithm for Link-Sharing, Real-Time and Priority Services", 1997; sections II and
+//! IV).
 
 use crate::Rate;
 
-/// A service curve: how many bytes, counted on the wire, a class gets in a time after it became backlogged.
+/// Service curve: bytes on the wire that a class gets in a time after it became backlogged.
 ///
-/// A steep first piece (concave) gives low delay at a low rate, a flat one (convex) the opposite.
+/// A steep first piece (concave curve) gives a low delay at a low rate. A flat first piece (convex curve)
+/// gives the opposite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Curve {
     /// Slope of the first piece.
     pub first: Rate,
-    /// How long the first piece lasts, in nanoseconds; 0 for a straight line of slope `then`.
+    /// Duration of the first piece in nanoseconds; 0 for a straight line of slope `then`.
     pub duration: u64,
     /// Slope of the second piece, above 0.
     pub then: Rate,
 }
 
 impl Curve {
-    /// A straight line.
+    /// Creates a straight line.
     pub const fn linear(rate: Rate) -> Self {
         Self { first: rate, duration: 0, then: rate }
     }
 
-    /// The curve of a session whose packets of `bytes` (on the wire) must be sent within `delay` nanoseconds, at a rate
-    /// of `rate`: the mapping of the paper, section VI.
+    /// Creates the curve of a session whose packets of `bytes` (on the wire) must leave within `delay`
+    /// nanoseconds, at a rate of `rate`. This is the mapping of the paper, section VI.
     pub fn from_delay(bytes: u32, delay: u64, rate: Rate) -> Self {
         let needed = u128::from(bytes) * 8_000_000_000 / u128::from(delay.max(1));
         let needed = Rate(u64::try_from(needed).unwrap_or(u64::MAX));
@@ -33,19 +35,19 @@ impl Curve {
         Self { first: Rate(0), duration: delay - rate.time_for(bytes.into()).min(delay), then: rate }
     }
 
-    /// Whether the first piece isn't the steeper one.
+    /// Whether the curve is convex: the first piece is not steeper than the second.
     #[inline]
     pub(crate) fn is_convex(&self) -> bool {
         self.duration == 0 || self.first <= self.then
     }
 
-    /// Bytes at the end of the first piece.
+    /// Returns the bytes at the end of the first piece.
     #[inline]
     pub(crate) fn first_bytes(&self) -> u64 {
         self.first.bytes_in(self.duration)
     }
 
-    /// Bytes after `time` nanoseconds.
+    /// Returns the bytes after `time` nanoseconds.
     pub fn bytes_after(&self, time: u64) -> u64 {
         if time <= self.duration {
             return self.first.bytes_in(time);
@@ -54,7 +56,8 @@ impl Curve {
     }
 }
 
-/// What a class is told. One of `real_time` and `link_sharing` must be there; an inner class has no `real_time`.
+/// Curves of a class. At least one of `real_time` and `link_sharing` is required; an inner class has no
+/// `real_time`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Curves {
     /// Real-time service curve; leaf classes only.
@@ -66,37 +69,37 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// Link sharing by `rate`, and nothing else.
+    /// Returns a link-sharing curve of `rate`, and no other curve.
     pub const fn sharing(rate: Rate) -> Self {
         Self { real_time: None, link_sharing: Some(Curve::linear(rate)), upper_limit: None }
     }
 }
 
-/// A service curve that starts at a point and may have been cut by others: the minimum of all those that began with a
-/// backlog of the class. The slopes are the service curve's.
+/// Running curve of a class: the minimum of the service curves that started at the class's backlogs. Its
+/// slopes are the service curve's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Running {
     x: u64,
     y: u64,
-    /// Width and height of the first piece that is left.
+    /// Width and height of the remaining first piece.
     dx: u64,
     dy: u64,
 }
 
 impl Running {
-    /// The curve from the point (`x`, `y`) on.
+    /// Creates the curve that starts at the point (`x`, `y`).
     pub fn new(curve: &Curve, x: u64, y: u64) -> Self {
         Self { x, y, dx: curve.duration, dy: curve.first_bytes() }
     }
 
-    /// The same without its first piece, if the curve is convex: what becomes eligible in advance, so that a steeper
-    /// second piece can be kept (section IV.B).
+    /// Returns the eligible curve: this curve, without its first piece if it is convex. Packets of a convex
+    /// curve become eligible in advance, so that its steeper second piece can be kept (section IV.B).
     #[inline]
     pub fn eligible(&self, curve: &Curve) -> Self {
         if curve.is_convex() { Self { dx: 0, dy: 0, ..*self } } else { *self }
     }
 
-    /// When the curve reaches `y` bytes.
+    /// Returns the time at which the curve reaches `y` bytes.
     #[inline]
     pub fn time_of(&self, curve: &Curve, y: u64) -> u64 {
         if y <= self.y {
@@ -109,7 +112,7 @@ impl Running {
         self.x.saturating_add(self.dx).saturating_add(curve.then.time_for(above - self.dy))
     }
 
-    /// Bytes that the curve has reached at `x`.
+    /// Returns the bytes that the curve has reached at `x`.
     #[inline]
     fn bytes_at(&self, curve: &Curve, x: u64) -> u64 {
         if x <= self.x {
@@ -122,7 +125,8 @@ impl Running {
         self.y.saturating_add(self.dy).saturating_add(curve.then.bytes_in(behind - self.dx))
     }
 
-    /// The minimum of this curve and the one that starts at (`x`, `y`): a new backlog begins there.
+    /// Replaces this curve by the minimum of itself and the service curve that starts at (`x`, `y`), where a
+    /// new backlog begins.
     pub fn cut(&mut self, curve: &Curve, x: u64, y: u64) {
         let here = self.bytes_at(curve, x);
         if curve.is_convex() {
@@ -140,19 +144,19 @@ impl Running {
             *self = Self { x, y, dx, dy };
             return;
         }
-        // They intersect: the first piece lasts until the new curve has caught up with this one's second piece.
+        // The curves intersect: the first piece lasts until the new curve meets this curve's second piece.
         let slopes = Rate(curve.first.0 - curve.then.0);
         let mut width = slopes.time_for(here - y);
         width = width.saturating_add(self.x.saturating_add(self.dx).saturating_sub(x));
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 
-    /// The same curve, of which so many bytes more don't count.
+    /// Raises the curve by `bytes` that do not count.
     pub fn pass_over(&mut self, bytes: u64) {
         self.y = self.y.saturating_add(bytes);
     }
 
-    /// The same curve from its point at `y` bytes on, moved so that this point is at time `x`.
+    /// Moves the rest of the curve from `y` bytes on, so that its point at `y` is at time `x`.
     pub fn move_to(&mut self, x: u64, y: u64) {
         let gone = y.saturating_sub(self.y);
         let width = match (gone, self.dy) {
@@ -164,7 +168,7 @@ impl Running {
     }
 }
 
-/// `part` of `whole`, of `width`; all of it at most.
+/// Returns the share of `width` that `part` has of `whole`; at most `width`.
 fn part_of(width: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(width) * u128::from(part.min(whole)) / u128::from(whole);
     u64::try_from(scaled).unwrap_or(width)

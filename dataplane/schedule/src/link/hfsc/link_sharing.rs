@@ -1,20 +1,21 @@
-//! The link-sharing criterion: from the root down, the active child with the least virtual time (section IV.C of the
-//! paper), as long as it is within its upper limit.
+//! Link-sharing criterion: from the root down, it chooses the active child with the least virtual time,
+//! within the upper limits (section IV.C of the paper).
 //!
-//! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair queueing (Goyal, Vin
-//! and Cheng, 1996), where that keeps siblings together to within a packet of each. The paper takes the mean of the least and
-//! the greatest; but virtual time counts what the real-time criterion sends as well, so a class that is guaranteed far more
-//! than its share runs ahead of all others by any time, and by the mean would take newcomers along.
+//! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair
+//! queueing (Goyal, Vin and Cheng, 1996). That keeps siblings together to within a packet of each. The paper
+//! takes the mean of the least and the greatest virtual time instead. But virtual time also counts the bytes
+//! sent by the real-time criterion. So a class with a guarantee far above its share runs ahead of its
+//! siblings without bound. The mean would move new classes ahead as well.
 
 use super::Hfsc;
 use super::class::{Class, Inner, ROOT, Sharing};
 use crate::arena::NONE;
 
-/// Virtual times are lowered before they pass this.
+/// Virtual time above which the virtual times of all siblings are lowered.
 const HORIZON: u64 = 1 << 62;
 
 impl Hfsc {
-    /// A leaf became backlogged: it and those classes above that were idle become active.
+    /// Activates a leaf that became backlogged, and the idle classes above it.
     pub(super) fn sharing_begins(&mut self, leaf: u32, now: u64) {
         if self.classes[leaf as usize].link_sharing.is_none() {
             return;
@@ -34,7 +35,7 @@ impl Hfsc {
         root.period = root.period.wrapping_add(1);
     }
 
-    /// Gives a class that becomes active its virtual time, and puts it among its siblings.
+    /// Gives a class that becomes active its virtual time, and inserts it among its siblings.
     fn enter(&mut self, index: u32, now: u64) {
         let parent = self.classes[index as usize].parent;
         let Class { period, inner, .. } = self.classes[parent as usize];
@@ -48,7 +49,7 @@ impl Hfsc {
             inner.least = inner.offset;
             inner.offset
         };
-        // A parent that becomes active now begins its next period.
+        // The parent's next period begins when the parent becomes active.
         let coming = if inner.active == 0 { period.wrapping_add(1) } else { period };
         let class = &mut self.classes[index as usize];
         class.virtual_time = virtual_time;
@@ -66,7 +67,7 @@ impl Hfsc {
         self.place(index, now);
     }
 
-    /// Puts an active class where its fit time and virtual time say. Returns whether the fit time changed.
+    /// Inserts an active class by its fit time and virtual time. Returns whether the fit time changed.
     #[inline]
     fn place(&mut self, index: u32, now: u64) -> bool {
         let own = match &self.classes[index as usize].upper_limit {
@@ -98,7 +99,7 @@ impl Hfsc {
         changed || before != after
     }
 
-    /// Brings the fit times above a class up to date.
+    /// Updates the fit times of the classes above a class.
     fn refit_above(&mut self, index: u32, now: u64) {
         let mut index = self.classes[index as usize].parent;
         while self.classes[index as usize].parent != NONE {
@@ -109,8 +110,8 @@ impl Hfsc {
         }
     }
 
-    /// A leaf sent `bytes`, by either criterion: all classes from it to the root have. `more` says whether it is still
-    /// backlogged.
+    /// Counts `bytes` sent by a leaf, by either criterion, at all classes from the leaf to the root. `more`
+    /// tells whether the leaf is still backlogged.
     #[inline]
     pub(super) fn sharing_served(&mut self, leaf: u32, bytes: u32, more: bool, now: u64) {
         let mut ended = !more && self.classes[leaf as usize].sharing != Sharing::Idle;
@@ -128,7 +129,7 @@ impl Hfsc {
                 return;
             }
             if class.sharing == Sharing::Idle {
-                // What a guarantee below it sends while it takes no part is no part of its share.
+                // Bytes sent by a guarantee below an idle class do not count for its share.
                 class.running.pass_over(bytes.into());
             } else {
                 self.advance(index, now);
@@ -142,7 +143,7 @@ impl Hfsc {
         }
     }
 
-    /// Moves the virtual time of an active class to what it has sent.
+    /// Moves the virtual time of an active class to the bytes sent so far.
     #[inline]
     fn advance(&mut self, index: u32, now: u64) {
         let class = &mut self.classes[index as usize];
@@ -154,7 +155,7 @@ impl Hfsc {
         let (parent, virtual_time) = (class.parent, class.virtual_time);
         let least = self.inner_mut(parent).least;
         if virtual_time < least {
-            // It was passed over while at its upper limit, and doesn't make up for that.
+            // Siblings sent while this class was at its upper limit; it does not make up for that.
             let class = &mut self.classes[index as usize];
             class.adjustment = class.adjustment.saturating_add(least - virtual_time);
             class.virtual_time = least;
@@ -163,7 +164,7 @@ impl Hfsc {
         }
     }
 
-    /// A class goes idle.
+    /// Deactivates a class.
     fn leave(&mut self, index: u32) {
         let class = &mut self.classes[index as usize];
         let (parent, virtual_time) = (class.parent, class.virtual_time);
@@ -177,7 +178,7 @@ impl Hfsc {
         }
     }
 
-    /// The leaf that link sharing chooses, if one is within its limits.
+    /// Returns the leaf that link sharing chooses, if a leaf is within its limits.
     #[inline]
     pub(super) fn fairest(&mut self, now: u64) -> Option<u32> {
         let mut index = ROOT;
@@ -194,7 +195,7 @@ impl Hfsc {
         }
     }
 
-    /// Children whose limit lets them send again by now join those that may.
+    /// Moves children from `limited` to `fit` when their upper limit allows them to send again.
     #[inline]
     fn admit(&mut self, inner: u32, now: u64) {
         let inner = &mut self.inners[inner as usize];
@@ -209,8 +210,8 @@ impl Hfsc {
         }
     }
 
-    /// Lowers the virtual times of all children of a class by what is common to them, before they overflow: after years
-    /// at usual rates, after minutes where a class of some bits per second gets a whole fast link.
+    /// Lowers the virtual times of all children of a class by a common amount, before they overflow. Overflow
+    /// takes years at usual rates, and minutes when a class of some bits per second gets a whole fast link.
     #[cold]
     fn lower_virtual_times(&mut self, parent: u32) {
         let inner = &mut self.inners[self.classes[parent as usize].inner as usize];

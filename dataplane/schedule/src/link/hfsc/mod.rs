@@ -1,9 +1,10 @@
-//! H-FSC, the hierarchical fair service curve scheduler: real-time guarantees by deadlines, and what is left by link
-//! sharing down a hierarchy of classes (Stoica, Zhang and Ng, 1997).
+//! H-FSC, the hierarchical fair service curve scheduler: real-time guarantees by deadlines, and link sharing
+//! of the remaining rate down a hierarchy of classes (Stoica, Zhang and Ng, 1997).
 //!
-//! A leaf class with a real-time curve sends by deadline when its packets have become eligible; else the hierarchy is
-//! descended along the least virtual times. Times are whole nanoseconds, amounts whole bytes on the wire, and a class's
-//! curve is evaluated from the point at which it last became backlogged, so no error adds up from packet to packet.
+//! A leaf class with a real-time curve sends by deadline when its packets have become eligible. Otherwise the
+//! scheduler descends the hierarchy along the least virtual times. Times are whole nanoseconds, amounts whole
+//! bytes on the wire. A class's curve starts at the point at which the class last became backlogged, so no
+//! error adds up from packet to packet.
 
 mod class;
 mod curve;
@@ -22,7 +23,7 @@ use crate::arena::NONE;
 use crate::slots::Slots;
 use class::{Class, Inner, ROOT};
 
-/// By what the leaf in turn was chosen.
+/// Criterion that chose the next leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Criterion {
     RealTime,
@@ -30,19 +31,19 @@ enum Criterion {
     LinkSharing,
 }
 
-/// A hierarchy of classes. Class 0 is its root; slots are numbers of classes.
+/// Hierarchy of classes. Class 0 is the root; slots are class numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Hfsc {
     classes: Slots<Class>,
     inners: Slots<Inner>,
     free: Vec<u32>,
     free_inners: Vec<u32>,
-    /// Leaves that wait to become eligible, and those that are.
+    /// Leaves that wait to become eligible, and eligible leaves.
     pending: Heap,
     eligible: Heap,
-    /// By number of class, apart from them, because it is wanted before they are.
+    /// Child of each class, apart from the classes because it is read before them.
     children: Slots<Child>,
-    /// Whether there ever was a real-time curve.
+    /// Whether any class ever had a real-time curve.
     has_guarantees: bool,
     demand_places: Vec<u32>,
     sharing_places: Vec<u32>,
@@ -50,14 +51,14 @@ pub(crate) struct Hfsc {
 }
 
 impl Hfsc {
-    /// A hierarchy of nothing but its root, which is the tree's node `node`.
+    /// Creates a hierarchy with only its root, which is the tree's node `node`.
     pub fn new(node: u32) -> Self {
         let mut hierarchy = Self::default();
         hierarchy.insert(NONE, Child { node, queue: NONE }, &Curves::default(), true);
         hierarchy
     }
 
-    /// A class below `parent`; returns its number.
+    /// Adds a class below `parent`. Returns its number.
     pub fn insert(&mut self, parent: u32, child: Child, curves: &Curves, is_inner: bool) -> u32 {
         let inner = if is_inner { self.new_inner() } else { NONE };
         let class = Class::new(parent, inner, curves);
@@ -90,7 +91,7 @@ impl Hfsc {
         self.inners.len() as u32 - 1
     }
 
-    /// Counts one child more, and makes its places in the heaps: nothing is allocated for packets.
+    /// Counts a new child and reserves space for it in the heaps, so that packets cause no allocation.
     fn make_room(&mut self, parent: u32) {
         self.pending.reserve(self.classes.len());
         self.eligible.reserve(self.classes.len());
@@ -103,7 +104,7 @@ impl Hfsc {
         }
     }
 
-    /// Removes a class that isn't active and has no children.
+    /// Removes an inactive class without children.
     pub fn remove(&mut self, index: u32) {
         let Class { parent, inner, .. } = self.classes[index as usize];
         if let Some(class) = self.classes.find(parent as usize) {
@@ -116,7 +117,7 @@ impl Hfsc {
         self.free.push(index);
     }
 
-    /// Puts a class that isn't active below another parent. Its virtual time begins anew there.
+    /// Moves an inactive class below another parent, with a new virtual time.
     pub fn reparent(&mut self, index: u32, parent: u32) {
         let before = self.classes[index as usize].parent;
         if let Some(class) = self.classes.find(before as usize) {
@@ -133,8 +134,8 @@ impl Hfsc {
         self.make_room(parent);
     }
 
-    /// New curves for a class that isn't active, from `now` on. Among its siblings it begins anew: its virtual time is that of
-    /// the curves before.
+    /// Sets new curves of an inactive class, from `now` on. Its virtual time restarts among its siblings,
+    /// because the old value belongs to the old curves.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         let parent = self.classes[index as usize].parent;
         let period = self.classes.find(parent as usize).map_or(0, |parent| parent.period);
@@ -144,37 +145,37 @@ impl Hfsc {
         self.has_guarantees |= curves.real_time.is_some();
     }
 
-    /// The curves of a class.
+    /// Returns the curves of a class.
     pub fn curves(&self, index: u32) -> Curves {
         self.classes[index as usize].curves()
     }
 
-    /// The class above.
+    /// Returns the parent of a class.
     pub fn parent(&self, index: u32) -> u32 {
         self.classes[index as usize].parent
     }
 
-    /// Whether there are classes right below an inner one.
+    /// Whether an inner class has children.
     pub fn has_children(&self, index: u32) -> bool {
         let inner = self.classes.find(index as usize).map(|class| class.inner);
         inner.and_then(|inner| self.inners.find(inner as usize)).is_some_and(|inner| inner.children > 0)
     }
 
-    /// All classes but the root that are in use, with their numbers.
+    /// Iterates over all classes in use except the root, with their numbers.
     pub fn classes(&self) -> impl Iterator<Item = (u32, &Class)> {
         let all = self.classes.iter().enumerate().skip(1);
         all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
     }
 
-    /// The classes that have come near the head of a heap: their memory is wanted soon, but not at once.
+    /// Returns the classes that came near the head of a heap. Their memory is needed soon.
     #[inline]
     fn near(&self) -> [u32; 3] {
         let sharing = self.inners.first().map_or(NONE, |root| root.fit.risen());
         [self.eligible.risen(), self.pending.risen(), sharing]
     }
 
-    /// Asks for the classes that have come near the head of a heap, so early that they are there when their turn comes, and
-    /// calls `visit` with the child and the queue of each that has one of its own.
+    /// Prefetches the classes that came near the head of a heap, early enough for their service. Calls
+    /// `visit` with the [`Child`] of each.
     #[inline]
     pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
         for index in self.near() {
@@ -193,7 +194,7 @@ impl Hfsc {
         }
     }
 
-    /// Who would be chosen next, if nobody comes and no time passes.
+    /// Returns the child that would be chosen next, if no other child becomes active and no time passes.
     #[inline]
     pub fn next_child(&self) -> Option<Child> {
         let sharing = self.inners.first().and_then(|root| root.fit.first());
@@ -202,12 +203,12 @@ impl Hfsc {
     }
 }
 
-/// What a class schedules.
+/// Node scheduled by a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
-    /// The node of the tree.
+    /// Node of the tree.
     pub node: u32,
-    /// Its queue, if it is a FIFO.
+    /// Queue of the node, if the node is a FIFO.
     pub queue: u32,
 }
 
@@ -256,5 +257,5 @@ impl Discipline for Hfsc {
     }
 }
 
-/// The class that is the root of every hierarchy.
+/// Number of the root class of every hierarchy.
 pub(crate) const HIERARCHY_ROOT: u32 = ROOT;

@@ -1,13 +1,15 @@
-//! The real-time criterion: among eligible leaves the earliest deadline (section IV.A, figures 4 and 5 of the paper).
+//! Real-time criterion: chooses the eligible leaf with the earliest deadline (section IV.A, figures 4 and 5
+//! of the paper).
 //!
-//! Two heaps in place of a search tree: those that wait by eligible time, those that are eligible by deadline. As time
-//! only goes on, every class moves from the first to the second once per packet.
+//! Two heaps replace a search tree: waiting leaves by eligible time, and eligible leaves by deadline. Time
+//! never goes back, so every class moves from the first heap to the second once per packet.
 
 use super::Hfsc;
 use super::class::Demand;
 
 impl Hfsc {
-    /// A leaf became backlogged: both curves are cut by the service curve that begins now.
+    /// Starts the demand of a leaf that became backlogged: the service curve that begins now cuts both
+    /// running curves.
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index as usize];
@@ -16,7 +18,7 @@ impl Hfsc {
         self.set_demand(index, length, now);
     }
 
-    /// A leaf with a real-time curve sent `bytes`, which count if that was by this criterion.
+    /// Counts `bytes` that the real-time criterion sent from a leaf, and updates its demand.
     #[inline]
     pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
         let class = &mut self.classes[index as usize];
@@ -30,13 +32,13 @@ impl Hfsc {
         }
     }
 
-    /// Computes eligible time and deadline of the first packet, of `length` bytes.
+    /// Computes eligible time and deadline of a leaf's first packet, of `length` bytes.
     #[inline]
     fn set_demand(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index as usize];
         let Some(curve) = &class.real_time else { return };
         let sent = class.cumulative;
-        // Where both curves are the same, a packet becomes eligible at the deadline of the one before it.
+        // With identical curves, a packet becomes eligible at the deadline of the packet before it.
         let follows = class.demand != Demand::None && class.due == sent && !class.has_flat_start();
         let eligible =
             if follows { class.deadline } else { class.deadlines.eligible(curve).time_of(curve, sent) };
@@ -59,7 +61,7 @@ impl Hfsc {
         heap.push(&mut self.demand_places, key, index);
     }
 
-    /// A leaf has nothing to send any more.
+    /// Ends the demand of a leaf that has nothing more to send.
     pub(super) fn demand_ends(&mut self, index: u32) {
         let class = &mut self.classes[index as usize];
         match std::mem::replace(&mut class.demand, Demand::None) {
@@ -69,7 +71,7 @@ impl Hfsc {
         }
     }
 
-    /// The eligible leaf with the earliest deadline.
+    /// Returns the eligible leaf with the earliest deadline.
     #[inline]
     pub(super) fn most_urgent(&mut self, now: u64) -> Option<u32> {
         while let Some((_, index)) = self.pending.first().filter(|(eligible, _)| *eligible <= now) {

@@ -12,8 +12,8 @@ fn curves() -> impl Strategy<Value = Curve> {
 }
 
 proptest! {
-    /// Beside all curves that began: a concave one is their minimum, to within a byte for each cut; a convex one is never
-    /// below it, which only makes deadlines earlier.
+    /// Compares with all curves that began. A concave running curve is their minimum, to within a byte for
+    /// each cut. A convex running curve is never below the minimum, which only makes deadlines earlier.
     #[test]
     fn a_running_curve_is_the_minimum_of_all_that_began(
         curve in curves(), cuts in prop::collection::vec((0_u64..50_000_000, 0_u64..3000), 1..8),
@@ -42,7 +42,7 @@ proptest! {
     }
 }
 
-/// The scheduler of the paper with a look at every class each time, in place of heaps.
+/// Scheduler of the paper that checks every class each time, instead of using heaps.
 #[derive(Default)]
 struct Naive {
     parents: Vec<usize>,
@@ -145,7 +145,8 @@ impl Naive {
         own.max(self.busy(class).map(|child| self.fit(child)).min().unwrap_or(0))
     }
 
-    /// Whether the paper's rules allow this choice, and by which criterion; notes what the choice changes.
+    /// Whether the paper's rules allow this choice, and the criterion that allows it. Notes the changes that
+    /// the choice causes.
     fn accept(&mut self, choice: Option<usize>, now: u64) -> Option<bool> {
         let all: Vec<(usize, u64, u64)> = (1..self.parents.len())
             .filter_map(|leaf| self.eligible_and_deadline(leaf).map(|(e, d)| (leaf, e, d)))
@@ -265,8 +266,8 @@ proptest! {
     }
 }
 
-/// A class of a kilobit per second that gets all of 100 Gb/s runs ahead in virtual time by a factor of 10^8; after three
-/// minutes that would not fit a word.
+/// A class of a kilobit per second that gets all of 100 Gb/s advances its virtual time 10^8 times as fast.
+/// After three minutes an unlowered virtual time would not fit a word.
 #[test]
 fn virtual_times_do_not_overflow() {
     let mut hierarchy = Hfsc::new(0);
@@ -284,7 +285,8 @@ fn virtual_times_do_not_overflow() {
     assert_eq!(sent, [0, 10_000, 10_000, 10_000]);
 }
 
-/// A hierarchy that is idle after each packet begins a period with the next one: an hour of a million packets per second.
+/// A hierarchy that is idle after each packet begins a period with the next packet. The test covers an hour
+/// at a million packets per second.
 #[test]
 fn periods_of_the_root_begin_again_at_zero() {
     let mut hierarchy = Hfsc::new(0);
@@ -306,7 +308,8 @@ fn periods_of_the_root_begin_again_at_zero() {
 }
 
 proptest! {
-    /// The minimum of curves is computed for any curve and moment: settings have no upper bound.
+    /// Checks that the minimum of curves is computed for any curve and time, because settings have no upper
+    /// limit.
     #[test]
     fn curves_of_any_size_are_cut_without_overflow(
         (first, then, duration) in (any::<u64>(), 1_u64.., prop_oneof![any::<u64>(), Just(u64::MAX)]),
@@ -324,14 +327,14 @@ proptest! {
     }
 }
 
-/// A first piece that outlasts the clock, at a low rate.
+/// Checks a first piece that lasts longer than the clock, at a low rate.
 #[test]
 fn first_piece_of_an_endless_curve_goes_on_where_it_is_cut() {
     let curve = Curve { first: Rate(16_000), duration: u64::MAX, then: Rate(8_000) };
     let second = 1_000_000_000;
     let mut running = Running::new(&curve, second, 0);
     running.cut(&curve, 11 * second, 1_000);
-    // 16 kb/s from there on.
+    // The curve continues at 16 kb/s from there.
     assert_eq!(running.time_of(&curve, 1_000), 11 * second);
     assert_eq!(running.time_of(&curve, 3_000), 12 * second);
 }

@@ -1,22 +1,24 @@
-//! What waits before a packet that would come to a leaf now.
+//! Backlog that a new packet would find at a leaf.
 
 use super::node::Kind;
 use super::{LinkScheduler, NodeId};
 use crate::{FlowNumber, Item};
 
-/// Packets that would be before one that comes.
+/// Packets that wait before a new packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafBacklog {
-    /// Whether only those of its flow are counted, or of those that share its queue by their hash; if not, all of the leaf.
+    /// Whether the counts cover only the packet's flow, with flows that share its hash queue; `false` if they
+    /// cover the whole leaf.
     pub of_flow: bool,
-    /// Packets.
+    /// Number of packets.
     pub packets: u32,
-    /// Their bytes.
+    /// Number of bytes of these packets.
     pub bytes: u32,
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// What waits where a packet of a flow would wait that came to a leaf now; `None` where that is no leaf.
+    /// Returns the backlog before a packet of `flow` that arrives at a leaf now; `None` if the node is no
+    /// leaf.
     #[must_use]
     pub fn backlog(&self, leaf: NodeId, flow: FlowNumber) -> Option<LeafBacklog> {
         let (of_flow, load) = match self.node(leaf)?.kind {
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
     use crate::{BufferLimits, FlowQueuesSettings, FqCodelSettings, LinkOverhead};
 
-    /// A packet: its flow, its bytes.
+    /// Packet: its flow and its length in bytes.
     #[derive(Clone, Copy, Debug)]
     struct Frame(u32, u32);
 
@@ -68,7 +70,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each kind of leaf says what a list of what came and did not leave says.
+        /// Every kind of leaf reports the same backlog as a list of the packets that arrived and did not
+        /// leave.
         #[test]
         fn backlogs_are_those_of_a_list(steps in prop::collection::vec((0..6u32, 60..1500u32), 1..200), kind in 0..3u8) {
             let kind = match kind {

@@ -1,5 +1,5 @@
-//! Packets in batches: what is the same for all of them is looked at once, and memory is asked for before it is needed.
-//! Both ways do what as many calls for single packets would do.
+//! Batches of packets: the scheduler looks up common values once per batch, and prefetches memory. Both
+//! directions give the same result as calls for single packets.
 
 use millrace_units::Instant;
 
@@ -12,7 +12,8 @@ use crate::link::fifo::Fifo;
 use crate::{Arrival, DropSink, Item, NodeId};
 
 impl<T: Item> LinkScheduler<T> {
-    /// Packets arrive in the order of `batch`, which is empty afterwards: [`enqueue`](Self::enqueue) for each.
+    /// Enqueues the packets of `batch` in order, as [`enqueue`](Self::enqueue) does for each. `batch` is
+    /// empty afterwards.
     #[inline]
     pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
         let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
@@ -31,7 +32,8 @@ impl<T: Item> LinkScheduler<T> {
                 let came = self.queues.arena.load.minus(before);
                 self.came_in(self.nodes[leaf.0 as usize].parent, leaf, came, now);
             }
-            // Below another node it is asked what it sends first as soon as it has a packet: that may be another one later.
+            // Only at the root: a parent asks for the leaf's first packet as soon as there is one, and the
+            // rest of the batch may change that packet.
             Some(Kind::FlowQueues(index)) if is_one && leaf.0 == self.root => {
                 self.flow_queues.get_mut(index).enqueue_batch(&mut self.queues, batch, now, sink);
                 self.take_back_if_short();
@@ -49,9 +51,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Packets for several leaves, or for one that drops others for them.
+    /// Enqueues packets for several leaves, or for a leaf that may drop other packets for them.
     fn enqueue_mixed(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
-        // Lines of queues come in time by themselves: what is done for one packet doesn't wait for the one before.
+        // FIFO queues need no prefetch: the work for one packet does not wait for the packet before.
         if !self.flow_queues.is_empty() || !self.fq_codels.is_empty() {
             for arrival in batch.iter() {
                 self.prefetch(arrival.leaf, arrival.flow);
@@ -82,7 +84,7 @@ impl<T: Item> LinkScheduler<T> {
         tally.settle(self.nodes.all_mut(), self.queues.arena.load, NONE);
     }
 
-    /// Counts what came in from the node `first` on upwards.
+    /// Counts packets that entered, at the node `first` and all nodes above it.
     #[inline]
     fn count_in(&mut self, first: u32, came: Load) {
         let mut index = first;
@@ -92,7 +94,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts what came in at a leaf, from the node `first` on upwards, and tells those above if that is news to them.
+    /// Counts packets that entered at a leaf, from the node `first` upwards, and activates the leaf if it was
+    /// not ready.
     #[inline]
     fn came_in(&mut self, first: u32, leaf: NodeId, came: Load, now: Instant) {
         if came == Load::NOTHING {
@@ -104,8 +107,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Sends up to `most` packets, each to `out`: what [`dequeue`](Self::dequeue) gives until it gives none. Returns how
-    /// many there were.
+    /// Sends up to `most` packets to `out`, the same packets as repeated [`dequeue`](Self::dequeue) calls.
+    /// Returns their number.
     #[inline]
     pub fn dequeue_batch(
         &mut self,
@@ -136,7 +139,7 @@ impl<T: Item> LinkScheduler<T> {
         count
     }
 
-    /// Of a FIFO alone.
+    /// Sends packets of a root FIFO.
     #[inline]
     fn send_queue(&mut self, fifo: Fifo, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
         let (sent, _) = self.send_of(self.root, fifo, most, now, out);
@@ -144,8 +147,8 @@ impl<T: Item> LinkScheduler<T> {
         sent.packets() as usize
     }
 
-    /// Packets of a FIFO that is not managed actively, as far as the link's rate lets them go: what they were, and their
-    /// bytes on the wire.
+    /// Sends packets of a FIFO without active queue management, as far as the link's rate allows. Returns
+    /// their load and their bytes on the wire.
     #[inline]
     fn send_of(
         &mut self,
@@ -181,7 +184,7 @@ impl<T: Item> LinkScheduler<T> {
         (sent, wire)
     }
 
-    /// Of a queue for each flow alone, at a link without a rate.
+    /// Sends packets of a root leaf with a queue per flow, on a link without a rate.
     #[inline]
     fn send_flows(
         &mut self,
@@ -201,7 +204,7 @@ impl<T: Item> LinkScheduler<T> {
         self.settle_batch(before, sent, wire, more)
     }
 
-    /// Of FQ-CoDel alone, at a link without a rate.
+    /// Sends packets of a root FQ-CoDel leaf, on a link without a rate.
     #[inline]
     fn send_fq_codel(
         &mut self,
@@ -228,7 +231,7 @@ impl<T: Item> LinkScheduler<T> {
         self.settle_batch(before, sent, wire, more)
     }
 
-    /// A leaf alone sent packets; `before` is what the port held then.
+    /// Accounts for packets that a root leaf sent. `before` is the port's load before.
     #[inline]
     fn settle_batch(&mut self, before: Load, sent: Load, wire: u64, more: bool) -> usize {
         let root = &mut self.nodes[self.root as usize];
@@ -238,7 +241,7 @@ impl<T: Item> LinkScheduler<T> {
         sent.packets() as usize
     }
 
-    /// Of FIFOs behind strict priority at the root: each as long as it has packets.
+    /// Sends packets of FIFOs below strict priority at the root. Each FIFO sends as long as it has packets.
     #[inline]
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
         let Self { nodes, queues, priorities, pace, .. } = self;

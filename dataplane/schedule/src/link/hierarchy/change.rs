@@ -1,5 +1,5 @@
-//! Changes of the tree while packets are in it. Each is checked first or undone at once, so that a refused change has
-//! changed nothing.
+//! Changes of the tree while it holds packets. A refused change leaves the tree unchanged: each change is
+//! checked first, or undone at once.
 
 use millrace_units::Instant;
 
@@ -19,10 +19,11 @@ use crate::rate::{Credit, MOST_BYTES};
 use crate::{Item, LinkOverhead, Rate};
 
 impl<T: Item> LinkScheduler<T> {
-    /// Another rate of the port, from now on.
+    /// Changes the rate of the port, from now on.
     ///
     /// # Errors
-    /// [`ScheduleError`] when the rate is 0, the slack above 10^9 bytes, or promises need more.
+    /// [`ScheduleError`] when the rate is 0, the slack is above 10^9 bytes, or guarantees need more than the
+    /// rate.
     pub fn set_link(&mut self, link: LinkRate, now: Instant) -> Result<(), ScheduleError> {
         super::in_range("slack", link.slack.into(), 0, MOST_BYTES.into())?;
         super::in_range("rate", link.rate.map_or(1, |rate| rate.0), 1, u64::MAX)?;
@@ -39,13 +40,14 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// What the link adds to each packet that is sent from now on.
+    /// Changes the link overhead of packets sent from now on.
     pub fn set_overhead(&mut self, overhead: LinkOverhead) {
         self.queues.overhead = overhead;
     }
 
-    /// Adds a node below `parent` with what that needs to know of it. A node without a parent becomes the root if there is
-    /// none yet; others stand apart, hold packets and aren't served, until [`set_root`](Self::set_root).
+    /// Adds a node below `parent`, with its share of the parent. A node without a parent becomes the root if
+    /// there is no root. Other nodes without a parent stand apart: they hold packets and send nothing until
+    /// [`set_root`](Self::set_root).
     ///
     /// # Errors
     /// [`ScheduleError`] with the reason; nothing has changed then.
@@ -94,7 +96,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// The parent as a number, or [`NONE`], when a subtree of `height` levels can be put there.
+    /// Returns the index of `parent`, or [`NONE`], if a subtree of `height` levels fits there.
     pub(super) fn parent_for(
         &self,
         node: NodeId,
@@ -121,7 +123,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(parent.0)
     }
 
-    /// A node and those above it, up to the root.
+    /// Iterates over a node and the nodes above it, up to the root.
     pub(super) fn path_up(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(Some(node), |node| {
             let parent = self.nodes.find(node.0 as usize)?.parent;
@@ -133,7 +135,7 @@ impl<T: Item> LinkScheduler<T> {
         matches!(self.nodes.find(node as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
     }
 
-    /// Makes what a node does.
+    /// Builds the scheduler of a node.
     pub(super) fn build(&mut self, node: NodeId, kind: &NodeKind) -> Result<Kind, ScheduleError> {
         Ok(match kind {
             NodeKind::Fifo(settings) => Kind::Fifo(Fifo(self.queue_for(node, settings)?)),
@@ -155,7 +157,7 @@ impl<T: Item> LinkScheduler<T> {
         })
     }
 
-    /// A queue of a node's own.
+    /// Opens a queue for a node.
     fn queue_for(&mut self, node: NodeId, settings: &QueueSettings) -> Result<u32, ScheduleError> {
         if self.trusting {
             return Ok(self.queues.open_anyway(settings));
@@ -164,7 +166,7 @@ impl<T: Item> LinkScheduler<T> {
         self.queues.open(settings).ok_or(ScheduleError::NoQueue { node, most })
     }
 
-    /// Gives a node its place among the children of a parent.
+    /// Adds a node to the children of a parent.
     pub(super) fn attach(
         &mut self,
         node: NodeId,
@@ -177,7 +179,7 @@ impl<T: Item> LinkScheduler<T> {
         let kind = if parent == NONE { Kind::Vacant } else { self.nodes[parent as usize].kind };
         let slot = match (kind, share) {
             (Kind::Priority(index), Share::Level(level)) => {
-                // Another one is there only if it will be told to go elsewhere.
+                // The level is taken only if a later change moves the other child away.
                 if let Some(free) = self.priorities.get(index).free_level() {
                     self.vacate(index, *level, free, now);
                 }
@@ -208,7 +210,7 @@ impl<T: Item> LinkScheduler<T> {
         self.nodes[node.0 as usize].slot = slot;
     }
 
-    /// Takes a node from its parent; what it holds stays in it, and is unknown to those above from now on.
+    /// Detaches a node from its parent. Its packets stay in it, and the nodes above no longer count them.
     pub(super) fn detach(&mut self, node: NodeId, now: Instant) {
         let Node { parent, slot, ready, .. } = self.nodes[node.0 as usize];
         if ready {
@@ -229,7 +231,7 @@ impl<T: Item> LinkScheduler<T> {
         self.nodes[node.0 as usize].parent = NONE;
     }
 
-    /// Forgets a node that is detached, empty and without children.
+    /// Removes a node that is detached, empty and without children.
     pub(super) fn discard(&mut self, node: NodeId) {
         self.stop_timer(node.0);
         self.gone.remove(&node);
@@ -237,7 +239,7 @@ impl<T: Item> LinkScheduler<T> {
         self.close(kind);
     }
 
-    /// Gives back what a node was inside.
+    /// Releases the scheduler of a node.
     pub(super) fn close(&mut self, kind: Kind) {
         match kind {
             Kind::Fifo(fifo) => self.queues.close(fifo.0),
@@ -251,7 +253,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Checks the promises that a node's place and share touch.
+    /// Checks the guarantees that a node's place and share affect.
     pub(super) fn check_around(&self, node: NodeId, has_children: bool) -> Result<(), ScheduleError> {
         let Node { parent, slot, .. } = self.nodes[node.0 as usize];
         match self.nodes.find(parent as usize).map(|parent| parent.kind) {
@@ -269,7 +271,7 @@ impl<T: Item> LinkScheduler<T> {
         self.flow_queues.get(index).settings.capacity.is_some()
     }
 
-    /// Changes the settings of a node, which stays of its kind. Packets in it stay where they are.
+    /// Changes the settings of a node, but not its kind. Its packets stay.
     ///
     /// # Errors
     /// [`ScheduleError`] with the reason; nothing has changed then.
@@ -297,7 +299,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Has FQ-CoDel tell so many flows apart. Those above know the length of the packet that it sends next, so it is idle meanwhile.
+    /// Changes the number of flows of an FQ-CoDel leaf. The leaf is suspended meanwhile, because its next
+    /// packet, whose length the nodes above know, may change.
     fn set_flow_count(&mut self, node: NodeId, index: u32, flows: u32, now: Instant) {
         if self.fq_codels.get(index).settings().flows == flows {
             return;
@@ -321,7 +324,7 @@ impl<T: Item> LinkScheduler<T> {
             self.token_buckets.get_mut(index).set(before.0, before.1, now);
             return Err(error);
         }
-        // With another rate its time may come sooner.
+        // The new rate may bring the node's timer forward.
         let waits = self.has_timer(node.0);
         if waits && self.may_send(node.0, now) {
             self.rouse(node.0, now);
@@ -329,8 +332,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Makes a node without a parent the root: what is below it is served from now on, and what is below the old root
-    /// isn't, until it is moved or removed.
+    /// Makes a node without a parent the root. From now on the scheduler serves the nodes below it. The nodes
+    /// below the old root wait until they are moved or removed.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is unknown or has a parent.

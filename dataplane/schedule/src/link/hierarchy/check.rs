@@ -1,4 +1,4 @@
-//! Whether promises can be kept: what a node is served with, and whether the real-time curves below it fit.
+//! Check of guarantees: the rate that serves a node must cover the real-time curves below it.
 
 use super::levels::Served;
 use super::node::Kind;
@@ -8,10 +8,10 @@ use crate::link::discipline::Discipline;
 use crate::link::hfsc::{Curve, Curves, HIERARCHY_ROOT};
 use crate::{Item, Rate};
 
-/// Nanobits in a byte times one second: slopes times nanoseconds.
+/// Nanobits of one byte: 8 bits times 10^9. Slopes times nanoseconds are in this unit.
 const NANOBITS: i128 = 8_000_000_000;
 
-/// Checks the curves of a class by themselves.
+/// Checks the curves of a class on their own.
 pub(super) fn check_curves(node: NodeId, curves: &Curves, is_inner: bool) -> Result<(), ScheduleError> {
     let refuse = |text: &str| Err(ScheduleError::Settings { node, text: text.to_owned() });
     if is_inner && curves.real_time.is_some() {
@@ -49,8 +49,8 @@ fn named(curves: &Curves) -> impl Iterator<Item = (&'static str, Curve)> {
     all.into_iter().filter_map(|(name, curve)| Some((name, curve?)))
 }
 
-/// Whether the sum of curves stays below one curve at all times. Both are piecewise straight, so it is enough to look at
-/// the points where one of them bends, and at the slopes behind the last.
+/// Checks that the sum of `curves` stays below `limit` at all times. All curves are piecewise straight, so
+/// the check covers the points where a curve bends, and the slopes behind the last point.
 fn check_sum(node: NodeId, mut curves: Vec<Curve>, limit: Curve, name: String) -> Result<(), ScheduleError> {
     curves.sort_by_key(|curve| curve.duration);
     let mut sum = Sum::default();
@@ -96,11 +96,11 @@ fn nanobits(curve: &Curve, time: u64) -> i128 {
     i128::from(curve.first.0) * i128::from(first) + i128::from(curve.then.0) * i128::from(time - first)
 }
 
-/// A sum of curves from some time on: a constant and slopes, in nanobits.
+/// Sum of curves from a time on: a constant and slopes, in nanobits.
 #[derive(Default)]
 struct Sum {
     constant: i128,
-    /// Slopes of curves that are in their first piece, and of those in the second.
+    /// Slopes of the curves in their first piece, and of the curves in their second piece.
     first: i128,
     then: i128,
 }
@@ -120,7 +120,7 @@ impl Sum {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Whether others go before a node: it isn't the first child of a priority scheduler above it.
+    /// Whether siblings go before a node: at a priority scheduler above it, another child has a lower level.
     pub(super) fn is_behind_others(&self, node: u32) -> bool {
         let mut index = node;
         while let Some(above) = self.nodes.find(self.nodes[index as usize].parent as usize) {
@@ -134,8 +134,8 @@ impl<T: Item> LinkScheduler<T> {
         false
     }
 
-    /// Checks every H-FSC hierarchy against what it is served with; errors name `node`, whose change is tried. Nodes that
-    /// are in no tree under the root are checked against the link as well.
+    /// Checks every H-FSC hierarchy against the rate that serves it. Errors name `node`, the subject of the
+    /// change. Nodes that are in no tree below the root are checked against the link as well.
     pub(super) fn check_promises(&self, node: NodeId) -> Result<(), ScheduleError> {
         if self.trusting || self.deferring {
             return Ok(());
@@ -154,7 +154,7 @@ impl<T: Item> LinkScheduler<T> {
                     check_slopes(NodeId(classes.child(index)), &class.curves(), available)?;
                 }
                 self.check_bucket(NodeId(classes.child(index)), &class.curves())?;
-                // A leaf's own curves were held against each other when they were given.
+                // A leaf's own curves were checked against each other when they were set.
                 if class.upper_limit.is_some() && class.inner != NONE {
                     self.check_limit(node, hierarchy, index)?;
                 }
@@ -169,8 +169,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// All guarantees below a priority scheduler stay below what it is served with: its children are each served with all
-    /// of that, but not at once.
+    /// Checks that all guarantees below a priority scheduler stay below its rate. Each child may use the
+    /// whole rate, but not all of them at once.
     fn check_priority(
         &self,
         node: NodeId,
@@ -187,7 +187,7 @@ impl<T: Item> LinkScheduler<T> {
         check_sum(node, curves, Curve::linear(available), name)
     }
 
-    /// The real-time curves of all hierarchies below a node that draw on what the node is served with.
+    /// Collects the real-time curves of all hierarchies below a node that share the node's rate.
     fn collect_real_time(&self, node: u32, curves: &mut Vec<Curve>) {
         match self.nodes[node as usize].kind {
             Kind::Hfsc { hierarchy, .. } => {
@@ -201,12 +201,12 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// The same for those priority schedulers that are above a hierarchy.
+    /// Checks the guarantees below the priority schedulers above a hierarchy.
     fn check_priorities_above(&self, node: NodeId, root: u32, served: &Served) -> Result<(), ScheduleError> {
         for above in self.path_up(NodeId(root)).skip(1) {
             match self.nodes[above.0 as usize].kind {
                 Kind::Priority(_) => self.check_priority(node, above.0, served.by(above.0))?,
-                // What such a class gives is guaranteed by its own curve.
+                // The curve of this class guarantees its rate.
                 Kind::Hfsc { .. } => return Ok(()),
                 _ => {}
             }
@@ -214,7 +214,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Checks what a class that was added or changed may break.
+    /// Checks the guarantees that an added or changed class may break.
     pub(super) fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
         if self.trusting || self.deferring {
             return Ok(());
@@ -242,7 +242,7 @@ impl<T: Item> LinkScheduler<T> {
         self.check_priorities_above(node, root, &served)
     }
 
-    /// What a class is guaranteed its own token bucket lets through, if it is one.
+    /// Checks that the token bucket of a class, if it is one, lets its guarantee through.
     fn check_bucket(&self, node: NodeId, curves: &Curves) -> Result<(), ScheduleError> {
         let (Some(real_time), Kind::TokenBucket(index)) =
             (curves.real_time, self.nodes[node.0 as usize].kind)
@@ -250,13 +250,13 @@ impl<T: Item> LinkScheduler<T> {
             return Ok(());
         };
         let (rate, burst) = self.token_buckets.get(index).settings();
-        // All of the burst within a nanosecond.
+        // The whole burst within a nanosecond.
         let at_once = Rate(u64::from(burst).saturating_mul(8_000_000_000));
         let limit = Curve { first: at_once, duration: 1, then: rate };
         check_sum(node, vec![real_time], limit, "the rate of its own token bucket".to_owned())
     }
 
-    /// Guarantees below a class stay below its upper limit, if it has one.
+    /// Checks that the guarantees below a class stay below its upper limit, if it has one.
     fn check_limit(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
         let classes = self.hierarchies.get(hierarchy);
         let Some(limit) = classes.curves(class).upper_limit else { return Ok(()) };
@@ -264,7 +264,7 @@ impl<T: Item> LinkScheduler<T> {
         check_sum(node, self.real_time_below(hierarchy, class), limit, name)
     }
 
-    /// All guarantees of a hierarchy stay below what it is served with.
+    /// Checks that all guarantees of a hierarchy stay below the rate that serves it.
     fn check_link(&self, node: NodeId, hierarchy: u32, available: Option<Rate>) -> Result<(), ScheduleError> {
         let classes = self.hierarchies.get(hierarchy);
         let root = classes.child(HIERARCHY_ROOT);
@@ -275,7 +275,7 @@ impl<T: Item> LinkScheduler<T> {
         check_sum(node, all, Curve::linear(available), name.to_owned())
     }
 
-    /// The real-time curves of the leaves below a class, itself included.
+    /// Returns the real-time curves of the leaves at or below a class.
     fn real_time_below(&self, hierarchy: u32, top: u32) -> Vec<Curve> {
         let classes = self.hierarchies.get(hierarchy);
         let below = |mut index: u32| {
@@ -289,7 +289,7 @@ impl<T: Item> LinkScheduler<T> {
     }
 }
 
-/// What the flows of a leaf may reserve parts of is not more than the leaf is served with.
+/// Checks that the capacity for reservations of a leaf does not exceed the rate that serves the leaf.
 pub(super) fn check_capacity(
     node: NodeId,
     capacity: Option<Rate>,

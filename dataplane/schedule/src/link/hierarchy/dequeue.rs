@@ -1,4 +1,4 @@
-//! A packet goes out: from the root along the choices to a leaf, and back with the news of what was sent.
+//! Departure of a packet: the search for a leaf from the root down, and the accounting from the leaf up.
 
 use millrace_units::Instant;
 
@@ -10,13 +10,12 @@ use crate::link::fifo::Fifo;
 use crate::link::hfsc::HIERARCHY_ROOT;
 use crate::{DropSink, Item};
 
-/// How often nodes may turn out not to be ready before the search is given up for now. One such node is suspended each
-/// time.
+/// Maximum number of search attempts per call. Each failed attempt suspends one node that was not ready.
 const ATTEMPTS: usize = 1024;
 
 impl<T: Item> LinkScheduler<T> {
-    /// The packet to send now; `None` when the link is busy, nothing waits, or all that waits must wait on. What active
-    /// queue management drops instead of sending goes to `sink`.
+    /// Returns the packet to send now; `None` when the link is busy, nothing waits, or all packets must wait.
+    /// Packets dropped by active queue management go to `sink`.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, sink: &mut impl DropSink<T>) -> Option<T> {
         let before = self.queues.arena.load;
@@ -52,7 +51,7 @@ impl<T: Item> LinkScheduler<T> {
         Some(item)
     }
 
-    /// From a tree of any shape.
+    /// Takes a packet from a tree of any shape.
     fn dequeue_below(&mut self, now: Instant, sink: &mut impl DropSink<T>) -> Option<T> {
         if self.timers.first_key() <= now.as_nanos() {
             self.fire_timers(now);
@@ -69,7 +68,7 @@ impl<T: Item> LinkScheduler<T> {
         None
     }
 
-    /// A FIFO alone: the whole tree is one queue.
+    /// Takes a packet from a FIFO that is the whole tree.
     #[inline]
     fn dequeue_fifo(&mut self, fifo: Fifo, now: Instant, sink: &mut impl DropSink<T>) -> Option<(T, u32)> {
         let (held, more) = self.queues.take(fifo.0, now, sink);
@@ -83,7 +82,8 @@ impl<T: Item> LinkScheduler<T> {
         Some((held.item, wire))
     }
 
-    /// A leaf alone sent a packet; `before` is what the port held then. The packet, and its bytes on the wire.
+    /// Accounts for a packet that a root leaf sent. `before` is the port's load before. Returns the packet
+    /// and its bytes on the wire.
     #[inline]
     fn settle_root(&mut self, before: Load, more: bool, held: Option<Held<T>>) -> Option<(T, u32)> {
         let root = &mut self.nodes[self.root as usize];
@@ -95,7 +95,7 @@ impl<T: Item> LinkScheduler<T> {
         Some((held.item, wire))
     }
 
-    /// The child that strict priority at the root chooses, if that is a FIFO and no timer runs.
+    /// Returns the child that strict priority at the root chooses, if the child is a FIFO and no timer runs.
     #[inline(always)]
     pub(super) fn first_fifo(&mut self, index: u32) -> Option<(u32, u32, Fifo)> {
         if !self.timers.is_empty() {
@@ -110,7 +110,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// From a FIFO behind strict priority at the root.
+    /// Takes a packet from a FIFO below strict priority at the root.
     #[inline]
     fn dequeue_level(
         &mut self,
@@ -133,7 +133,8 @@ impl<T: Item> LinkScheduler<T> {
         sent
     }
 
-    /// When [`dequeue`](Self::dequeue) should be called next: [`Instant::FOREVER`] when nothing waits. May be in the past.
+    /// Returns the time for the next call of [`dequeue`](Self::dequeue); [`Instant::FOREVER`] when nothing
+    /// waits. May be in the past.
     #[inline]
     pub fn next_ready(&self) -> Instant {
         let Some(root) = self.nodes.find(self.root as usize) else { return Instant::FOREVER };
@@ -144,7 +145,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// The leaf whose turn it is. `None` when a node on the way has to wait, which is known above it by then.
+    /// Returns the leaf to serve next. Returns `None` when a node on the path must wait; then the nodes above
+    /// it know that already.
     #[inline]
     fn find_leaf(&mut self, now: Instant) -> Option<(u32, Kind)> {
         let (mut node, mut below_bucket) = (self.root, false);
@@ -174,7 +176,7 @@ impl<T: Item> LinkScheduler<T> {
         Some(leaf)
     }
 
-    /// Whether all token buckets above a leaf have enough for the very packet that would be sent.
+    /// Whether all token buckets above a leaf have enough credit for the leaf's next packet.
     fn buckets_allow(&mut self, leaf: u32, now: Instant) -> bool {
         let Some(length) = self.first_length(leaf, now) else { return true };
         let mut node = leaf;
@@ -190,17 +192,18 @@ impl<T: Item> LinkScheduler<T> {
         true
     }
 
-    /// Takes a node out of the search until its time comes.
+    /// Suspends a node until its timer fires.
     fn wait(&mut self, node: u32, now: Instant) {
         let unclear = self.may_send(node, now);
         self.suspend(node, now);
         if unclear {
-            // It says that it may send, and names nobody: asked again a moment later, it can't be forgotten.
+            // The node claims to be ready but chooses no child. A timer of one nanosecond ensures another
+            // attempt.
             self.start_timer(node, Instant::from_nanos(now.as_nanos().saturating_add(1)));
         }
     }
 
-    /// Takes a packet from a leaf and settles with everyone above.
+    /// Takes a packet from a leaf and accounts for it at all nodes above.
     #[inline]
     fn take(&mut self, leaf: u32, kind: Kind, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
         let before = self.queues.arena.load;
@@ -232,7 +235,7 @@ impl<T: Item> LinkScheduler<T> {
         Some(held)
     }
 
-    /// Tells every node above a leaf what was sent, and whether there is more.
+    /// Notifies every node above a leaf of the departure, and of the next packet.
     #[inline]
     fn settle(&mut self, leaf: u32, gone: Departure, now: Instant) {
         let mut node = leaf;
@@ -244,7 +247,7 @@ impl<T: Item> LinkScheduler<T> {
             above.totals.left(gone.load);
             above.totals.sent(gone.length, gone.wire);
             let (kind, has_parent) = (above.kind, above.parent != NONE);
-            // Inner classes of H-FSC are told by their hierarchy, once, for the leaf class.
+            // The hierarchy notifies inner classes of H-FSC, once, for the leaf class.
             let inside = is_class && matches!(kind, Kind::Hfsc { .. });
             let at = with_discipline!(self, kind, discipline => {
                 if !inside {
@@ -267,7 +270,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Asks for what the packets need that an H-FSC at the root will send next. Those of a small tree are in the cache.
+    /// Prefetches the data of the packets that an H-FSC at the root will send next. The data of a small tree
+    /// is in the cache anyway.
     #[inline]
     fn fetch_ahead(&self, root: Kind) {
         let Kind::Hfsc { hierarchy, .. } = root else { return };
@@ -276,13 +280,14 @@ impl<T: Item> LinkScheduler<T> {
             millrace_memory::prefetch_slice_element(self.nodes.all(), child.node as usize);
             self.queues.prefetch(child.queue);
         });
-        // The queue of the next one was asked for before.
+        // An earlier call prefetched the queue of the next child.
         if let Some(queue) = classes.next_child().and_then(|child| self.queues.find(child.queue)) {
             self.queues.arena.prefetch(&queue.list);
         }
     }
 
-    /// Bytes on the wire of the next packet of a node, if it is ready; 1 when its scheduler doesn't ask.
+    /// Returns the bytes on the wire of a node's next packet, if the node is ready; 1 when its scheduler
+    /// ignores lengths.
     #[inline]
     fn next_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         let Node { parent, ready, .. } = self.nodes[node as usize];
@@ -293,14 +298,14 @@ impl<T: Item> LinkScheduler<T> {
     }
 }
 
-/// The child that a discipline chooses.
+/// Returns the child that a discipline chooses.
 #[inline]
 fn choice(discipline: &mut impl Discipline, now: Instant) -> Option<u32> {
     let slot = discipline.choose(now)?;
     Some(discipline.child(slot))
 }
 
-/// What left a leaf: packets and bytes with what was dropped, and the one that was sent.
+/// Departure from a leaf: packets and bytes that left, with drops, and the length of the packet sent.
 #[derive(Clone, Copy)]
 struct Departure {
     load: Load,

@@ -1,4 +1,4 @@
-//! A packet comes in at a leaf.
+//! Arrival of a packet at a leaf.
 
 use millrace_units::Instant;
 
@@ -8,12 +8,12 @@ use crate::arena::Load;
 use crate::link::discipline::PacketScheduler;
 use crate::{DropCause, DropSink, FlowNumber, Item};
 
-/// Queues of each leaf that are looked at, when one is wanted and none is left.
+/// Number of queues checked in each leaf, when no queue is free.
 const SWEEP: usize = 64;
 
 impl<T: Item> LinkScheduler<T> {
-    /// A packet of a flow arrives for a leaf. What is dropped, this packet or others, goes to `sink`; returns whether this
-    /// one stays. FIFO takes no notice of the flow but keeps it with the packet.
+    /// Enqueues a packet of a flow at a leaf. `sink` receives dropped packets, this one or others. Returns
+    /// whether this packet stays. A FIFO ignores the flow but keeps it with the packet.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -52,7 +52,7 @@ impl<T: Item> LinkScheduler<T> {
         true
     }
 
-    /// Queues that others don't need any more are there for the next packet that wants one.
+    /// Takes back unneeded queues, if a flow found no free queue, so that the next packet finds one.
     #[inline]
     pub(super) fn take_back_if_short(&mut self) {
         if self.queues.is_short {
@@ -60,7 +60,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// FQ-CoDel may drop others for the one that comes.
+    /// Enqueues a packet at an FQ-CoDel leaf, which may drop other packets for it.
     #[inline]
     pub(super) fn enqueue_fq_codel(
         &mut self,
@@ -79,7 +79,7 @@ impl<T: Item> LinkScheduler<T> {
             self.nodes[node.0 as usize].totals.entered(came);
             self.count_above(self.nodes[node.0 as usize].parent, length);
         }
-        // Others may have been dropped also for one that did not stay.
+        // The leaf may also have dropped other packets for a packet that did not stay.
         let dropped = before.plus(came).minus(self.queues.arena.load);
         if dropped != Load::NOTHING {
             self.count_lost(node.0, dropped);
@@ -100,7 +100,7 @@ impl<T: Item> LinkScheduler<T> {
         false
     }
 
-    /// Packets and bytes at or below a node.
+    /// Returns the load at or below a node.
     #[inline]
     pub(super) fn held_by(&self, node: u32) -> Load {
         let node = &self.nodes[node as usize];
@@ -110,7 +110,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts a packet that came in at a parent and all nodes above.
+    /// Counts a packet that entered below `parent`, at `parent` and all nodes above.
     #[inline]
     pub(super) fn count_above(&mut self, mut parent: u32, length: u32) {
         while let Some(node) = self.nodes.find_mut(parent as usize) {
@@ -119,7 +119,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts packets that a leaf held and dropped, at the leaf and above. A FIFO counts its own in its queue.
+    /// Counts packets that a leaf held and dropped, at the leaf and above. A FIFO counts its own packets in
+    /// its queue.
     pub(super) fn count_lost(&mut self, leaf: u32, load: Load) {
         let is_fifo = matches!(self.nodes[leaf as usize].kind, Kind::Fifo(_));
         let mut index = if is_fifo { self.nodes[leaf as usize].parent } else { leaf };
@@ -129,8 +130,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Asks for the memory that [`enqueue`](Self::enqueue) will touch first at a leaf with many queues: for a whole batch of packets
-    /// before any of them.
+    /// Prefetches the memory that [`enqueue`](Self::enqueue) touches first at a leaf with many queues. The
+    /// caller prefetches for a whole batch of packets before it enqueues any of them.
     #[inline]
     pub(super) fn prefetch(&self, node: NodeId, flow: FlowNumber) {
         match self.nodes.find(node.0 as usize).map(|node| node.kind) {
@@ -140,7 +141,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// The second step of [`prefetch`](Self::prefetch), when what that asked for has come.
+    /// Prefetches the queue of a packet, after the memory of [`prefetch`](Self::prefetch) has arrived.
     #[inline]
     pub(super) fn prefetch_queue(&self, node: NodeId, flow: FlowNumber) {
         if let Some(Kind::FlowQueues(index)) = self.nodes.find(node.0 as usize).map(|node| node.kind) {

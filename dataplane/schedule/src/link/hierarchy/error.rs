@@ -1,166 +1,166 @@
-//! Why a change of the tree is refused, with the arithmetic.
+//! Errors of refused changes of the tree, with the figures.
 
 use super::NodeId;
 use crate::{FlowNumber, Rate};
 
-/// A change that would break a promise, or makes no sense. Nothing has changed.
+/// Refused change of the tree. The tree stays unchanged.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// The id is taken.
+    /// The id is in use.
     #[error("node {0}: there is one already; remove it first, or take another id")]
     Duplicate(NodeId),
-    /// The id can't be a node's.
+    /// The id is out of range.
     #[error("node {0}: id out of range: 0 to {most}", most = super::MOST_NODES - 1)]
     Id(NodeId),
-    /// No node has that id.
+    /// No node has this id.
     #[error("node {0}: there is none; nodes are shown by `scheduler show`")]
     Unknown(NodeId),
-    /// The parent is unknown.
+    /// The requested parent is unknown.
     #[error("node {node}: its parent {parent} is unknown; add {parent} first")]
     UnknownParent {
-        /// The node to add or move.
+        /// Node to add or move.
         node: NodeId,
-        /// The parent it was to have.
+        /// Requested parent.
         parent: NodeId,
     },
-    /// The parent holds packets itself.
+    /// The parent is a leaf.
     #[error("node {node}: its parent {parent} is a {kind}, which has no children")]
     ParentIsLeaf {
-        /// The node to add or move.
+        /// Node to add or move.
         node: NodeId,
-        /// The parent it was to have.
+        /// Requested parent.
         parent: NodeId,
-        /// The parent's kind.
+        /// Kind of the parent.
         kind: &'static str,
     },
-    /// The node would be above itself.
+    /// The node would become its own ancestor.
     #[error("node {node}: below {parent} it would be its own ancestor: {path}")]
     Cycle {
-        /// The node to move.
+        /// Node to move.
         node: NodeId,
-        /// The parent it was to have.
+        /// Requested parent.
         parent: NodeId,
-        /// The way from the parent up to the node.
+        /// Path from the parent up to the node.
         path: String,
     },
-    /// The tree would be too deep.
+    /// The resulting tree would be too deep.
     #[error("node {node}: {depth} levels in all, but a packet passes at most {most}", most = super::MOST_DEPTH)]
     Depth {
-        /// The node to add or move.
+        /// Node to add or move.
         node: NodeId,
-        /// Levels that the tree would have.
+        /// Levels of the resulting tree.
         depth: usize,
     },
-    /// The parent needs to know something else of its child.
+    /// The share does not match the parent's kind.
     #[error("node {node}: its parent, a {parent}, needs {needed}")]
     Share {
-        /// The node to add or change.
+        /// Node to add or change.
         node: NodeId,
-        /// The parent's kind.
+        /// Kind of the parent.
         parent: &'static str,
-        /// What the parent needs.
+        /// Share that the parent needs.
         needed: &'static str,
     },
-    /// Two children of a priority scheduler at one level.
+    /// The level of a priority scheduler has a child already.
     #[error(
         "node {node}: level {level} of node {parent} is taken by node {other}; levels go from 0 to 65535"
     )]
     Level {
-        /// The node to add or change.
+        /// Node to add or change.
         node: NodeId,
-        /// Its level.
+        /// Requested level.
         level: u32,
-        /// The priority scheduler.
+        /// Node of the priority scheduler.
         parent: NodeId,
-        /// Who is there.
+        /// Child that has this level.
         other: NodeId,
     },
-    /// A second child below a token bucket.
+    /// The token bucket has a child already.
     #[error(
         "node {node}: node {parent}, a token-bucket, has the child {other}; a scheduler between them can have several"
     )]
     OnlyChild {
-        /// The node to add or move.
+        /// Node to add or move.
         node: NodeId,
-        /// The token bucket.
+        /// Node of the token bucket.
         parent: NodeId,
-        /// Its child.
+        /// Existing child.
         other: NodeId,
     },
-    /// A number out of its range.
+    /// A number is out of its range.
     #[error("node {node}: {what} {value} is out of range: {least} to {most}")]
     Range {
-        /// The node.
+        /// Node with the number.
         node: NodeId,
-        /// What is out of range.
+        /// Name of the number.
         what: &'static str,
-        /// Its value.
+        /// Value of the number.
         value: u64,
-        /// The least that is allowed.
+        /// Least allowed value.
         least: u64,
-        /// The most that is allowed.
+        /// Greatest allowed value.
         most: u64,
     },
-    /// Settings that contradict themselves.
+    /// The settings contradict each other.
     #[error("node {node}: {text}")]
     Settings {
-        /// The node.
+        /// Node with the settings.
         node: NodeId,
-        /// What is wrong, and what would be right.
+        /// Contradiction, and its remedy.
         text: String,
     },
-    /// A curve is steeper than what the scheduler is served with.
+    /// A curve is steeper than the rate that serves the scheduler.
     #[error(
         "node {node}: its {curve} curve has a slope of {slope}, but H-FSC here is served with {available}"
     )]
     CurveAboveLink {
-        /// The class.
+        /// Node of the class.
         node: NodeId,
-        /// Which curve.
+        /// Name of the curve.
         curve: &'static str,
-        /// Its slope.
+        /// Slope of the curve.
         slope: Rate,
-        /// What is there.
+        /// Available rate.
         available: Rate,
     },
-    /// Guarantees that can't all be kept.
+    /// Guarantees exceed a limit.
     #[error(
         "node {node}: with it, real-time curves promise {promised} bytes in the first {} ms ({long_run} in the \
          long run), but {limit} gives {available} bytes in that time ({rate})", *time as f64 / 1e6
     )]
     RealTimeSum {
-        /// The class.
+        /// Node of the class.
         node: NodeId,
-        /// What they add up to at that time, in bytes.
+        /// Sum of the guarantees at that time, in bytes.
         promised: u64,
-        /// The time after a backlog begins, in nanoseconds.
+        /// Time after the beginning of a backlog, in nanoseconds.
         time: u64,
-        /// The sum of their second slopes.
+        /// Sum of the second slopes of the guarantees.
         long_run: Rate,
-        /// Whose curve is exceeded.
+        /// Name of the exceeded limit.
         limit: String,
-        /// What it gives by then, in bytes.
+        /// Bytes that the limit allows by that time.
         available: u64,
-        /// Its rate in the long run.
+        /// Rate of the limit in the long run.
         rate: Rate,
     },
-    /// More reserved for flows than the scheduler is served with.
+    /// Reservations of flows exceed the rate that serves the scheduler.
     #[error(
         "node {node}: {others} reserved by others + {wanted} = {sum}, which must stay below the capacity of \
          {capacity}"
     )]
     Reservations {
-        /// The scheduler.
+        /// Node of the leaf.
         node: NodeId,
-        /// The flow.
+        /// Flow of the reservation.
         flow: FlowNumber,
-        /// What others have.
+        /// Sum of the reservations of other flows.
         others: Rate,
-        /// What was asked for.
+        /// Requested rate.
         wanted: Rate,
-        /// Their sum.
+        /// Sum of both.
         sum: Rate,
-        /// What there is.
+        /// Capacity of the leaf.
         capacity: Rate,
     },
     /// All queues of the port are in use.
@@ -169,17 +169,17 @@ pub enum ScheduleError {
          raise the scheduler's `queues` (at most {most_of_all})", most_of_all = crate::MOST_QUEUES
     )]
     NoQueue {
-        /// The node.
+        /// Node that needs a queue.
         node: NodeId,
-        /// Queues of the port.
+        /// Number of queues of the port.
         most: u32,
     },
     /// All queues of a leaf are in use.
     #[error("node {node}: no free queue: all {most} for flows hold packets or are kept for a flow")]
     LeafFull {
-        /// The leaf.
+        /// Node of the leaf.
         node: NodeId,
-        /// Its queues.
+        /// Number of queues of the leaf.
         most: u32,
     },
     /// A leaf would have more queues than the port.
@@ -188,51 +188,51 @@ pub enum ScheduleError {
          scheduler's `queues` goes up to {most_of_all}", millrace_units::count(.queues, "queue"), most_of_all = crate::MOST_QUEUES
     )]
     LeafQueues {
-        /// The leaf.
+        /// Node of the leaf.
         node: NodeId,
-        /// What was asked for.
+        /// Requested number of queues.
         queues: u32,
-        /// Queues of the port.
+        /// Number of queues of the port.
         most: u32,
     },
-    /// Packets were to be moved to where they can't be.
+    /// Target node that cannot take the packets.
     #[error("node {node}: packets can't move to node {to}: {why}")]
     MoveTarget {
-        /// Whose packets.
+        /// Node whose packets were to move.
         node: NodeId,
-        /// Where to.
+        /// Target node.
         to: NodeId,
-        /// What is wrong with it.
+        /// Reason why the target cannot take packets.
         why: &'static str,
     },
-    /// A change of kind.
+    /// The change would alter the kind of a node.
     #[error(
         "node {node} is a {kind} and can't become a {other}: add one beside it, then remove it and move its packets"
     )]
     Kind {
-        /// The node.
+        /// Node to change.
         node: NodeId,
-        /// What it is.
+        /// Current kind.
         kind: &'static str,
-        /// What it was to be.
+        /// Requested kind.
         other: &'static str,
     },
-    /// A limit of the port out of range.
+    /// A limit of the port is out of range.
     #[error("port: {what} {value} is out of range: {least} to {most}")]
     Port {
-        /// What is out of range.
+        /// Name of the limit.
         what: &'static str,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
-        /// The least that is allowed.
+        /// Least allowed value.
         least: u64,
-        /// The most that is allowed.
+        /// Greatest allowed value.
         most: u64,
     },
 }
 
 impl ScheduleError {
-    /// The node that was to be added or changed; none, where it is about the port.
+    /// Returns the node of the change; `None` for an error about the port.
     pub fn node(&self) -> Option<NodeId> {
         match *self {
             Self::Duplicate(node) | Self::Id(node) | Self::Unknown(node) => Some(node),

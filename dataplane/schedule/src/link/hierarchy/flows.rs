@@ -1,4 +1,4 @@
-//! Flows of a leaf with a queue per flow: quanta, thresholds and reserved rates of their own.
+//! Single flows of a leaf with a queue per flow: their quanta, thresholds and reserved rates.
 
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, ScheduleError, in_range};
@@ -18,8 +18,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Gives a flow a queue with a quantum of its own, in bytes on the wire per round up to 2^30, or the common one by 0, which
-    /// ends a reservation; and a threshold of its own, or the common one by `Some(None)`. What is not said stays.
+    /// Gives a flow its own queue with a quantum or threshold. The quantum is in bytes on the wire per round,
+    /// up to 2^30; 0 restores the common quantum and ends a reservation. `Some(None)` restores the common
+    /// threshold. `None` leaves a value unchanged.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows, the quantum is out of range or no queue is left.
@@ -56,12 +57,12 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Reserves a rate for a flow. The weights of all reserved flows follow at once; those of best effort stay
+    /// Reserves a rate for a flow. The weights of all reserved flows change at once; best-effort weights stay
     /// (*Router Plugins*, section 6.1).
     ///
     /// # Errors
-    /// [`ScheduleError::Reservations`] when all together reach the leaf's capacity, and as for
-    /// [`set_flow`](Self::set_flow).
+    /// [`ScheduleError::Reservations`] when all reservations together reach the leaf's capacity; otherwise as
+    /// for [`set_flow`](Self::set_flow).
     pub fn reserve_flow(&mut self, node: NodeId, flow: FlowNumber, rate: Rate) -> Result<(), ScheduleError> {
         let index = self.flow_leaf(node)?;
         if rate.0 == 0 {
@@ -85,8 +86,7 @@ impl<T: Item> LinkScheduler<T> {
         self.queue_found(node, index, done)
     }
 
-    /// A flow is treated like all others again, without a reservation, a quantum or a threshold of its own. Returns whether it
-    /// had one of these.
+    /// Removes a flow's own reservation, quantum and threshold. Returns whether the flow had one of these.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows.
@@ -98,7 +98,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(was_said)
     }
 
-    /// A flow's queue, with its quantum in force and its reserved rate; `None` while it has none of its own.
+    /// Returns a flow's own queue, with its quantum in force and its reserved rate; `None` if the flow has no
+    /// queue.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows.
@@ -114,7 +115,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(Some((QueueView { quantum, ..self.queues.view(queue) }, rate)))
     }
 
-    /// The queue of a FIFO, with counters before and behind it; `None` for other nodes.
+    /// Returns the queue of a FIFO with all counters; `None` for other nodes.
     pub fn queue(&self, node: NodeId) -> Option<QueueView> {
         match self.node(node)?.kind {
             Kind::Fifo(fifo) => Some(self.queues.view(fifo.0)),
@@ -122,8 +123,9 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Up to `most` flows with a queue of their own, from the `first` on, with these queues: in no order that means
-    /// anything, which holds as long as no flow comes or goes. The last one, of no flow, is that which others share, if any did.
+    /// Returns up to `most` flows with their own queues, from index `first` on. The order is arbitrary, and
+    /// constant while no flow arrives or leaves. The last entry, without a flow, is the shared queue, if it
+    /// was ever used.
     ///
     /// # Errors
     /// [`ScheduleError`] when the node has no flows.
@@ -145,14 +147,14 @@ impl<T: Item> LinkScheduler<T> {
         Ok(all.skip(first).take(most).map(|(flow, queue)| (flow, view(queue))).collect())
     }
 
-    /// Takes back all queues that flows do without, if none is left.
+    /// Takes back all unused queues of flows, if no queue of the port is free.
     pub(super) fn make_room_for_queue(&mut self) {
         if self.queues.available() == 0 {
             self.take_back_queues(usize::MAX);
         }
     }
 
-    /// Takes back queues that flows do without, looking at up to `most` of each node.
+    /// Takes back unused queues of flows, checking up to `most` queues of each node.
     #[cold]
     #[inline(never)]
     pub(super) fn take_back_queues(&mut self, most: usize) {
@@ -164,10 +166,12 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Another number of queues that the port has at most. Those that hold packets, or are kept for one flow, stay beyond it.
+    /// Changes the maximum number of queues of the port. Queues that hold packets, or are kept for one flow,
+    /// stay in excess of it.
     ///
     /// # Errors
-    /// [`ScheduleError`] when it is out of range, or fewer than a leaf may have; nothing has changed then.
+    /// [`ScheduleError`] when the number is out of range, or fewer than a leaf may have; nothing has changed
+    /// then.
     pub fn set_most_queues(&mut self, most: u32) -> Result<(), ScheduleError> {
         in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
         let leaves = self.nodes.iter().enumerate().filter_map(|(index, node)| match node.kind {
@@ -185,12 +189,12 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Queues of the port that are in use, and all of them.
+    /// Returns the number of queues in use, and the maximum number of queues.
     pub fn queue_counts(&self) -> (u32, u32) {
         (self.queues.in_use(), self.limits.queues)
     }
 
-    /// Other settings of a leaf with a queue per flow.
+    /// Changes the settings of a leaf with a queue per flow.
     pub(super) fn set_flow_queues(
         &mut self,
         node: NodeId,
@@ -225,7 +229,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Whether a leaf may have so many queues for flows, and one for all others, of `most` of the port.
+    /// Checks that a leaf's `queues` for flows, and its shared queue, fit into the `most` queues of the port.
     pub(super) fn leaf_fits(&self, node: NodeId, queues: u32, most: u32) -> Result<(), ScheduleError> {
         let fits = queues < most || self.trusting;
         if fits { Ok(()) } else { Err(ScheduleError::LeafQueues { node, queues, most }) }

@@ -1,19 +1,20 @@
-//! What nodes are served with when all others have something to send.
+//! Rates that serve the nodes of a tree when all nodes have packets to send.
 
 use super::LinkScheduler;
 use super::node::{Kind, Node};
 use crate::{Item, Rate};
 
-/// What the nodes right below a class or a round robin share, as far as it is known.
+/// Rate that the children of a class or round robin share, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
-    /// What is left of the whole when those have theirs that are guaranteed more than their share, or may not have as much.
+    /// Rate left for sharing, without the children at their guarantee or limit.
     left: u64,
-    /// Sum of the sharing rates of the others.
+    /// Sum of the sharing rates of the children that share.
     weight: u64,
 }
 
-/// A class, or a child of a round robin, beside others: what it gets at least and at most, and by which rate it shares.
+/// Claim of a class or round-robin child beside its siblings: its least and greatest rate, and its sharing
+/// rate.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     least: u64,
@@ -22,11 +23,13 @@ struct Claim {
 }
 
 impl Level {
-    /// What classes share of so much. As what each unit of sharing rate is worth grows from nothing, a class has its guarantee until its
-    /// share is more, and its share until that reaches its limit; it grows until all of the whole is given away.
+    /// Computes the level of claims on the rate `whole`. The rate per unit of sharing rate grows from 0 until
+    /// the whole rate is used. Meanwhile each class has its guarantee until its share exceeds it, and its
+    /// share until that reaches its limit.
     fn of(claims: &[Claim], whole: u64) -> Self {
         let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
-        // When classes begin to share and when they have all that they may: this much for so many shares, and whose.
+        // Points at which a class begins to share or reaches its limit: the amount, the sharing rate, and
+        // whether sharing begins.
         let mut turns: Vec<(u64, u64, bool)> = Vec::with_capacity(2 * claims.len());
         for claim in claims.iter().filter(|claim| claim.shares > 0) {
             turns.push((claim.least, claim.shares, true));
@@ -48,7 +51,7 @@ impl Level {
             }
         }
         match (whole.saturating_sub(given), weight) {
-            // All have what they may, and something is left.
+            // All classes have their limit, and some rate is left.
             (1.., 0) => Self { left: u64::MAX, weight },
             (left, weight) => Self { left, weight },
         }
@@ -58,9 +61,9 @@ impl Level {
 /// Guarantees and sharing rates of a tree's classes, added up once.
 #[derive(Debug)]
 struct Levels {
-    /// For each node, what the real-time curves at or below it guarantee in the long run.
+    /// Long-run sum of the real-time curves at or below each node.
     guaranteed: Vec<u64>,
-    /// For each node, the classes, or children of a round robin, right below it.
+    /// Claims of the classes, or round-robin children, directly below each node.
     claims: Vec<Vec<Claim>>,
 }
 
@@ -77,7 +80,7 @@ impl Levels {
         };
         for node in tree.nodes.iter() {
             let Some(own) = curves(node).and_then(|curves| curves.real_time) else { continue };
-            // A class, and the inner classes above it.
+            // Counts the guarantee at the class and at the inner classes above it.
             let (mut index, mut above) = (None, node);
             while is_class(above) {
                 if let Some(index) = index {
@@ -113,13 +116,13 @@ impl Levels {
     }
 }
 
-/// What each node of a tree is served with when all others have something to send, found out once for all.
+/// Rate that serves each node of a tree when all other nodes have packets to send, computed once.
 #[derive(Debug)]
 pub(super) struct Served(Vec<Option<Rate>>);
 
 impl Served {
-    /// The link's rate, cut by token buckets, by shares of round robins and by curves above. The cost grows with the number of
-    /// nodes, and with what it takes to sort them.
+    /// Computes the rates: the link's rate, limited by token buckets, round-robin shares and curves above
+    /// each node. The cost grows with the number of nodes, and with the cost to sort them.
     pub fn of<T: Item>(tree: &LinkScheduler<T>) -> Self {
         let levels = Levels::of(tree);
         let count = tree.nodes.len();
@@ -145,14 +148,14 @@ impl Served {
         Self(served)
     }
 
-    /// What a node is served with; `None` where nothing bounds it.
+    /// Returns the rate that serves a node; `None` if nothing limits it.
     pub fn by(&self, node: u32) -> Option<Rate> {
         self.0.get(node as usize).copied().flatten()
     }
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// The rate of a token bucket.
+    /// Returns the rate of a token bucket.
     fn bucket_rate(&self, node: usize) -> Option<Rate> {
         match self.nodes[node].kind {
             Kind::TokenBucket(index) => Some(self.token_buckets.get(index).settings().0),
@@ -160,7 +163,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// What a node gets of the `whole` that the one above it is served with, whose children share a `level`.
+    /// Returns the part of a node in `whole`, the rate of its parent, whose children share a `level`.
     fn part_of(
         &self,
         node: usize,
@@ -188,12 +191,12 @@ impl<T: Item> LinkScheduler<T> {
     }
 }
 
-/// The smaller of two rates, of which either may be unbounded.
+/// Returns the smaller of two rates; `None` is unlimited.
 fn least_of(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
     one.into_iter().chain(other).min()
 }
 
-/// The part of a whole that one of so many is.
+/// Returns the part of a whole that `own` has of `total`.
 fn part(whole: Rate, own: u64, total: u64) -> Rate {
     let part = u128::from(whole.0) * u128::from(own) / u128::from(total.max(1));
     Rate(u64::try_from(part).unwrap_or(u64::MAX))
@@ -222,7 +225,7 @@ mod tests {
         }
     }
 
-    /// H-FSC over so many leaves, built as control does it, and shown.
+    /// Builds an H-FSC tree with `leaves` leaves as control does, and shows it.
     fn build_and_show(leaves: u32) {
         let link = LinkRate { rate: Some(Rate::from_megabits(10_000)), slack: 0 };
         let limits = BufferLimits { queues: 65_536, ..Default::default() };
@@ -243,13 +246,13 @@ mod tests {
         assert!(tree[1..].iter().all(|leaf| leaf.promised == Some(Rate(200_000))));
     }
 
-    /// What grows with the square of the leaves takes minutes here.
+    /// A cost that grows with the square of the leaves would take minutes here.
     #[test]
     fn a_tree_of_sixteen_thousand_leaves_is_checked_and_shown() {
         build_and_show(16_000);
     }
 
-    /// What each class gets, by a level found by halves.
+    /// Returns the rate of each class, by a level found by bisection.
     fn by_halves(claims: &[Claim], whole: u64) -> Vec<u64> {
         let at = |worth: u64| -> Vec<u64> {
             let share = |claim: &Claim| (claim.shares * worth / 1000).clamp(claim.least, claim.most);
@@ -274,7 +277,7 @@ mod tests {
             for (claim, expected) in claims.iter().zip(by_halves(&claims, whole)) {
                 let share = left.saturating_mul(claim.shares) / weight.max(1);
                 let found = share.clamp(claim.least, claim.most);
-                // The twin rounds each share down, and gives what that leaves to the others.
+                // The twin rounds each share down, and gives the remainders to the others.
                 let close = claims.len() as u64 + claim.shares / 100;
                 prop_assert!(found.abs_diff(expected) <= close, "{claim:?}: {found} {expected}");
             }

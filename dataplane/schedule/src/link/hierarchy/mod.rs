@@ -1,10 +1,11 @@
-//! The tree of schedulers of a port: any kind at any node (*Router Plugins*, section 6: the hierarchical scheduling
-//! framework that it plans).
+//! Scheduler tree of a port, with any kind at any node (*Router Plugins*, section 6: the hierarchical
+//! scheduling framework that it plans).
 //!
-//! Leaves hold packets, other nodes choose among their children. A node is *ready* when it has something that may be sent
-//! now, and its parent sees it only then; a node that must wait (a token bucket, an H-FSC at its limits) has its time
-//! in a heap of timers. To send is to go from the root along the choices to a leaf, and to tell each node on the
-//! way back what was sent and what comes next.
+//! Leaves hold packets; other nodes choose among their children. A node is *ready* when it has something that
+//! may be sent now, and only ready nodes are visible to their parent. A heap of timers holds the nodes that
+//! must wait, such as a token bucket or an H-FSC at its limits. To send, the scheduler follows the choices
+//! from the root to a leaf. Then it notifies each node on the path back of the packet sent and of the next
+//! packet.
 
 mod backlog;
 mod batch;
@@ -53,25 +54,26 @@ use crate::slots::Slots;
 use crate::{DropCounts, Item, LinkOverhead, NodeId, Rate};
 use node::{Kind, Node, Table};
 
-/// Ids of nodes are below this.
+/// Upper bound of node ids, exclusive.
 pub const MOST_NODES: u32 = 1 << 17;
-/// Nodes from root to leaf at most.
+/// Maximum number of nodes from root to leaf.
 pub const MOST_DEPTH: usize = 16;
 
-/// How fast a port sends.
+/// Rate at which a port sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkRate {
-    /// Bits per second on the wire; `None` sends whenever asked.
+    /// Bits per second on the wire; `None` sends at every call.
     pub rate: Option<Rate>,
-    /// Bytes that may go ahead of the rate, to make up for a caller that comes late: up to 10^9. With 0 no packet begins
-    /// before the one before it has ended; with the largest packet's length, two go at once at most.
+    /// Bytes that may leave ahead of the rate, to make up for late calls: up to 10^9. With 0 no packet begins
+    /// before the end of the packet before it. With the length of the largest packet, at most two leave at
+    /// once.
     pub slack: u32,
 }
 
-/// The queues and schedulers of one port. A pure function of what it is told: packets, changes and moments, which must
-/// not go back.
+/// Queues and schedulers of one port. The result depends only on the inputs: packets, changes and times,
+/// which must not go back.
 ///
-/// What it holds is dropped with it.
+/// Dropping the scheduler drops the packets in it.
 #[derive(Debug)]
 pub struct LinkScheduler<T> {
     queues: QueueManager<T>,
@@ -79,7 +81,7 @@ pub struct LinkScheduler<T> {
     root: u32,
     link: LinkRate,
     pace: Option<Credit>,
-    /// Nodes that wait, by when they will be ready.
+    /// Nodes that wait, by the time at which they will be ready.
     timers: Heap,
     timer_places: Vec<u32>,
     flow_queues: Table<FlowQueues>,
@@ -89,13 +91,13 @@ pub struct LinkScheduler<T> {
     hierarchies: Table<Hfsc>,
     token_buckets: Table<TokenBucket>,
     limits: BufferLimits,
-    /// Whether the outcome of changes was checked before they are made; see [`trust`](Self::trust).
+    /// Whether the caller checked the changes before; see [`trust`](Self::trust).
     trusting: bool,
-    /// Whether what is promised is added up later.
+    /// Whether guarantees are checked later; see [`defer_promises`](Self::defer_promises).
     deferring: bool,
-    /// What nodes dropped that were removed from below a node.
+    /// Drops of removed nodes, by the node above them.
     gone: HashMap<NodeId, DropCounts>,
-    /// Packets for nodes that don't exist, and those that were dropped with their class.
+    /// Drops of packets for unknown nodes, and of packets dropped with their class.
     lost: DropCounts,
 }
 
@@ -148,7 +150,7 @@ macro_rules! with_leaf {
 pub(crate) use {with_discipline, with_leaf};
 
 impl<T: Item> LinkScheduler<T> {
-    /// A port without any node: what is sent to it is dropped.
+    /// Creates a port without any node, which drops all packets.
     ///
     /// # Errors
     /// [`ScheduleError::Port`] when a limit is out of its range.
@@ -180,65 +182,65 @@ impl<T: Item> LinkScheduler<T> {
         Ok(scheduler)
     }
 
-    /// Whether the caller has checked where changes lead, on a tree without packets, with the same nodes and flows. Then nothing
-    /// is refused that would be right once all of them are made, or once packets have gone: what is promised is not added up
-    /// after each change, two nodes may change their levels, and a queue that a node, or a flow of which something is said,
-    /// needs is there, be all others full.
+    /// Sets whether the caller has checked the result of coming changes, on a tree without packets with the
+    /// same nodes and flows. Then the tree refuses no change that becomes valid after further changes or
+    /// departures. It does not add up guarantees after each change, and two nodes may exchange their levels.
+    /// A node, or a flow with its own settings, gets its queue even if all queues are full.
     pub fn trust(&mut self, trusting: bool) {
         self.trusting = trusting;
     }
 
-    /// Whether what is promised is added up later, by [`set_link`](Self::set_link) for instance, rather than after each change: a large tree is
-    /// built in a time that grows with its nodes, not with their square.
+    /// Sets whether guarantees are added up later, by [`set_link`](Self::set_link) for instance, instead of
+    /// after each change. So the time to build a large tree grows with its nodes, not with their square.
     pub fn defer_promises(&mut self, deferring: bool) {
         self.deferring = deferring;
     }
 
-    /// How fast the port sends.
+    /// Returns the rate of the port.
     pub fn link(&self) -> LinkRate {
         self.link
     }
 
-    /// What the link adds to each packet.
+    /// Returns the link overhead of each packet.
     pub fn overhead(&self) -> LinkOverhead {
         self.queues.overhead
     }
 
-    /// How much all queues may hold together.
+    /// Returns the limits of all queues together.
     pub fn limits(&self) -> BufferLimits {
         self.limits
     }
 
-    /// Packets in all queues.
+    /// Returns the number of packets in all queues.
     #[inline]
     pub fn held_packets(&self) -> u32 {
         self.queues.arena.load.packets()
     }
 
-    /// Their bytes.
+    /// Returns the number of bytes in all queues.
     #[inline]
     pub fn held_bytes(&self) -> u32 {
         self.queues.arena.load.bytes()
     }
 
-    /// Packets for nodes that don't exist, and those that were dropped with their class.
+    /// Returns the drops of packets for unknown nodes, and of packets dropped with their class.
     pub fn lost(&self) -> &DropCounts {
         &self.lost
     }
 
-    /// The root, if there is a node at all.
+    /// Returns the root, if there is a node at all.
     pub fn root(&self) -> Option<NodeId> {
         (self.root != NONE).then_some(NodeId(self.root))
     }
 
-    /// Bytes of memory that queues and nodes take, without packets.
+    /// Returns the bytes of memory of queues and nodes, without packets.
     pub fn memory(&self) -> usize {
         self.queues.memory()
             + self.nodes.len() * size_of::<Node>()
             + self.timer_places.len() * size_of::<u32>()
     }
 
-    /// Whether there is a node of that id.
+    /// Whether a node has that id.
     pub fn contains(&self, id: NodeId) -> bool {
         self.node(id).is_some()
     }
@@ -252,7 +254,7 @@ impl<T: Item> LinkScheduler<T> {
         self.node(id).ok_or(ScheduleError::Unknown(id))
     }
 
-    /// Whether there are nodes below one. None other is looked at.
+    /// Whether a node has children, without a look at other nodes.
     fn has_children(&self, id: NodeId) -> bool {
         match self.node(id).map(|node| node.kind) {
             Some(Kind::Priority(index)) => self.priorities.get(index).first().is_some(),

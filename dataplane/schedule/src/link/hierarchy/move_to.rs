@@ -1,4 +1,4 @@
-//! Nodes move in the tree, with all below them and the packets there.
+//! Moves of nodes in the tree, with all nodes below them and their packets.
 
 use millrace_units::Instant;
 
@@ -9,7 +9,7 @@ use crate::arena::NONE;
 use crate::link::hfsc::{Curves, HIERARCHY_ROOT};
 
 impl<T: Item> LinkScheduler<T> {
-    /// Puts a node with all below it under another parent. Packets stay in their queues.
+    /// Moves a node, with all nodes below it, to another parent. Packets stay in their queues.
     ///
     /// # Errors
     /// [`ScheduleError`] with the reason; nothing has changed then.
@@ -47,8 +47,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Takes a node with all below it from where it stands. Packets stay in their queues, and come, but none is sent until it is
-    /// [moved](Self::move_to).
+    /// Detaches a node, with all nodes below it, from its parent. The nodes keep their packets and accept
+    /// more, but send none until [`move_to`](Self::move_to).
     ///
     /// # Errors
     /// [`ScheduleError`] when the node is unknown, or an inner class of H-FSC; nothing has changed then.
@@ -71,7 +71,7 @@ impl<T: Item> LinkScheduler<T> {
         self.resume(node, ready, now);
     }
 
-    /// Levels from a node to its deepest leaf.
+    /// Returns the number of levels from a node to its deepest leaf.
     fn height(&self, node: NodeId) -> usize {
         let depth = |below: NodeId| self.path_up(below).take_while(|above| *above != node).count();
         1 + self.with_all_below(node).into_iter().map(depth).max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! A node of the tree: what it is, where it stands, and what went through it.
+//! Nodes of the tree: kind, place and counters.
 
 use crate::arena::{Load, NONE};
 use crate::link::fifo::Fifo;
@@ -8,7 +8,7 @@ use crate::link::hfsc::Curves;
 use crate::slots::Slots;
 use crate::{QueueSettings, Rate};
 
-/// What a node does.
+/// Kind of a node, with its settings.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NodeKind {
     /// One queue.
@@ -17,23 +17,23 @@ pub enum NodeKind {
     FlowQueues(FlowQueuesSettings),
     /// FQ-CoDel.
     FqCodel(FqCodelSettings),
-    /// Children by level, the lowest first.
+    /// Strict priority: children by level, the lowest first.
     Priority,
     /// Weighted deficit round robin over children.
     DeficitRoundRobin,
     /// H-FSC over children; below another `Hfsc`, an inner class of its hierarchy.
     Hfsc,
-    /// One child, sent at a rate.
+    /// Token bucket: one child, sent at a rate.
     TokenBucket {
         /// Bits per second on the wire, above 0.
         rate: Rate,
-        /// Bytes on the wire that may go at once, 1 to 10^9.
+        /// Burst in bytes on the wire, 1 to 10^9.
         burst: u32,
     },
 }
 
 impl NodeKind {
-    /// The name in configurations and documents.
+    /// Returns the name in configurations and documents.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fifo(_) => "fifo",
@@ -46,32 +46,32 @@ impl NodeKind {
         }
     }
 
-    /// Whether such a node holds packets itself.
+    /// Whether nodes of this kind are leaves, which hold packets.
     pub const fn is_leaf(&self) -> bool {
         matches!(self, Self::Fifo(_) | Self::FlowQueues(_) | Self::FqCodel(_))
     }
 
-    /// Whether it takes a queue of the port when it is made.
+    /// Whether a new node takes a queue of the port.
     pub(super) const fn needs_queue(&self) -> bool {
         matches!(self, Self::Fifo(_) | Self::FlowQueues(_))
     }
 }
 
-/// What the parent of a node needs to know of it.
+/// Share of a node in its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Share {
-    /// Nothing: there is no parent, or it is a token bucket.
+    /// No value: the node has no parent, or its parent is a token bucket.
     #[default]
     Only,
-    /// Below `Priority`: the level, 0 to 65,535; no two children have the same.
+    /// Level below `Priority`, 0 to 65,535; no two children have the same level.
     Level(u32),
-    /// Below `DeficitRoundRobin`: bytes on the wire per round, 1 to 2^30.
+    /// Quantum below `DeficitRoundRobin`, in bytes on the wire per round, 1 to 2^30.
     Quantum(u32),
-    /// Below `Hfsc`: its curves.
+    /// Curves below `Hfsc`.
     Curves(Curves),
 }
 
-/// What a node is inside: numbers of tables.
+/// Scheduler of a node: its indices in the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Vacant,
@@ -84,13 +84,13 @@ pub(crate) enum Kind {
     TokenBucket(u32),
 }
 
-/// What went through a node. A FIFO's own counters stand in its queue.
+/// Counters of a node. A FIFO's counters are in its queue, except `sent_wire_bytes`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub held: Load,
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// What that took on the wire; of a FIFO as well.
+    /// Bytes sent on the wire; counted here for a FIFO as well.
     pub sent_wire_bytes: u64,
     pub peak_bytes: u32,
     pub peak_packets: u32,
@@ -124,15 +124,15 @@ impl Totals {
     }
 }
 
-/// One cache line.
+/// Node of the tree: one cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub kind: Kind,
     pub parent: u32,
-    /// Its number among the parent's children.
+    /// Slot among the parent's children.
     pub slot: u32,
-    /// Whether the parent counts on it: it has something to send now.
+    /// Whether the node has something to send now, and its parent knows it.
     pub ready: bool,
     pub totals: Totals,
 }
@@ -156,7 +156,7 @@ impl Node {
     };
 }
 
-/// Equal things by number, whose numbers are used again.
+/// Table of items by number. Numbers are reused.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     items: Slots<T>,
@@ -188,7 +188,7 @@ impl<T: Default> Table<T> {
         std::mem::take(&mut self.items[index as usize])
     }
 
-    /// Whether there never was anything.
+    /// Whether the table never had an item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -199,7 +199,7 @@ impl<T: Default> Table<T> {
         &self.items[index as usize]
     }
 
-    /// The one of that number, if there ever was one.
+    /// Returns the item of a number, if the number was ever in use.
     #[inline]
     pub fn find_mut(&mut self, index: u32) -> Option<&mut T> {
         self.items.find_mut(index as usize)

@@ -1,4 +1,4 @@
-//! Leaves become of another kind, with the packets that wait in them.
+//! Change of the kind of a leaf, with its waiting packets.
 
 use millrace_units::Instant;
 
@@ -12,11 +12,12 @@ use crate::arena::Load;
 use crate::link::discipline::PacketScheduler;
 
 impl<T: Item> LinkScheduler<T> {
-    /// Makes a leaf one of another kind, at the same place. All that waits in it goes on there, each flow in its order, whatever
-    /// the new thresholds say; what it counted, it counts on. What was said of single flows is forgotten.
+    /// Changes a leaf to another kind, at the same place. Its packets stay, each flow in its order,
+    /// regardless of the new thresholds. Its counters continue. Settings of single flows are lost.
     ///
     /// # Errors
-    /// [`ScheduleError`] when it is no leaf, should become none, or the settings can't be; nothing has changed then.
+    /// [`ScheduleError`] when the node is no leaf, the new kind is no leaf, or the settings are invalid;
+    /// nothing has changed then.
     pub fn become_kind(&mut self, node: NodeId, kind: &NodeKind, now: Instant) -> Result<(), ScheduleError> {
         self.known(node)?;
         let before = self.kind(node);
@@ -38,7 +39,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Puts a new leaf at the place of an old one, and its packets there.
+    /// Replaces the leaf of a node by a new one, and moves the packets there.
     fn exchange(&mut self, node: NodeId, built: Kind, now: Instant) {
         let index = node.0 as usize;
         let (share, parent, was_root) = (self.share(node), self.nodes[index].parent, self.root == node.0);
@@ -63,7 +64,7 @@ impl<T: Item> LinkScheduler<T> {
         self.close(old);
     }
 
-    /// What a leaf sent, the most that it held and what it dropped is counted on when it is another one.
+    /// Carries the sent counters, the peaks and the drops of a leaf over to its replacement.
     fn carry_counters(&mut self, node: NodeId, built: Kind) {
         let drops = self.own_drops(node);
         if !drops.is_empty() {

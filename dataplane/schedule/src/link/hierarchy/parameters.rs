@@ -1,4 +1,4 @@
-//! Ranges of what nodes are told.
+//! Ranges of node settings and shares.
 
 use super::node::Kind;
 use super::{LinkScheduler, NodeId, NodeKind, ScheduleError, Share};
@@ -11,7 +11,7 @@ use crate::queue::QueueSettings;
 use crate::queue_manager::MOST_QUEUES;
 use crate::rate::MOST_BYTES;
 
-/// Checks the settings of a node by themselves.
+/// Checks the settings of a node on their own.
 pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleError> {
     let range = |what, value: u64, least: u64, most: u64| {
         if (least..=most).contains(&value) {
@@ -41,7 +41,7 @@ pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleEr
     }
 }
 
-/// Checks the settings of a queue by themselves.
+/// Checks the settings of a queue on their own.
 pub(super) fn check_queue(node: NodeId, settings: &QueueSettings) -> Result<(), ScheduleError> {
     refuse_if(node, settings.aqm.objection())
 }
@@ -51,7 +51,7 @@ fn refuse_if(node: NodeId, objection: Option<String>) -> Result<(), ScheduleErro
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Checks that a child's share is what its parent needs, and in range. `parent` may be [`NONE`].
+    /// Checks that a child's share matches its parent's kind and is in range. `parent` may be [`NONE`].
     pub(super) fn check_share(
         &self,
         node: NodeId,
@@ -101,7 +101,7 @@ impl<T: Item> LinkScheduler<T> {
     }
 }
 
-/// The name of a kind of parent, and what it needs to know of a child.
+/// Returns the name of a parent's kind, and the share that it needs from a child.
 fn needs(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Priority(_) => ("priority", "a level"),

@@ -1,4 +1,4 @@
-//! Packets that pass the tree by: nothing waits in it, and nothing in it would have them wait.
+//! Bypass of the tree for packets that would not wait: the tree is empty and imposes no delay.
 
 use super::LinkScheduler;
 use super::node::Kind;
@@ -6,9 +6,10 @@ use crate::Aqm;
 use crate::Item;
 
 impl<T: Item> LinkScheduler<T> {
-    /// Whether packets that are sent at once need not come in: the tree is one leaf, a FIFO or a queue for each flow, without
-    /// active queue management, the link has no rate, nothing is said of single flows, and nothing waits. What comes in then, and is asked for at the same
-    /// moment, all goes, and leaves nothing behind but counters: a queue that is empty has no credit in the round.
+    /// Whether packets that are sent at once may bypass the tree. The tree must be empty and must be one
+    /// leaf, a FIFO or a queue per flow. The leaf must have no active queue management and no settings of
+    /// single flows, and the link no rate. Packets that arrive at such a tree and are requested at the same
+    /// moment all leave. They change only counters, because an empty queue has no credit in the round.
     #[inline]
     pub fn is_passable(&self) -> bool {
         if self.queues.arena.load.packets() > 0 || self.pace.is_some() {
@@ -23,8 +24,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts packets of these lengths as sent by the leaf that they pass by, where they [may](Self::is_passable). Flows get no
-    /// queues for them.
+    /// Counts packets of these lengths as sent by the leaf that they bypass, if
+    /// [`is_passable`](Self::is_passable) allows it. Their flows get no queues.
     #[inline]
     pub fn pass(&mut self, lengths: impl Iterator<Item = u32>) {
         let overhead = self.queues.overhead;

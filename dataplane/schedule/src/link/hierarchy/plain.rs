@@ -1,6 +1,6 @@
-//! The usual case: packets that FIFOs without active queue management take, below their thresholds, while the port holds
-//! little; and FIFOs behind strict priority that send. What a batch needs of the tree is looked at once here; all else
-//! is left to the general way.
+//! Usual case: FIFOs without active queue management, below their thresholds, take packets while the port
+//! holds little, or FIFOs below strict priority send. This module looks at the tree once per batch. The
+//! general path handles all other cases.
 
 use millrace_units::Instant;
 
@@ -13,13 +13,13 @@ use crate::queue::Queue;
 use crate::queue_manager::QueueManager;
 use crate::{Arrival, Item};
 
-/// What comes in below one parent is counted there, and above, at once.
+/// Tally of the packets that entered below one parent, counted at the parent and above in one step.
 #[derive(Debug)]
 pub(super) struct Tally {
     above: u32,
-    /// What the port held when all that had come was counted.
+    /// Load of the port at the last count.
     counted: Load,
-    /// The parent's scheduler, where that is strict priority and is known to have something to send.
+    /// Strict priority scheduler of the parent, if it is known to be ready; [`NONE`] otherwise.
     priority: u32,
 }
 
@@ -28,7 +28,8 @@ impl Tally {
         Self { above: NONE, counted: held, priority: NONE }
     }
 
-    /// Counts what came until the port held so much, from the parent upwards. What comes next has the parent `above`.
+    /// Counts the packets that entered until the port held `held`, from the parent upwards. The next packets
+    /// have the parent `above`.
     pub fn settle(&mut self, nodes: &mut [Node], held: Load, above: u32) {
         let came = held.minus(self.counted);
         let before = std::mem::replace(self, Self { above, ..Self::new(held) });
@@ -40,16 +41,17 @@ impl Tally {
     }
 }
 
-/// Why the usual case ends.
+/// Reason for the end of the usual case.
 pub(super) enum Pause<T> {
-    /// This one needs more to be looked at.
+    /// Packet that needs the general path.
     Other(Arrival<T>),
-    /// This leaf has taken a packet, and those above have to be told.
+    /// Leaf that took its first packet; the nodes above must be notified.
     Rouse(u32),
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Puts packets into FIFOs, until something else is to be done. The port must have room for all of them.
+    /// Puts packets into FIFOs until a packet or leaf needs other work. The port must have room for all
+    /// packets.
     #[inline(never)]
     pub(super) fn put_plain(
         &mut self,
@@ -64,7 +66,8 @@ impl<T: Item> LinkScheduler<T> {
         pause
     }
 
-    /// Tells those above a leaf that it has something to send, and notes whether they are to be told of others so.
+    /// Notifies the nodes above a leaf that it has something to send. Notes whether later leaves below the
+    /// same parent may skip most of that.
     pub(super) fn rouse_counted(&mut self, leaf: u32, now: Instant, tally: &mut Tally) {
         self.rouse_leaf(leaf, now);
         if let Some(&Node { kind: Kind::Priority(index), ready: true, .. }) =
@@ -109,8 +112,8 @@ fn put_plain<T: Item>(
     None
 }
 
-/// FIFOs behind strict priority send, each as long as it has packets, `most` in all, and as `goes` says so of each one's length.
-/// Returns what they sent and what that takes on the wire.
+/// Sends packets of FIFOs below strict priority: each FIFO as long as it has packets, `most` packets in all,
+/// while `goes` accepts the length of the next one. Returns their load and their bytes on the wire.
 #[inline(never)]
 pub(super) fn send_levels<T: Item>(
     (nodes, queues, priority): (&mut [Node], &mut QueueManager<T>, &mut Priority),

@@ -1,5 +1,5 @@
-//! Who may send now: readiness goes up from a leaf that gets its first packet, and down the other way when a node must
-//! wait; timers bring it back.
+//! Readiness of nodes: it spreads upwards from a leaf that gets its first packet, and is withdrawn when a
+//! node must wait. Timers restore it.
 
 use millrace_units::Instant;
 
@@ -11,7 +11,7 @@ use crate::link::discipline::{Discipline, PacketScheduler};
 use crate::link::hfsc::HIERARCHY_ROOT;
 
 impl<T: Item> LinkScheduler<T> {
-    /// The node that schedules `node`: its parent, or above inner classes the root of their hierarchy.
+    /// Returns the node that schedules `node`: its parent, or the root of the hierarchy above an inner class.
     #[inline]
     pub(super) fn scheduled_by(&self, node: u32) -> u32 {
         let parent = self.nodes[node as usize].parent;
@@ -21,14 +21,14 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// From when on an inner node has something to send.
+    /// Returns the time from which on an inner node has something to send.
     #[inline]
     pub(super) fn ready_at(&mut self, node: u32) -> Instant {
         let kind = self.nodes[node as usize].kind;
         with_discipline!(self, kind, discipline => discipline.next_ready(), else Instant::FOREVER)
     }
 
-    /// Whether the scheduler of a node looks at lengths.
+    /// Whether the scheduler of a node uses packet lengths.
     #[inline]
     pub(super) fn needs_length(&self, scheduler: u32) -> bool {
         match self.nodes.find(scheduler as usize) {
@@ -37,7 +37,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Bytes on the wire of the packet that a node would send now; 1 when nobody asks, `None` when it has none.
+    /// Returns the bytes on the wire of the packet that a node would send now; `None` when it has none.
     #[inline]
     pub(super) fn first_length(&mut self, node: u32, now: Instant) -> Option<u32> {
         if let Kind::Fifo(mut fifo) = self.nodes[node as usize].kind {
@@ -60,7 +60,7 @@ impl<T: Item> LinkScheduler<T> {
         None
     }
 
-    /// The child that an inner node chooses.
+    /// Returns the child that an inner node chooses.
     #[inline]
     pub(super) fn chosen_child(&mut self, node: u32, now: Instant) -> Option<u32> {
         let kind = self.nodes[node as usize].kind;
@@ -70,8 +70,8 @@ impl<T: Item> LinkScheduler<T> {
         }, else None)
     }
 
-    /// A leaf has something to send from now on. Below strict priority, whose node may send as soon as it has a child that
-    /// does, this is a bit or two.
+    /// Marks a leaf as ready and notifies the nodes above it. Below strict priority this costs a bit or two,
+    /// because such a node is ready as soon as one child is.
     #[inline(always)]
     pub(super) fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
         let Node { parent, slot, .. } = self.nodes[leaf as usize];
@@ -86,7 +86,7 @@ impl<T: Item> LinkScheduler<T> {
         self.rouse(leaf, now);
     }
 
-    /// A node has something to send from now on: tells those above, as far as that is news to them.
+    /// Marks a node as ready, and notifies the nodes above that do not know it yet.
     pub(super) fn rouse(&mut self, node: u32, now: Instant) {
         let mut node = node;
         loop {
@@ -106,7 +106,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Whether an inner node may send now; if not, sets its timer.
+    /// Whether an inner node may send now; if not, starts its timer.
     #[inline]
     pub(super) fn may_send(&mut self, node: u32, now: Instant) -> bool {
         let at = self.ready_at(node);
@@ -118,7 +118,7 @@ impl<T: Item> LinkScheduler<T> {
         false
     }
 
-    /// A node that was ready isn't: tells those above.
+    /// Marks a ready node as not ready, and notifies the nodes above.
     pub(super) fn suspend(&mut self, node: u32, now: Instant) {
         let mut node = node;
         loop {
@@ -150,7 +150,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Whether a node waits for a moment. Leaves never do, and have no place for it.
+    /// Whether a node has a running timer. Leaves have none.
     #[inline]
     pub(super) fn has_timer(&self, node: u32) -> bool {
         self.timer_places.get(node as usize).is_some_and(|place| *place != NONE)
@@ -163,7 +163,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Rouses the nodes whose time has come.
+    /// Activates the nodes whose timers have expired.
     #[cold]
     pub(super) fn fire_timers(&mut self, now: Instant) {
         while let Some((at, node)) = self.timers.first() {

@@ -1,4 +1,4 @@
-//! Classes go, with packets in them: these are moved to another leaf, or dropped and handed back.
+//! Removal of nodes with packets in them, which move to another leaf or are dropped.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use crate::arena::{Held, Load, NONE};
 use crate::link::discipline::PacketScheduler;
 use crate::{DropCause, DropSink, Item};
 
-/// What becomes of the packets of a node that is removed.
+/// Treatment of the packets of a removed node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leftover {
-    /// They go to the sink, with [`DropCause::Removed`].
+    /// Drops the packets: the sink receives them, with [`DropCause::Removed`].
     Drop,
-    /// They go behind those of another leaf, each flow in its order, whatever that leaf's thresholds say.
+    /// Appends the packets to another leaf, each flow in its order, regardless of that leaf's thresholds.
     MoveTo(NodeId),
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Removes a node and all below it. Returns how many packets were moved or dropped. What it costs grows with the nodes and
-    /// packets that go; with all nodes of the port, once, if there are nodes below it.
+    /// Removes a node and all nodes below it. Returns the number of packets moved or dropped. The cost grows
+    /// with the removed nodes and packets. A node with children adds one pass over all nodes of the port.
     ///
     /// # Errors
-    /// [`ScheduleError`] when the node is unknown, or the leaf that packets go to is none, or is removed as well;
-    /// nothing has changed then.
+    /// [`ScheduleError`] when the node is unknown, or the target is no leaf or is removed as well; nothing
+    /// has changed then.
     pub fn remove(
         &mut self,
         node: NodeId,
@@ -38,7 +38,7 @@ impl<T: Item> LinkScheduler<T> {
             self.check_target(node, to)?;
         }
         let mut count = 0;
-        // Children come behind their parents, so that the last is always without any.
+        // Children come after their parents in the list, so the last node never has children.
         for gone in self.with_all_below(node).into_iter().rev() {
             count += self.empty(gone, leftover, now, sink);
             self.keep_drops(gone);
@@ -48,8 +48,8 @@ impl<T: Item> LinkScheduler<T> {
         Ok(count)
     }
 
-    /// A node and all below it, each behind the one above it. Where there are any below it, each node of the port is looked at
-    /// once.
+    /// Returns a node and all nodes below it, each after its parent. If the node has children, this looks at
+    /// each node of the port once.
     pub fn with_all_below(&self, node: NodeId) -> Vec<NodeId> {
         if !self.has_children(node) {
             return vec![node];
@@ -68,7 +68,7 @@ impl<T: Item> LinkScheduler<T> {
         all
     }
 
-    /// What a node dropped counts with the one above it for good.
+    /// Adds the drops of a removed node to the node above it permanently.
     fn keep_drops(&mut self, node: NodeId) {
         let parent = self.nodes[node.0 as usize].parent;
         let mut drops = self.gone.remove(&node).unwrap_or_default();
@@ -89,10 +89,10 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Moves all packets of one leaf to another, each flow in its order. Returns how many there were.
+    /// Moves all packets of one leaf to another, each flow in its order. Returns their number.
     ///
     /// # Errors
-    /// [`ScheduleError`] when one of both is no leaf, or they are the same.
+    /// [`ScheduleError`] when one of the nodes is no leaf, or both are the same.
     pub fn move_packets(&mut self, from: NodeId, to: NodeId, now: Instant) -> Result<u32, ScheduleError> {
         self.known(from)?;
         self.check_target(from, to)?;
@@ -124,7 +124,7 @@ impl<T: Item> LinkScheduler<T> {
         count
     }
 
-    /// Puts a packet that was taken elsewhere into a leaf.
+    /// Puts a packet that was taken from another leaf into a leaf.
     pub(super) fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
         let (length, kind, queues) = (held.length, self.nodes[to.0 as usize].kind, &mut self.queues);
         with_leaf!(self, kind, leaf => leaf.put(queues, held, now), else ());
@@ -137,7 +137,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Those above a node don't hold its packets any more.
+    /// Subtracts a node's load from the nodes above it.
     pub(super) fn leave_totals(&mut self, node: NodeId, load: Load) {
         let mut index = self.nodes[node.0 as usize].parent;
         while let Some(above) = self.nodes.find_mut(index as usize) {
@@ -146,7 +146,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Those above a node hold its packets from now on.
+    /// Adds a node's load to the nodes above it.
     pub(super) fn join_totals(&mut self, node: NodeId, load: Load) {
         let mut index = self.nodes[node.0 as usize].parent;
         while let Some(above) = self.nodes.find_mut(index as usize) {

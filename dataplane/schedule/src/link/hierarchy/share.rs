@@ -1,4 +1,4 @@
-//! What a parent knows of a child, and changes of that under load.
+//! Shares of nodes in their parents, and changes of them under load.
 
 use millrace_units::Instant;
 
@@ -7,7 +7,7 @@ use super::{LinkScheduler, NodeId, ScheduleError, Share};
 use crate::Item;
 
 impl<T: Item> LinkScheduler<T> {
-    /// Changes what the parent of a node knows of it. Packets in it stay where they are.
+    /// Changes the share of a node in its parent. Packets in the node stay.
     ///
     /// # Errors
     /// [`ScheduleError`] with the reason; nothing has changed then.
@@ -25,7 +25,7 @@ impl<T: Item> LinkScheduler<T> {
         Ok(())
     }
 
-    /// Writes a share that was checked. Classes of H-FSC are idle while their curves change.
+    /// Writes a checked share. Classes of H-FSC are idle while their curves change.
     fn put_share(&mut self, node: NodeId, share: &Share, now: Instant) {
         let Node { parent, slot, ready, .. } = self.nodes[node.0 as usize];
         let Some(above) = self.nodes.find(parent as usize) else { return };
@@ -33,7 +33,7 @@ impl<T: Item> LinkScheduler<T> {
             (Kind::Priority(index), Share::Level(level)) => {
                 self.pause(node, now);
                 self.priorities.get_mut(index).remove(slot);
-                // Who had this level has the other one, until it is told its own.
+                // The other child at this level gets this node's old level, until its own change follows.
                 self.vacate(index, *level, slot, now);
                 self.put_at_level(node, index, *level);
                 self.resume(node, ready, now);
@@ -50,7 +50,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Whoever stands at a level of a priority scheduler goes to another one, where nobody does.
+    /// Moves the child at a level of a priority scheduler to a free level.
     pub(super) fn vacate(&mut self, priority: u32, level: u32, to: u32, now: Instant) {
         let Some(other) = self.priorities.get(priority).at(level).map(NodeId) else { return };
         let is_ready = self.nodes[other.0 as usize].ready;
@@ -77,7 +77,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Suspends the leaf classes of H-FSC at or below a node; returns those that were ready.
+    /// Suspends the leaf classes of H-FSC at or below a node. Returns the classes that were ready.
     pub(super) fn pause_classes(&mut self, node: NodeId, now: Instant) -> Vec<NodeId> {
         let mut active = Vec::new();
         let mut open = vec![node];
@@ -98,7 +98,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// What the parent of a node knows of it.
+    /// Returns the share of a node in its parent.
     pub(super) fn share(&self, node: NodeId) -> Share {
         let Node { parent, slot, .. } = self.nodes[node.0 as usize];
         match self.nodes.find(parent as usize).map(|parent| parent.kind) {

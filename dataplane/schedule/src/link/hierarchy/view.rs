@@ -1,4 +1,4 @@
-//! The tree as its user sees it.
+//! Views of the tree for its user.
 
 use super::levels::Served;
 use super::node::{Kind, Node};
@@ -7,42 +7,42 @@ use crate::arena::NONE;
 use crate::queue::QueueSettings;
 use crate::{DropCounts, Item, Rate};
 
-/// A node with its settings and counters.
+/// Node with its settings and counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeView {
-    /// Its id.
+    /// Id of the node.
     pub node: NodeId,
-    /// The node above; `None` for the root and for nodes that stand apart.
+    /// Parent; `None` for the root and for nodes that stand apart.
     pub parent: Option<NodeId>,
-    /// What the parent knows of it.
+    /// Share in the parent.
     pub share: Share,
-    /// What it does, with its settings.
+    /// Kind, with its settings.
     pub kind: NodeKind,
-    /// What it gets on the wire when all others have something to send, as far as that is bounded: its guarantee or its
-    /// share, whichever is more. `None` behind others of a priority scheduler, or where the link has no rate.
+    /// Rate on the wire when all other nodes have packets to send: the greater of guarantee and share. `None`
+    /// below a later child of a priority scheduler, or if the link has no rate.
     pub promised: Option<Rate>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// What they took on the wire: their bytes and what the link adds.
+    /// Bytes sent on the wire, with the link overhead.
     pub sent_wire_bytes: u64,
-    /// Packets that wait at or below it.
+    /// Number of packets that wait at or below the node.
     pub held_packets: u32,
-    /// Their bytes.
+    /// Bytes of the packets that wait at or below the node.
     pub held_bytes: u32,
-    /// The most bytes that ever waited.
+    /// Peak of waiting bytes.
     pub peak_bytes: u32,
-    /// The most packets that ever waited.
+    /// Peak of waiting packets.
     pub peak_packets: u32,
-    /// Queues in use: 1 for FIFO, those of flows, buckets of FQ-CoDel; 0 for others.
+    /// Number of queues in use: 1 for a FIFO, queues of flows, buckets of FQ-CoDel; 0 for other kinds.
     pub queues: u32,
-    /// Drops by cause, at or below it, with those of nodes that were removed from there.
+    /// Drops by cause at or below the node, including nodes removed from there.
     pub drops: DropCounts,
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// The settings of a node.
+    /// Returns the settings of a node.
     pub(super) fn kind(&self, node: NodeId) -> NodeKind {
         match self.nodes[node.0 as usize].kind {
             Kind::Fifo(fifo) => {
@@ -61,7 +61,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// One node; `None` when there is none.
+    /// Returns the view of a node; `None` if it does not exist.
     pub fn view(&self, node: NodeId) -> Option<NodeView> {
         let mut view = self.view_alone(node, Some(&Served::of(self)))?;
         if !view.kind.is_leaf() {
@@ -74,7 +74,7 @@ impl<T: Item> LinkScheduler<T> {
         Some(view)
     }
 
-    /// A node with its own drops only.
+    /// Returns the view of a node with only its own drops.
     fn view_alone(&self, node: NodeId, served: Option<&Served>) -> Option<NodeView> {
         let Node { kind, parent, totals, .. } = *self.node(node)?;
         let served = served.filter(|_| !self.is_behind_others(node.0));
@@ -111,7 +111,7 @@ impl<T: Item> LinkScheduler<T> {
         Some(view)
     }
 
-    /// Adds what a leaf dropped, or what was removed from below a node.
+    /// Adds the drops of a leaf and of nodes removed from below a node.
     pub(super) fn count_drops(&self, node: NodeId, drops: &mut DropCounts) {
         if let Some(gone) = self.gone.get(&node) {
             drops.merge(gone);
@@ -124,16 +124,16 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// All nodes, each behind the one above it, and all below it together. Its cost grows with their number times the depth of the
-    /// tree.
+    /// Returns all nodes, each after its parent, with subtrees kept together. The cost grows with the number
+    /// of nodes times the depth of the tree.
     pub fn tree(&self) -> Vec<NodeView> {
         let served = Served::of(self);
         let all = (0..self.nodes.len() as u32).map(NodeId);
         in_tree(all.filter_map(|node| self.view_alone(node, Some(&served))).collect())
     }
 
-    /// Those of so many numbers, from the `first` on, with their own drops only and without what they are promised; and the number behind
-    /// the last of them, if there may be more. [`in_tree`] makes a tree of all.
+    /// Returns the nodes of up to `most` numbers from `first` on, and the next number, if there may be more.
+    /// The views have only their own drops, and no promised rate. [`in_tree`] makes a tree of all.
     pub fn nodes_from(&self, first: u32, most: u32) -> (Vec<NodeView>, Option<u32>) {
         let (count, end) = (self.nodes.len() as u32, first.saturating_add(most));
         let part = (first..end.min(count)).filter_map(|node| self.view_alone(NodeId(node), None));
@@ -147,8 +147,8 @@ impl<T: Item> LinkScheduler<T> {
     }
 }
 
-/// Nodes that are told with their own drops only, as they stand in the tree: each behind the one above it, and all below it together, with
-/// what was dropped below them.
+/// Sorts views with only their own drops into tree order: each node after its parent, with subtrees kept
+/// together. Adds the drops below each node.
 pub fn in_tree(nodes: Vec<NodeView>) -> Vec<NodeView> {
     let count = nodes.iter().map(|view| view.node.0 as usize + 1).max().unwrap_or(0);
     let mut views: Vec<Option<NodeView>> = vec![None; count];
@@ -170,7 +170,7 @@ pub fn in_tree(nodes: Vec<NodeView>) -> Vec<NodeView> {
     }
     let mut children = vec![Vec::new(); count];
     let mut open = Vec::new();
-    // The last of a list is taken first.
+    // The loop below takes the last child of a list first.
     for view in views.iter().rev().flatten() {
         let above = view.parent.and_then(|above| children.get_mut(above.0 as usize));
         above.unwrap_or(&mut open).push(view.node.0 as usize);

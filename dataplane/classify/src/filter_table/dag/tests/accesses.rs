@@ -1,4 +1,4 @@
-//! Accesses to memory of a lookup, counted (*Router Plugins*, section 7.2, table 2: 20 for IPv4, 24 for IPv6).
+//! Counts of memory accesses of a lookup (*Router Plugins*, section 7.2, table 2: 20 for IPv4, 24 for IPv6).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,15 +18,15 @@ enum Hosts {
     Many,
     /// Every source meets every destination in some flows.
     Few,
-    /// Few sources, destinations, protocols, ports and incoming ports in all combinations, so that flows part at every
-    /// level.
+    /// Few sources, destinations, protocols, ports and incoming ports in all combinations, so that flows
+    /// diverge at every level.
     Grid,
-    /// Networks of 16 lengths, or 105 for IPv6, of which none covers another, each source with each destination.
+    /// Disjoint networks of 16 lengths, or 105 for IPv6, each source with each destination.
     Networks,
 }
 
 fn host(number: u32, six: bool) -> IpAddr {
-    // Spread over the address space, so that they have nothing in common.
+    // Spread over the address space, with no common prefixes.
     let spread = number.wrapping_mul(0x9e37_79b1);
     match six {
         false => Ipv4Addr::from_bits(spread).into(),
@@ -36,7 +36,7 @@ fn host(number: u32, six: bool) -> IpAddr {
 
 fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     let mut below = |limit: u32| random.below(limit as usize) as u32;
-    // What is left of the number when the choices before are taken out of it.
+    // Remaining digits of the number after the previous choices.
     let mut left = number;
     let mut choice = |of: u32| {
         let chosen = left % of;
@@ -51,7 +51,7 @@ fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     };
     let (protocol, source_port, destination_port, port) = match hosts {
         Hosts::Grid => (choice(2), choice(4), choice(4), choice(4)),
-        // Each flow has a source port of its own, so that no two are the same.
+        // Each flow has a distinct source port.
         _ => (below(2), number % 65_536, below(65_536), below(4)),
     };
     let protocol = if protocol == 0 { 6 } else { 17 };
@@ -71,7 +71,8 @@ fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     }
 }
 
-/// The address with a prefix of its own, none of which covers another: the first bits say how long it is.
+/// Returns an address with its prefix. Its first bits encode the prefix length, so that no prefix covers
+/// another.
 fn network(number: u32, six: bool) -> (IpAddr, u8) {
     match six {
         false => {
@@ -97,7 +98,7 @@ fn filter_of(key: &FlowKey, length: u8) -> CompiledFilter {
     text.parse::<Filter>().unwrap().compile(|_| Some(key.port)).unwrap()
 }
 
-/// The most and the mean of the accesses of these lookups.
+/// Returns the maximum and the mean of the accesses of these lookups.
 fn counted(table: &DagTable<u32>, keys: impl Iterator<Item = FlowKey>) -> (u32, f64) {
     let (mut most, mut sum, mut lookups) = (0, 0, 0);
     for key in keys {
@@ -126,7 +127,7 @@ fn flow_filters(hosts: Hosts, six: bool) -> u32 {
         assert_eq!(table.lookup(&Candidate::plain(*key)).map(|(_, value)| *value), Some(number));
     }
     let hits = counted(&table, keys.iter().copied());
-    // Packets that differ from a filter in their ports only, so that they get far.
+    // Packets that differ from a filter only in their ports, so that their lookups go deep.
     let near = keys.iter().copied().map(|mut key| {
         key.destination_port ^= 1;
         key
@@ -152,7 +153,7 @@ fn flow_filters(hosts: Hosts, six: bool) -> u32 {
     hits.0.max(misses.0)
 }
 
-/// The paper's bound for IPv4; the networks add the probes among their lengths, as in its table.
+/// The paper's bound for IPv4. The networks add the probes among their lengths, as in its table.
 #[test]
 fn fifty_thousand_ipv4_flow_filters_take_at_most_20_accesses() {
     for hosts in [Hosts::Many, Hosts::Few, Hosts::Grid, Hosts::Networks] {

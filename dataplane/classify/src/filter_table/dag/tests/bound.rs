@@ -1,11 +1,11 @@
-//! The bound on memory: a filter that is refused leaves no trace.
+//! Tests of the memory bound: a refused filter leaves the table unchanged.
 
 use super::*;
 use crate::CompiledFilter;
 use crate::filter::tests::compiled;
 
 proptest! {
-    /// Every filter is tried under a bound that is just too small for some; those that are refused are not in the table.
+    /// Inserts every filter under a bound that is too small for some. Refused filters are not in the table.
     #[test]
     fn a_refused_filter_leaves_the_table_as_it_was(
         config in any_config(),
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// Filters of which each overlaps all others.
+/// Filters that each overlap all others.
 fn crossing(number: u16) -> CompiledFilter {
     let ports = format!("{}-{}", number, 30_000 + number);
     let net = format!("{}.0.0.0/{}", if number.is_multiple_of(2) { 10 } else { 11 }, 8 + number % 8);

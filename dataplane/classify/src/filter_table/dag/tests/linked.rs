@@ -1,4 +1,4 @@
-//! A DAG that is entered by links against a linear table.
+//! Tests of a DAG with entry links against a linear table.
 
 use std::net::Ipv4Addr;
 
@@ -9,13 +9,13 @@ use super::*;
 use crate::filter::tests::compiled;
 use crate::prefix_match::{Accesses, NotCounted};
 
-/// Pointers for the filters of one table into another, by their ids.
+/// Returns links from the filters of one table into another, by their ids.
 fn links(before: &DagTable<u64>, after: &DagTable<u64>) -> Links {
     Links::new(after, before.entries().map(|entry| (entry.id.0 as usize, &entry.filter)))
 }
 
 proptest! {
-    /// Filters go to one of two gates, or both, and go again; the pointers are made anew each time.
+    /// Adds filters to one of two gates, or both, and removes them. Rebuilds the links after each change.
     #[test]
     fn a_linked_table_finds_what_a_linear_one_finds(
         config in any_config(),
@@ -46,7 +46,7 @@ proptest! {
 }
 
 proptest! {
-    /// The pointers by themselves: filters of another gate, that may be narrower or wider than those of the DAG.
+    /// Tests single links for filters of another gate, which may be narrower or wider than the DAG's filters.
     #[test]
     fn all_packets_of_a_filter_get_where_its_pointer_leads(
         addresses in prop::sample::select(PrefixMatchKind::ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! The DAG against the linear table.
+//! Tests of the DAG against the linear table.
 
 mod accesses;
 mod bound;
@@ -12,7 +12,7 @@ use crate::LinearOracle;
 use crate::filter::Filter;
 use crate::filter::tests::{any_candidate, any_filter, resolve};
 
-/// What is done to both tables.
+/// Change of both tables.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Box<Filter>, i32),
