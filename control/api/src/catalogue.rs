@@ -1,4 +1,5 @@
-//! All resources: which paths there are, and what each method takes, answers and is carried out by. Each group of nouns has a file.
+//! Catalogue of all resources: their paths, and the arguments, answers and handlers of each method. Each
+//! group of nouns has a file.
 
 mod access;
 mod configurations;
@@ -34,7 +35,7 @@ use crate::served::{Documents, ListView, ResourceView};
 /// Largest body of a request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// The paths of all resources, with the role that each of their methods needs.
+/// Returns the paths of all resources, with the role that each of their methods needs.
 pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     let needs = |resource: Resource| {
         let methods = resource.operations.iter().map(|operation| (operation.method, operation.role));
@@ -43,7 +44,8 @@ pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     catalogue().into_iter().map(needs).collect()
 }
 
-/// The table of all operations for `docs/roles.md`: the role that each needs, the worst that it can cause, and whether it is audited.
+/// Returns the table of all operations for `docs/roles.md`: the role that each needs, its effect, and whether
+/// it is audited.
 pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
     for resource in catalogue() {
@@ -55,7 +57,7 @@ pub(crate) fn table() -> String {
     rows
 }
 
-/// The service that answers requests.
+/// Returns the service that answers requests.
 pub(crate) fn router(served: Served) -> axum::Router {
     let all = catalogue();
     let effects = all.iter().flat_map(|resource| {
@@ -101,7 +103,7 @@ async fn list(State(served): State<Served>) -> Json<Option<ListView>> {
 
 async fn description(State(served): State<Served>) -> Result<Response, Problem> {
     let documents = served.documents;
-    // Beside everything else: others are not kept waiting.
+    // On a blocking thread, so that other requests don't wait.
     let make = move || documents.openapi(|| openapi::document(&catalogue()).to_string().into());
     let made = tokio::task::spawn_blocking(make).await;
     let bytes = made.map_err(|error| ControlError::system("describe the interface", error))?;
@@ -118,12 +120,12 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
-/// Configurations and lists may be longer than other requests.
+/// Returns the maximum length of bodies with configurations and lists, in bytes.
 fn long_bodies() -> usize {
     LONG_BODY
 }
 
-/// All resources.
+/// Returns all resources.
 pub(crate) fn catalogue() -> Vec<Resource> {
     let groups = [
         router::router(),

@@ -1,5 +1,5 @@
-//! Effects of operations: the worst that a caller can cause with one. From the effect follow the least role that an operation may
-//! need, and whether the audit log has a line of it.
+//! Effects of operations: the worst that a caller can cause with one. An operation's effect decides the
+//! lowest role that it may need, and whether the audit log has a line of it.
 
 #[cfg(test)]
 use millrace_controller::Role;
@@ -47,7 +47,7 @@ impl Effect {
         }
     }
 
-    /// What a caller can cause.
+    /// Returns the effect in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Look => "reads configuration, counters and names",

@@ -1,10 +1,10 @@
-//! Why the interface could not be opened.
+//! Errors of opening the interface.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a socket could not be listened at.
+/// Error of opening a socket of the interface.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The path does not fit a socket address.
@@ -24,16 +24,16 @@ pub enum ApiError {
     Occupied {
         /// The path.
         path: PathBuf,
-        /// The process that listens; unknown when it is too busy to answer.
+        /// Process that listens; `None` when it is too busy to answer.
         pid: Option<i32>,
     },
-    /// Something else is there.
+    /// The path is another kind of file.
     #[error("{} exists and is no socket: it stays as it is, choose another path with --socket", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// An address can't be listened at.
+    /// The address can't be bound.
     #[error("can't listen at {address}: {error}")]
     Address {
         /// The address.
@@ -41,52 +41,52 @@ pub enum ApiError {
         /// The system's answer.
         error: io::Error,
     },
-    /// Two addresses can't both be listened at.
+    /// Two addresses can't both be bound.
     #[error(
         "{address} and {other} are the same, or one is all addresses of the machine: name one of them, or another port"
     )]
     Covered {
         /// The address.
         address: SocketAddr,
-        /// The one before it.
+        /// The earlier address.
         other: SocketAddr,
     },
-    /// A certificate that was given can't be used.
+    /// A configured certificate can't be used.
     #[error("the certificate of {} can't be used: {why}", path.display())]
     Certificate {
-        /// Its file.
+        /// File of the certificate or key.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// A certificate that was given holds no longer.
+    /// A configured certificate has expired.
     #[error("the certificate of {} expired {since}", path.display())]
     Expired {
-        /// Its file.
+        /// File of the certificate.
         path: PathBuf,
-        /// When, UTC.
+        /// Time of expiry, UTC.
         since: String,
     },
-    /// A certificate can't be made.
+    /// The router can't make its own certificate.
     #[error("a certificate can't be made: {why}")]
     OwnCertificate {
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// A thread can't serve.
+    /// A client thread can't serve.
     #[error("can't {what} the thread {name}: {why}")]
     Thread {
-        /// Its name.
+        /// Name of the thread.
         name: &'static str,
-        /// What failed.
+        /// Failed step.
         what: &'static str,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("can't {action} {}: {source}", path.display())]
     System {
-        /// What was tried: `create the directory`, `listen at`, …
+        /// Attempted operation: `create the directory`, `listen at`, …
         action: &'static str,
         /// The path.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// The system refused to do `action` to `path`.
+    /// Returns the error of `action` at `path`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

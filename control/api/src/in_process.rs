@@ -26,13 +26,13 @@ const CALLERS: u32 = 1000;
 /// Caller of a request at the Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// A caller whose role is known.
+    /// Caller with a given role.
     Role(Option<Role>),
-    /// A user of this machine, whose role follows from its groups.
+    /// User of this machine, whose role follows from its groups.
     User(u32),
 }
 
-/// The interface of a router, in this process.
+/// Interface of a router, in this process.
 #[derive(Debug)]
 pub struct InProcess {
     access: TowerToHyperService<axum::Router>,
@@ -41,12 +41,12 @@ pub struct InProcess {
     control: Router,
     users: Users,
     caller: u32,
-    /// Answers that go on end with it.
+    /// Streams end when this is dropped.
     _end: watch::Sender<bool>,
 }
 
 impl InProcess {
-    /// The interface of a router. Members of `groups` have these roles.
+    /// Returns the interface of a router. Members of `groups` have these roles.
     pub fn new(control: Router, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();
@@ -65,7 +65,7 @@ impl InProcess {
         }
     }
 
-    /// The operations: method, path, and the role that each needs.
+    /// Returns the operations: method, path, and the role that each needs.
     pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
         let of = |resource: crate::operation::Resource| {
             let path = resource.path;
@@ -74,7 +74,8 @@ impl InProcess {
         catalogue().into_iter().flat_map(of).collect()
     }
 
-    /// Sends a request; returns the status, and the body where it has an end. `None` where this is no request.
+    /// Sends a request. Returns the status, and the body unless it is a stream. Returns `None` where the
+    /// input is no request.
     pub async fn ask(
         &mut self,
         asking: Asking,

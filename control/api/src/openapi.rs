@@ -1,4 +1,5 @@
-//! The description of the interface (OpenAPI 3.1), made of the list of operations and of the types that they take and answer.
+//! Description of the interface (OpenAPI 3.1), made from the operations and the types of their requests and
+//! answers.
 
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
@@ -7,14 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::http::problem::ProblemBody;
 use crate::operation::{Content, JSON, Operation, Resource};
 
-/// Where schemas of answers stand.
+/// Path of the schemas of answers.
 const SCHEMAS: &str = "/components/schemas";
 
-/// The description of resources.
+/// Returns the description of resources.
 pub(crate) fn document(resources: &[Resource]) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut answers = settings.with(|settings| settings.definitions_path = SCHEMAS.into()).into_generator();
-    // What is sent has its schema in place: the same type may look otherwise in an answer.
+    // Requests have inline schemas: the same type may have another schema in an answer.
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut requests = settings.with(|settings| settings.inline_subschemas = true).into_generator();
     let problem = answers.subschema_for::<ProblemBody>();
@@ -71,7 +72,7 @@ fn describe(
         "operationId": operation_id(path, operation.method),
         "summary": operation.summary,
         "tags": [tag(path)],
-        // The role that is needed (OpenAPI 3.1, 4.8.30).
+        // Role that the operation needs (OpenAPI 3.1, 4.8.30).
         "security": [{"token": [operation.role]}],
         "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
@@ -96,7 +97,7 @@ fn describe(
     described
 }
 
-/// What the head of a request may say.
+/// Returns the header parameters of an operation.
 fn headers(operation: &Operation) -> Vec<Value> {
     let mut headers = Vec::new();
     let mut add = |name: &str, schema: Value, description: &str| {
@@ -124,7 +125,7 @@ fn headers(operation: &Operation) -> Vec<Value> {
     headers
 }
 
-/// What is answered when it is done.
+/// Returns the description of the successful answer.
 fn answer(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     let mut content = json!({operation.media: {"schema": (operation.answer)(answers)}});
     if operation.streams {
@@ -146,7 +147,7 @@ fn answer(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     answer
 }
 
-/// A schema that stands inside a document, which says for all which dialect it is.
+/// Returns a schema for use inside a document, without the dialect, which the document declares.
 fn bare(schema: Schema) -> Value {
     let mut schema = schema.to_value();
     if let Value::Object(keys) = &mut schema {
@@ -155,7 +156,7 @@ fn bare(schema: Schema) -> Value {
     schema
 }
 
-/// The properties of an object, as arguments behind a `?`.
+/// Returns the properties of an object as query parameters.
 fn arguments(schema: Schema) -> Vec<Value> {
     let schema = bare(schema);
     let required = |name: &str| {
@@ -173,7 +174,7 @@ fn arguments(schema: Schema) -> Vec<Value> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// What is left out behind a `?` is not there; it can't be `null`.
+/// Removes `null` from a schema: an absent query argument is omitted.
 fn without_null(mut schema: Value) -> Value {
     let Some(keys) = schema.as_object_mut() else { return schema };
     if keys.get("default").is_some_and(Value::is_null) {
@@ -189,7 +190,7 @@ fn without_null(mut schema: Value) -> Value {
     schema
 }
 
-/// The names in a path.
+/// Returns the path parameters of a path.
 fn path_parameters(path: &str) -> Vec<Value> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameter = |name: &str| {
@@ -202,7 +203,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
     names.map(parameter).collect()
 }
 
-/// A name for an operation that programs can be made with: `get_ports_name`.
+/// Returns the identifier of an operation for code generators: `get_ports_name`.
 fn operation_id(path: &str, method: &str) -> String {
     let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
@@ -210,7 +211,7 @@ fn operation_id(path: &str, method: &str) -> String {
     format!("{}_{what}", method.to_lowercase())
 }
 
-/// The noun that a path is about.
+/// Returns the noun of a path.
 fn tag(path: &str) -> &str {
     path.split('/').nth(1).filter(|noun| !noun.is_empty()).unwrap_or("resources")
 }

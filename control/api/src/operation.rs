@@ -1,5 +1,5 @@
-//! Operations: each method of each resource, with who may do it, what it takes and answers. One list makes the router that carries them out and
-//! the description that is served.
+//! Operations: each method of each resource, with its role, request and answer. The service and the served
+//! description are made from the same list.
 
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
@@ -12,52 +12,52 @@ use crate::http::extract::{Longest, refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
 use crate::served::Served;
 
-/// Makes the schema of a type, with what it refers to.
+/// Function that makes the schema of a type and of the types that it refers to.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a method of a resource is.
+/// Method of a resource.
 #[derive(Clone)]
 pub(crate) struct Operation {
     /// `GET`, `POST`, …
     pub method: &'static str,
-    /// Who may do it: whoever has this role, or a higher one.
+    /// Lowest role that may call it.
     pub role: Role,
-    /// The worst that a caller can cause with it.
+    /// Effect: the worst that a caller can cause with it.
     pub effect: Effect,
-    /// What it does, in a sentence.
+    /// Summary, one sentence.
     pub summary: &'static str,
-    /// The arguments behind the `?`.
+    /// Query arguments.
     pub arguments: Option<Describe>,
-    /// What its body holds; one that has none refuses any.
+    /// Content of the body; an operation without one refuses any body.
     pub body: Option<Content>,
-    /// Whether there has to be a body.
+    /// Whether a body is required.
     pub needs_body: bool,
-    /// The status when it is done.
+    /// Status of success.
     pub status: u16,
-    /// What it answers then.
+    /// Schema of the answer on success.
     pub answer: Describe,
-    /// Of which kind that is.
+    /// Media type of the answer.
     pub media: &'static str,
     /// Whether it also answers with a stream of server-sent events.
     pub streams: bool,
-    /// Whether such a stream goes on behind what `Last-Event-ID` names.
+    /// Whether such a stream resumes behind the event of `Last-Event-ID`.
     pub resumes: bool,
-    /// Whether the answer has an `ETag`: what changes something takes an `If-Match`, and what reads an `If-None-Match`.
+    /// Whether the answer has an `ETag`. Changes take an `If-Match`, reads an `If-None-Match`.
     pub tagged: bool,
-    /// Whether the answer may be a part of a list, with a `Link` to the next.
+    /// Whether the answer may be a page of a list, with a `Link` to the next page.
     pub paged: bool,
 }
 
-/// What the body of a request holds.
+/// Content of a request's body.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
-    /// An object.
+    /// Object.
     One(Describe),
-    /// An object, or a list of such.
+    /// Object, or list of such objects.
     OneOrList(Describe),
 }
 
-/// What most answers are.
+/// Media type of most answers.
 pub(crate) const JSON: &str = "application/json";
 
 impl Operation {
@@ -80,104 +80,105 @@ impl Operation {
         }
     }
 
-    /// Reads.
+    /// Returns an operation that reads.
     pub fn get<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("GET", 200, role, summary)
     }
 
-    /// Does something.
+    /// Returns an operation that performs an action.
     pub fn post<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("POST", 200, role, summary)
     }
 
-    /// Makes something.
+    /// Returns an operation that creates an object.
     pub fn create<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("POST", 201, role, summary)
     }
 
-    /// Puts something in the place of another.
+    /// Returns an operation that replaces an object.
     pub fn put<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("PUT", 200, role, summary)
     }
 
-    /// Changes something.
+    /// Returns an operation that changes an object.
     pub fn patch<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("PATCH", 200, role, summary)
     }
 
-    /// Removes something.
+    /// Returns an operation that removes an object.
     pub fn delete<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
         Self::new::<T>("DELETE", 200, role, summary)
     }
 
-    /// With an effect. Without this, a GET only looks, and other methods change forwarding.
+    /// Sets the effect. By default a GET only looks, and other methods change forwarding.
     pub fn effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
     }
 
-    /// With arguments behind the `?`; without this, none are taken.
+    /// Adds query arguments. By default the operation takes none.
     pub fn arguments<T: JsonSchema>(self) -> Self {
         Self { arguments: Some(SchemaGenerator::root_schema_for::<T>), ..self }
     }
 
-    /// With an object in the body.
+    /// Adds a required object in the body.
     pub fn body<T: JsonSchema>(self) -> Self {
         Self { needs_body: true, ..self.may_have_body::<T>() }
     }
 
-    /// With an object in the body, where one is sent.
+    /// Adds an optional object in the body.
     pub fn may_have_body<T: JsonSchema>(self) -> Self {
         Self { body: Some(Content::One(SchemaGenerator::root_schema_for::<T>)), ..self }
     }
 
-    /// With an object in the body, or a list of such.
+    /// Adds an object, or a list of such objects, in the body.
     pub fn one_or_list<T: JsonSchema>(self) -> Self {
         let body = Some(Content::OneOrList(SchemaGenerator::root_schema_for::<T>));
         Self { body, needs_body: true, ..self }
     }
 
-    /// Answers with something else than JSON.
+    /// Sets the media type of answers that are no JSON.
     pub fn media(self, media: &'static str) -> Self {
         Self { media, ..self }
     }
 
-    /// Answers with a stream of server-sent events where these are accepted.
+    /// Adds an answer by a stream of server-sent events, where the client accepts it.
     pub fn streams(self) -> Self {
         Self { streams: true, ..self }
     }
 
-    /// The same, and goes on behind what `Last-Event-ID` names.
+    /// Adds such a stream that resumes behind the event of `Last-Event-ID`.
     pub fn streams_on(self) -> Self {
         Self { resumes: true, ..self.streams() }
     }
 
-    /// Has an `ETag`: what changes something is only done where an `If-Match` holds, what reads answers 304 where an `If-None-Match` has it.
+    /// Adds an `ETag`. A change requires that its `If-Match` holds; a read answers 304 where its
+    /// `If-None-Match` has the tag.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
     }
 
-    /// Answers with a page of a list where that is asked for.
+    /// Adds paging of the answer, on request.
     pub fn paged(self) -> Self {
         Self { paged: true, ..self }
     }
 }
 
-/// A path, with its methods.
+/// Path with its methods.
 pub(crate) struct Resource {
-    /// The path; names in braces stand for any.
+    /// Path; names in braces match any segment.
     pub path: &'static str,
-    /// What its methods do.
+    /// Operations of the path.
     pub operations: Vec<Operation>,
     router: MethodRouter<Served>,
 }
 
 impl Resource {
-    /// One without methods.
+    /// Returns a resource without methods.
     pub fn new(path: &'static str) -> Self {
         Self { path, operations: Vec::new(), router: MethodRouter::new() }
     }
 
-    /// With a method, and what carries it out.
+    /// Adds a method and its handler.
     pub fn on(mut self, operation: Operation, handler: MethodRouter<Served>) -> Self {
         let handler = match operation.arguments {
             Some(_) => handler,
@@ -197,13 +198,13 @@ impl Resource {
         self
     }
 
-    /// With bodies up to so many bytes.
+    /// Sets the maximum length of bodies, in bytes.
     pub fn bodies(mut self, longest: usize) -> Self {
         self.router = self.router.layer((DefaultBodyLimit::max(longest), Extension(Longest(longest))));
         self
     }
 
-    /// What carries out its methods.
+    /// Returns the handlers of the methods.
     pub fn into_router(self) -> MethodRouter<Served> {
         self.router
     }

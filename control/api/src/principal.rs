@@ -1,46 +1,46 @@
-//! Who asks, and what they may do.
+//! Principals: callers with their roles.
 
 use std::net::IpAddr;
 
 use millrace_controller::{AuditEntry, Outcome, Role, Who};
 
-/// Whom a request comes from. Who has no role may do nothing.
+/// Caller of a request. A caller without a role may do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Principal {
-    /// The user at the other end of the Unix socket, or the token.
+    /// User at the other end of the Unix socket, or API token.
     pub who: Who,
-    /// What they may do.
+    /// Role of the caller.
     pub role: Option<Role>,
-    /// The process at the other end of the Unix socket.
+    /// Process at the other end of the Unix socket.
     pub pid: Option<i32>,
-    /// The address at the other end of a connection from elsewhere.
+    /// Remote address of the connection.
     pub from: Option<IpAddr>,
 }
 
 impl Principal {
-    /// Somebody at an address who has not said by what they ask.
+    /// Returns the principal of an unauthenticated caller at an address.
     pub fn stranger(from: IpAddr) -> Self {
         Self { who: Who { uid: None, name: "unknown".to_owned() }, role: None, pid: None, from: Some(from) }
     }
 
-    /// A process of this machine of whose user nobody has been asked yet.
+    /// Returns the principal of a process whose user has not been looked up yet.
     pub fn user(uid: Option<u32>, pid: Option<i32>) -> Self {
         let name = uid.map_or_else(|| "unknown".to_owned(), |uid| format!("uid {uid}"));
         Self { who: Who { uid, name }, role: None, pid, from: None }
     }
 
-    /// Who has a token.
+    /// Returns the principal of a token's holder.
     pub fn token(name: &str, role: Role, from: IpAddr) -> Self {
         let who = Who { uid: None, name: format!("token {name}") };
         Self { who, role: Some(role), pid: None, from: Some(from) }
     }
 
-    /// The role, or the least one where there is none.
+    /// Returns the role, or the lowest role where there is none.
     pub fn least(&self) -> Role {
         self.role.unwrap_or(Role::Viewer)
     }
 
-    /// A line of the audit log about an operation of theirs, without what was asked for, and when.
+    /// Returns a line of the audit log about an operation of the principal, without request and time.
     pub fn entry(&self, operation: String, outcome: Outcome) -> AuditEntry {
         AuditEntry {
             time: String::new(),

@@ -1,4 +1,4 @@
-//! The interface of a router: started on threads of its own, answered by control.
+//! Server of the interface: threads of its own talk to clients, control answers.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,23 +23,24 @@ use crate::limits::Limits;
 use crate::served::Interface;
 use crate::served::Served;
 
-/// How often it is written down when tokens were used.
+/// Interval between writes of the last uses of tokens.
 const LOOK: Duration = Duration::from_secs(30);
-/// How often it is looked whether there is another certificate.
+/// Interval between checks for a new certificate.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Where clients come in.
+/// Sockets of the interface.
 #[derive(Debug)]
 pub struct Entrances {
     /// The Unix socket.
     pub local: Listener,
-    /// What members of groups may do there; others than root and the router's own user may do nothing.
+    /// Roles of group members at the Unix socket. Users without a role may do nothing, except root and the
+    /// router's own user.
     pub groups: BTreeMap<String, Role>,
-    /// TCP with TLS, for who has a token.
+    /// TCP sockets with TLS, for holders of tokens.
     pub remote: Option<Remote>,
 }
 
-/// An interface that is being served.
+/// Running interface.
 #[derive(Debug)]
 pub struct Server {
     control: Router,
@@ -87,8 +88,8 @@ pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> 
 }
 
 impl Server {
-    /// Answers clients until `shutdown` is ready; then removes the socket, ends what goes on, and gives answers that are under
-    /// way half a second.
+    /// Answers clients until `shutdown` is ready. Then removes the socket, ends streams, and gives running
+    /// answers half a second.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let mut look = tokio::time::interval(LOOK);
@@ -107,7 +108,7 @@ impl Server {
         end.send_replace(true);
         let ended = async {
             for thread in threads {
-                // It has ended in any case.
+                // The thread has ended in any case.
                 let _ = thread.await;
             }
         };
@@ -125,13 +126,13 @@ impl Server {
         take(message, &self.control, &self.resources, &self.users);
     }
 
-    /// Writes down when tokens were used.
+    /// Writes the last uses of tokens to the disk.
     fn write_uses(&self) {
         let control = self.control.clone();
         tokio::task::spawn_blocking(move || keep_uses(&control));
     }
 
-    /// Takes up a certificate that was renewed, where there is one.
+    /// Reads a renewed certificate, if there is one.
     fn renew(&self) {
         if self.interface.has_certificate() {
             let interface = self.interface.clone();
@@ -157,7 +158,7 @@ pub(crate) fn take(
             let request: Request = *request;
             tokio::spawn(carry_out(resources.clone(), control.events().clone(), request, reply));
         }
-        // Who is refused needn't wait for that to be written.
+        // A refused caller doesn't wait for the audit log.
         Message::Note(entry) => drop(control.note(*entry)),
         Message::Find(uid, reply) => {
             let users = users.clone();

@@ -1,9 +1,9 @@
-//! Directories of tests.
+//! Temporary directories of tests.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes with the test.
+/// Directory that is removed with the test.
 pub(crate) struct TestDirectory(pub PathBuf);
 
 impl TestDirectory {

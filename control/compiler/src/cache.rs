@@ -1,6 +1,7 @@
-//! Compiled code on disk. What is read is run as machine code, so three things stand before that: the directory and its files
-//! are the daemon's own and nobody else may write there; each entry bears a tag (HMAC-SHA-256) over its key and all of its
-//! code, under a secret that lies beside; and the tag is checked on the bytes in memory that are used afterwards.
+//! Cache of compiled code on disk. Its content runs as machine code, so three checks protect it. The
+//! directory and its files belong to the daemon's user, and nobody else may access them. Each entry has a tag
+//! (HMAC-SHA-256) over its key and its code, under a secret in the same directory. The tag is checked on the
+//! very bytes in memory that are used afterwards.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -15,49 +16,50 @@ use millrace_plugin::wasm::{ModuleError, Sandbox, Tier};
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
-/// What an entry begins with: the form of what follows, which is the tag and the code.
+/// Start of an entry: version of its format, which is the tag and the code.
 const MAGIC: &[u8; 8] = b"mrcode1\n";
-/// Bytes of a tag, of a key and of the secret.
+/// Size of a tag, of a key and of the secret, in bytes.
 const TAG: usize = 32;
-/// Bytes of all entries, unless it is said otherwise.
+/// Default maximum size of all entries, in bytes.
 const MOST: u64 = 256 << 20;
-/// The file of the secret.
+/// Name of the secret's file.
 const SECRET: &str = "secret";
-/// How files are named that are still written.
+/// Name prefix of files that are being written.
 const UNFINISHED: &str = ".new-";
-/// Age from which such a file is one that nobody writes any more.
+/// Age from which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Why there is no cache.
+/// Reason why the cache can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// Others could put code there.
+    /// Other users could write code there.
     #[error("{}: {why}: the plugin cache must be accessible to the router's user only", path.display())]
     Foreign {
-        /// What.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with its owner or mode.
         why: String,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("{}: {error}", path.display())]
     System {
-        /// What.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
-/// What code is kept under: the module, the tier, the engine with all its settings, and the processor's features.
+/// Key of an entry: hash of the module, the tier, the engine with all its settings, and the processor's
+/// features.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key([u8; TAG]);
 
 impl Key {
-    /// The key of a module's code of a tier.
+    /// Returns the key of a module's code in a tier.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] when there is no such tier on this machine.
+    /// [`ModuleError::Compile`] if this machine has no such tier.
     pub fn new(sandbox: &Sandbox, wasm: &[u8], tier: Tier) -> Result<Self, ModuleError> {
         let mut hasher = Sha(Sha256::new());
         sandbox.hash_compatibility(tier, &mut hasher)?;
@@ -70,7 +72,7 @@ impl Key {
     }
 }
 
-/// SHA-256 for what can be hashed.
+/// SHA-256 as a [`Hasher`].
 struct Sha(Sha256);
 
 impl Hasher for Sha {
@@ -84,14 +86,14 @@ impl Hasher for Sha {
     }
 }
 
-/// Compiled code, in a directory.
+/// Cache of compiled code in a directory.
 pub struct Cache {
     directory: PathBuf,
     secret: [u8; TAG],
     most: u64,
 }
 
-/// Without the secret.
+/// Prints the cache without its secret.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("directory", &self.directory).finish_non_exhaustive()
@@ -99,10 +101,10 @@ impl fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// The cache in a directory, which is made if it isn't there. It keeps 256 MiB.
+    /// Opens the cache in a directory, which is created if missing. The cache keeps up to 256 MiB.
     ///
     /// # Errors
-    /// [`CacheError`] when the directory or the secret in it is another user's, or when others may write there.
+    /// [`CacheError`] if the directory or its secret belongs to another user, or other users have access.
     pub fn open(directory: &Path) -> Result<Self, CacheError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -119,16 +121,16 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The same, keeping at most so many bytes.
+    /// Returns the cache with a maximum size of `most` bytes.
     #[must_use]
     pub fn keeping(self, most: u64) -> Self {
         Self { most, ..self }
     }
 
-    /// The code under a key; `None` when there is none.
+    /// Returns the code of a key; `None` if there is none.
     ///
     /// # Errors
-    /// What is wrong with the entry: none of it must be used, and it is gone.
+    /// Problem with the entry, which must not be used and has been removed.
     pub fn get(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
         let path = self.path(key);
         let content = match read_own(&path, self.most) {
@@ -139,15 +141,15 @@ impl Cache {
         let Some(code) = self.verified(key, content) else {
             return Err(self.refuse(&path, "its tag is not that of its content"));
         };
-        // What was used last goes last; an entry whose time can't be set goes earlier.
+        // Marks the entry as used last; an entry whose time can't be set is evicted earlier.
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(Some(code))
     }
 
-    /// Keeps code under a key, and lets go of what was not used for the longest time when there is too much.
+    /// Stores code under a key, and evicts the least recently used entries beyond the maximum size.
     ///
     /// # Errors
-    /// When it can't be written: the disk is full, for one. Nothing is lost but time then.
+    /// The entry can't be written, for example because the disk is full. The only loss is compile time.
     pub fn put(&self, key: Key, code: &[u8]) -> io::Result<()> {
         if (MAGIC.len() + TAG + code.len()) as u64 > self.most {
             return Ok(());
@@ -174,14 +176,14 @@ impl Cache {
         Some(content)
     }
 
-    /// Removes an entry that must not be used.
+    /// Removes an invalid entry.
     fn refuse(&self, path: &Path, why: &str) -> String {
-        // The next one is written over it in any case.
+        // If this fails, the next entry overwrites it.
         let _ = fs::remove_file(path);
         format!("{}: {why}", path.display())
     }
 
-    /// Removes what is too much, and what was left behind unfinished.
+    /// Evicts entries beyond the maximum size, and removes abandoned unfinished files.
     fn sweep(&self) {
         let Ok(files) = fs::read_dir(&self.directory) else { return };
         let mut entries = Vec::new();
@@ -203,7 +205,7 @@ impl Cache {
             if bytes <= self.most {
                 break;
             }
-            // One that stays is tried again the next time.
+            // A failed removal is repeated at the next sweep.
             if fs::remove_file(path).is_ok() {
                 bytes -= length;
             }
@@ -211,14 +213,14 @@ impl Cache {
     }
 }
 
-/// HMAC under a secret. All lengths of secrets are allowed.
+/// Returns an HMAC under a secret. HMAC allows secrets of any length.
 fn keyed(secret: &[u8; TAG]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     block[..TAG].copy_from_slice(secret);
     Hmac::new(&block.into())
 }
 
-/// Whether a file is this user's, and nobody else may write to it or read it.
+/// Whether a file belongs to this user, and no other user may read or write it.
 fn own(known: &Metadata) -> Result<(), String> {
     if known.uid() != geteuid().as_raw() {
         return Err(format!("belongs to the user {}, not to {}", known.uid(), geteuid()));
@@ -229,7 +231,7 @@ fn own(known: &Metadata) -> Result<(), String> {
     }
 }
 
-/// Reads a file of this user that is none of a link's or of anything but a file.
+/// Reads a regular file of this user; symbolic links and other file types are refused.
 fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let known = file.metadata()?;
@@ -246,7 +248,7 @@ fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The secret of a directory, which is made if it isn't there.
+/// Returns the secret of a directory; creates a missing secret.
 fn secret(directory: &Path, path: &Path) -> Result<[u8; TAG], CacheError> {
     let system = |error| CacheError::System { path: path.to_owned(), error };
     match read_own(path, TAG as u64) {
@@ -270,7 +272,7 @@ fn secret(directory: &Path, path: &Path) -> Result<[u8; TAG], CacheError> {
     }
 }
 
-/// Writes a file so that it is there as a whole or not at all, for this user only.
+/// Writes a file atomically, with access for this user only.
 fn write_whole(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

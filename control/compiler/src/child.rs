@@ -1,5 +1,5 @@
-//! What the process does that compiles: it confines itself, reads a module from its standard input, and writes the code to its
-//! standard output. Why it failed stands on its standard error.
+//! Compiling process: it confines itself, reads a module from its standard input, and writes the code to its
+//! standard output. Its standard error has the reason of a failure.
 
 use std::io::{Read, Write};
 
@@ -16,39 +16,39 @@ pub const BROKEN: u8 = 4;
 /// Exit code of a process that has no memory for the module.
 pub const NO_MEMORY: u8 = 5;
 
-/// Added to the niceness of a process that makes better code while other code runs.
+/// Niceness of a process that optimises code while baseline code runs.
 const NICE: libc::c_int = 10;
-/// That of the threads beside the first one: a worker that polls keeps nine tenths of its processor, and what such a thread has begun
-/// still ends soon.
+/// Niceness of the threads other than the first. With it, a polling worker keeps nine tenths of its
+/// processor, and the threads still finish soon.
 const NICE_BESIDE: libc::c_int = 10;
-/// Threads of a process at most. Each takes address space for memory of its own.
+/// Maximum number of threads of a process. Each thread takes address space for its memory.
 pub(crate) const MOST_THREADS: usize = 4;
 
-/// Why there is no code.
+/// Reason why there is no code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChildError {
     /// The compiler refused the module.
     #[error("{0}")]
     Refused(String),
-    /// It was not called as the router calls it.
+    /// The arguments are not those of the router.
     #[error("it is called by the router, as `compile-plugin TIER MEMORY SECONDS`: {0}")]
     Usage(String),
-    /// It has no threads.
+    /// The process has no threads.
     #[error("no threads to compile with: {0}")]
     Threads(String),
-    /// It could not be confined.
+    /// The process could not be confined.
     #[error("the process {0}")]
     Confine(#[from] ConfineError),
     /// There is no memory for the module.
     #[error("no memory for the module")]
     Memory,
-    /// The module could not be read, or the code not be written.
+    /// The module could not be read, or the code could not be written.
     #[error("the router doesn't listen: {0}")]
     Pipe(String),
 }
 
 impl ChildError {
-    /// The exit code that tells the router.
+    /// Returns the exit code that reports the error to the router.
     pub fn code(&self) -> u8 {
         match self {
             Self::Refused(_) => REFUSED,
@@ -58,14 +58,14 @@ impl ChildError {
     }
 }
 
-/// What the router wants of the process, as its arguments.
+/// Order of the router to the process, as its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
-    /// Which compiler.
+    /// Compiler to use.
     pub tier: Tier,
-    /// Bytes of address space, at most.
+    /// Maximum address space in bytes.
     pub memory: u64,
-    /// Seconds of the processor, at most.
+    /// Maximum processor time in seconds.
     pub seconds: u64,
 }
 
@@ -86,15 +86,15 @@ impl Order {
     }
 }
 
-/// Confines this process and has it compile. To be called before the process has opened anything or begun threads; it can do
-/// nothing else afterwards. It compiles by as many threads as there are processors, four at most.
-///
+/// Confines this process and compiles a module. Must be called before the process opens files or starts
+/// threads; the process can do nothing else afterwards. The compiler uses as many threads as there are
+/// processors, at most four.
 /// # Errors
-/// [`ChildError`], to be written to the standard error, and to be told by [`ChildError::code`].
+/// [`ChildError`], whose text belongs on the standard error; its exit code is [`ChildError::code`].
 pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     let order = Order::parse(arguments)?;
     if order.tier == Tier::Optimised {
-        // Whoever refuses makes workers wait a little more.
+        // If the niceness can't be set, workers only wait a little longer.
         let _ = be_nice(NICE);
     }
     let _threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
@@ -104,7 +104,7 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
         std::io::ErrorKind::OutOfMemory => ChildError::Memory,
         _ => ChildError::Pipe(error.to_string()),
     };
-    // One byte more than there may be tells a module that is too long.
+    // One byte beyond the limit reveals a module that is too long.
     std::io::stdin().take(MOST_MODULE as u64 + 1).read_to_end(&mut wasm).map_err(pipe)?;
     let artifact = compile(&wasm, order.tier).map_err(|error| match error {
         ModuleError::Compile(why) => ChildError::Refused(why),
@@ -114,10 +114,10 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     out.write_all(&artifact).and_then(|()| out.flush()).map_err(pipe)
 }
 
-/// Confines this process as one that compiles, with its threads, for tests of what is left to them then.
+/// Confines this process and its threads as for compiling, for tests of the remaining rights.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// The kernel refuses.
 #[doc(hidden)]
 pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildError> {
     let threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
@@ -125,13 +125,13 @@ pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildEr
     Ok(threads)
 }
 
-/// Threads that the compiler shares its work with, this one among them. All have begun when this returns: none can any more once the
-/// process is confined.
+/// Returns the compiler's threads, this one included. All have started on return, since a confined process
+/// can't start any.
 fn threads() -> Result<ThreadPool, ThreadPoolBuildError> {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
     let beside = |number| {
         if number > 0 {
-            // As above.
+            // If the niceness can't be set, workers only wait a little longer.
             let _ = be_nice(NICE_BESIDE);
         }
     };

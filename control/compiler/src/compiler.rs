@@ -1,4 +1,5 @@
-//! Loading a plugin: from the cache, or compiled at once by the faster compiler and then, while that code runs, by the better one.
+//! Loading of plugins: from the cache, or compiled first by the baseline compiler and then, while that code
+//! runs, by the optimising one.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,14 +13,14 @@ use crate::cache::{Cache, Key};
 use crate::process::{self, ChildCommand, Limits};
 use crate::{CacheError, CompileError};
 
-/// How plugins are compiled.
+/// Settings of the compiler.
 #[derive(Clone, Debug)]
 pub struct CompilerSettings {
-    /// What is started to compile.
+    /// Command that starts the compiling process.
     pub command: ChildCommand,
-    /// What it may take.
+    /// Limits of the compiling process.
     pub limits: Limits,
-    /// The directory that keeps code; `None` to keep none.
+    /// Cache directory; `None` for no cache.
     pub cache: Option<PathBuf>,
 }
 
@@ -30,9 +31,10 @@ impl Default for CompilerSettings {
 }
 
 impl CompilerSettings {
-    /// Where code is kept by default: `plugins` in the directory that the environment variable `CACHE_DIRECTORY` names (the
-    /// first, where it names several), as systemd sets it for services with a `CacheDirectory`; without that
-    /// `/var/cache/millrace/plugins` for root, a directory of the user's cache for others. `None` for a user without a home.
+    /// Returns the default cache directory: `plugins` in the first directory of the environment variable
+    /// `CACHE_DIRECTORY`. Systemd sets this variable for services with a `CacheDirectory`. Without it, the
+    /// default is `/var/cache/millrace/plugins` for root, and a directory of the user's cache for others.
+    /// `None` for a user without a home.
     pub fn default_cache() -> Option<PathBuf> {
         default_cache(nix::unistd::geteuid().is_root(), |name| std::env::var_os(name))
     }
@@ -54,12 +56,12 @@ fn default_cache(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> 
     Some(cache.join("millrace/plugins"))
 }
 
-/// Where the code of a plugin came from.
+/// Source of a plugin's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// It was kept.
+    /// The cache.
     Cache,
-    /// It was compiled just now.
+    /// A compiler run.
     Compiled,
 }
 
@@ -72,22 +74,22 @@ impl fmt::Display for Source {
     }
 }
 
-/// A plugin that was loaded.
+/// Plugin that was loaded.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The plugin.
     pub plugin: WasmPlugin,
-    /// Where its code came from.
+    /// Source of its code.
     pub source: Source,
 }
 
-/// A module, and what was found in it.
+/// Module with the result of its inspection.
 struct Checked<'a> {
     wasm: &'a [u8],
     inspected: Inspected,
 }
 
-/// Compiles plugins, and keeps what was compiled. Clones are the same one.
+/// Compiler of plugins with a cache. Clones share one compiler.
 #[derive(Clone, Debug)]
 pub struct Compiler(Arc<Inner>);
 
@@ -97,13 +99,13 @@ struct Inner {
     command: ChildCommand,
     limits: Limits,
     cache: Option<Cache>,
-    /// One process at a time for each tier bounds what all of them take.
+    /// One lock for each tier: one process at a time bounds the total resources.
     turns: [Mutex<()>; 2],
 }
 
 impl Compiler {
-    /// Returns a compiler for plugins of `sandbox`, and begins the launcher where it has not begun. The log names a directory
-    /// that can't be used; no code is kept then.
+    /// Creates a compiler for plugins of `sandbox`, and starts the launcher if needed. If the cache directory
+    /// can't be used, this is logged and no code is cached.
     pub fn new(sandbox: Sandbox, settings: CompilerSettings) -> Self {
         if let Err(error) = crate::launcher::begin_launcher() {
             tracing::warn!("plugins keep baseline code: {error}");
@@ -115,14 +117,15 @@ impl Compiler {
         Self(Arc::new(Inner { sandbox, command, limits, cache, turns: Default::default() }))
     }
 
-    /// Checks a module and takes code for it: from the cache, else compiled by the faster compiler, or by the other one where
-    /// that one refuses. Waits for it.
+    /// Checks a module and returns it with code from the cache, or else compiled by the baseline compiler. If
+    /// that compiler refuses the module, the optimising one compiles it. Blocks until the code is ready.
     ///
-    /// While the plugin has baseline code, optimised code is made in a thread beside; `upgraded` is called there when the plugin
-    /// has it, or when that failed and it keeps what it has. For a plugin that begins with optimised code it isn't called.
+    /// If the plugin has baseline code, another thread optimises it. The thread calls `upgraded` when the
+    /// plugin has optimised code, or when that failed and the baseline code stays. A plugin that starts with
+    /// optimised code gets no call.
     ///
     /// # Errors
-    /// [`CompileError`]; the module is no plugin for this router, or can't be compiled within the limits.
+    /// [`CompileError`]: the module is no plugin for this router, or can't be compiled within the limits.
     pub fn load(
         &self,
         wasm: &[u8],
@@ -140,7 +143,7 @@ impl Compiler {
         Ok(loaded)
     }
 
-    /// The plugin with code of a tier from the cache. An entry that is not what was put there is told in the log, and not used.
+    /// Returns the plugin with code of a tier from the cache. An invalid entry is logged and not used.
     fn kept(&self, module: &Checked<'_>, tier: Tier) -> Option<WasmPlugin> {
         let cache = self.0.cache.as_ref()?;
         let key = Key::new(&self.0.sandbox, module.wasm, tier).ok()?;
@@ -149,12 +152,13 @@ impl Compiler {
         self.take(module, &code, tier).map_err(|error| anew(error.to_string())).ok()
     }
 
-    /// The plugin with code that is made now.
+    /// Returns the plugin with newly compiled code.
     fn compiled(&self, module: &Checked<'_>) -> Result<WasmPlugin, CompileError> {
         if self.0.sandbox.has(Tier::Baseline) {
             match self.make(module.wasm, Tier::Baseline) {
                 Ok(code) => return Ok(self.take(module, &code, Tier::Baseline)?),
-                // There is code that only the other one knows, and some that neither takes: it says so.
+                // Some code only the optimising compiler accepts; for code that neither accepts, the
+                // optimising one reports the error.
                 Err(CompileError::Module(_) | CompileError::Failed { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -165,12 +169,12 @@ impl Compiler {
 
     #[allow(unsafe_code)]
     fn take(&self, module: &Checked<'_>, code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
-        // SAFETY: the code comes from our own program, confined, that was given these bytes; or it bears a tag over itself and
-        // them that only who knows the cache's secret can make, which is us.
+        // SAFETY: the code comes from our own confined program, which got these bytes; or it has a tag over
+        // itself and them. The tag requires the cache's secret, which only this router knows.
         unsafe { self.0.sandbox.load_inspected(module.inspected.clone(), code, tier) }
     }
 
-    /// Has code made, and keeps it.
+    /// Compiles a module and stores the code in the cache.
     fn make(&self, wasm: &[u8], tier: Tier) -> Result<Vec<u8>, CompileError> {
         let turn = &self.0.turns[usize::from(tier == Tier::Optimised)];
         let code = {
@@ -233,7 +237,7 @@ mod tests {
             assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a")]), path("/run/a/plugins"));
             assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a:/run/b")]), path("/run/a/plugins"));
         }
-        // What is no place of its own doesn't count.
+        // A relative or empty path doesn't count.
         assert_eq!(at(true, &[("CACHE_DIRECTORY", "a")]), path("/var/cache/millrace/plugins"));
         assert_eq!(at(true, &[("CACHE_DIRECTORY", "")]), path("/var/cache/millrace/plugins"));
     }

@@ -1,11 +1,12 @@
-//! Giving away everything but computing: what a process does to itself before it reads what a stranger wrote.
+//! Confinement of the compiling process: it gives up all rights but computing before it reads an untrusted
+//! module.
 //!
-//! In this order: it lets go of all files but the first three, of its place in the file system, of its user (when that is root:
-//! it becomes `nobody`), of the privileges of programs that it could start, and of memory, time and files beyond its limits.
-//! Then a filter (seccomp) leaves it the system calls that compiling takes: memory, and reading and writing what is open
-//! already, by the threads that there are. All others fail with `EPERM`, so there is no file, socket, process or thread that it
-//! could open or start; memory can't be made executable, and signals go to itself only. A kernel without seccomp filters compiles
-//! nothing.
+//! The process first closes all files but the first three, and leaves its working directory and its user
+//! (root becomes `nobody`). Next it gives up the privileges of programs that it could start, and sets limits
+//! on memory, time and files. Then a seccomp filter leaves it only the system calls for compiling: memory,
+//! and reading and writing of open files, by the existing threads. All other calls fail with `EPERM`, so the
+//! process can open or start no file, socket, process or thread. It can't make memory executable, and can
+//! signal only itself. On a kernel without seccomp filters nothing is compiled.
 #![allow(unsafe_code)]
 
 use millrace_confine::{Calls, ConfineError};
@@ -15,18 +16,18 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, chdir, geteuid, setgroups, setresgid, setresuid};
 
-/// User and group that root becomes.
+/// User and group id that replaces root.
 const NOBODY: u32 = 65_534;
 
-/// Confines this process for good, with all its threads.
+/// Confines this process irrevocably, with all its threads.
 ///
 /// # Errors
-/// [`ConfineError`] when the kernel refuses a part of it: a process that is confined in part only must end.
+/// [`ConfineError`] if the kernel refuses a part: a partly confined process must end.
 pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     close_files().map_err(ConfineError::of("close its files"))?;
     chdir("/").map_err(ConfineError::of("leave its directory"))?;
     become_nobody().map_err(ConfineError::of("become nobody"))?;
-    // A change of the user takes this back, so it comes after.
+    // A change of the user resets this setting, so it comes after.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(ConfineError::of("end with its parent"))?;
     prctl::set_dumpable(false).map_err(ConfineError::of("forbid others to look into its memory"))?;
     prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
@@ -53,7 +54,7 @@ fn become_nobody() -> Result<(), Errno> {
 
 fn limit(memory: u64, seconds: u64) -> Result<(), Errno> {
     setrlimit(Resource::RLIMIT_AS, memory, memory)?;
-    // The first limit is told by a signal of its own, the second one kills.
+    // The soft limit sends SIGXCPU, the hard limit kills.
     setrlimit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
     for none in [
         Resource::RLIMIT_FSIZE,

@@ -1,39 +1,39 @@
-//! Why a plugin's module was not compiled.
+//! Errors of compiling a plugin's module.
 
 use std::time::Duration;
 
 use millrace_plugin::wasm::ModuleError;
 
-/// Why a plugin's module was not compiled. The text is one sentence for people.
+/// Error of compiling a plugin's module. The text is one sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// It is no plugin for this router, or the compiler refused it.
+    /// The module is no plugin for this router, or the compiler refused it.
     #[error(transparent)]
     Module(#[from] ModuleError),
-    /// It took longer than it may.
+    /// Compiling exceeded its time limit.
     #[error("compiling it took longer than {} s and was given up", .0.as_secs_f32())]
     TooLong(Duration),
-    /// It took more time of the processor than it may.
+    /// Compiling exceeded its limit of processor time, in seconds.
     #[error("compilation aborted after {0} s of CPU time")]
     TooMuchWork(u64),
-    /// It took more memory than it may.
+    /// Compiling exceeded its memory limit, in bytes.
     #[error("compilation exceeds the limit of {} MiB of memory", .0 >> 20)]
     TooMuchMemory(u64),
-    /// The code is longer than it may be.
+    /// The code exceeds its size limit, in bytes.
     #[error("compiled code exceeds the limit of {} MiB", .0 >> 20)]
     TooLarge(usize),
-    /// The kernel ended the process that compiled it.
+    /// The kernel killed the compiling process.
     #[error("the process that compiled it was killed by the kernel: is there too little memory?")]
     Killed,
     /// The compiler failed.
     #[error("the compiler failed ({how}){}", told(said))]
     Failed {
-        /// How the process ended.
+        /// Exit code or signal of the process.
         how: String,
-        /// The beginning of what it said.
+        /// Start of its output on standard error.
         said: String,
     },
-    /// The process could not be started, or not confined.
+    /// The process could not be started or confined.
     #[error("no process to compile it: {0}")]
     NoProcess(String),
 }

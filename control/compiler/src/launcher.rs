@@ -1,7 +1,7 @@
-//! The thread that starts programs for the threads of a daemon, which may not do so themselves.
+//! Launcher: the thread that starts programs for the daemon's other threads, which have given up that right.
 //!
-//! It has the privileges of threads for files, and the right to start programs. A child that ends with its parent ends with this
-//! thread, which stays as long as the process.
+//! The launcher has the file privileges of other threads, and the right to start programs. A child that ends
+//! with its parent ends with this thread, which lives as long as the process.
 
 use std::io;
 use std::process::{Child, Command};
@@ -10,19 +10,20 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use millrace_confine::{ConfineError, Privileges};
 
-/// A program to start, and where the answer goes.
+/// Program to start, and the channel for the answer.
 struct Order {
     command: Command,
     reply: SyncSender<io::Result<Child>>,
 }
 
-/// Starts programs from now on for all threads of the process. To be called before other threads give up the right to.
+/// Channel to the launcher. [`begin_launcher`] sets it, before other threads give up the right to start
+/// programs.
 static LAUNCHER: OnceLock<SyncSender<Order>> = OnceLock::new();
 
-/// Begins the thread that starts programs for all threads of the process, if it has not begun.
+/// Starts the launcher for all threads of the process, unless it has started.
 ///
 /// # Errors
-/// When the system gives no thread, or it can't be confined.
+/// The system refuses a thread, or the thread can't be confined.
 pub fn begin_launcher() -> Result<(), ConfineError> {
     if LAUNCHER.get().is_some() {
         return Ok(());
@@ -30,14 +31,14 @@ pub fn begin_launcher() -> Result<(), ConfineError> {
     let (orders, received) = sync_channel(1);
     let begin = || std::thread::Builder::new().name("launcher".to_owned()).spawn(move || serve(&received));
     Privileges::Programs.apart(begin)?.map_err(ConfineError::of("begin the thread that starts programs"))?;
-    // A second one ends, since nobody can give it orders.
+    // If two threads race, the second launcher ends, since its channel is dropped.
     let _ = LAUNCHER.set(orders);
     Ok(())
 }
 
 fn serve(orders: &Receiver<Order>) {
     for Order { mut command, reply } in orders {
-        // Who asked has gone: the child ends by its own limits.
+        // If the requester is gone, the child ends by its own limits.
         let _ = reply.send(command.spawn());
     }
 }
@@ -45,7 +46,7 @@ fn serve(orders: &Receiver<Order>) {
 /// Starts a program.
 ///
 /// # Errors
-/// As `Command::spawn`.
+/// Errors of `Command::spawn`.
 pub(crate) fn spawn(mut command: Command) -> io::Result<Child> {
     let Some(launcher) = LAUNCHER.get() else { return command.spawn() };
     let (reply, answer) = sync_channel(1);

@@ -1,12 +1,13 @@
-//! From the bytes of a plugin's module to code that instances run.
+//! Compilation of a plugin's module to machine code, in a confined process, with a cache.
 //!
-//! A compiler is a large program that reads what a stranger wrote, and how long it takes and how much memory is up to that
-//! stranger. So the daemon starts itself anew with another task ([`child`]): that process gives away all it could do but
-//! compute ([`confine`]), reads the module, and writes machine code. The daemon waits for it so long, takes so many bytes of it,
-//! and ends it otherwise ([`process`]). What was compiled is kept under a tag that shows any change ([`Cache`]).
+//! A compiler is a large program that reads untrusted input, and the input determines its time and memory. So
+//! the daemon starts itself again with another task ([`child`]). That process gives up all rights but
+//! computing ([`confine`]), reads the module, and writes machine code. The daemon bounds the time and the
+//! output of the process, and kills it beyond these limits ([`process`]). Compiled code is cached under a tag
+//! that reveals any change ([`Cache`]).
 //!
-//! The daemon runs what the child wrote, so it trusts the child as far as it trusts itself: it is the same program, and was
-//! confined before it read a byte.
+//! The daemon runs the code that the child wrote, so it trusts the child as far as itself. The child is the
+//! same program, confined before it read a byte.
 #![deny(unsafe_code)]
 
 mod cache;

@@ -1,4 +1,5 @@
-//! The process that compiles, as the router sees it: it is started, waited for so long, and gone afterwards in any case.
+//! Compiling process as seen by the router: started, awaited within a time limit, and gone afterwards in any
+//! case.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,40 +18,41 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::CompileError;
 use crate::child::{self, BROKEN, Order, REFUSED};
 
-/// Bytes of what the process says that are kept.
+/// Maximum number of bytes kept from the standard error of the process.
 const MOST_SAID: usize = 2048;
-/// What the process says when it gets no more memory, which ends it.
+/// Message of the process when an allocation fails, which ends the process.
 const NO_MEMORY: &str = "memory allocation of ";
-/// What the process's C library is told: to ask for memory in huge pages. The compiler touches some tens of megabytes, and thousands
-/// of small pages cost more than the few large ones, when they come and when the process ends.
+/// Setting of the C library of the process: allocation in huge pages. The compiler touches some tens of
+/// megabytes. Thousands of small pages cost more than a few large ones, both at allocation and at the end of
+/// the process.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
-/// Time between two looks whether a process that has closed its pipes has ended.
+/// Time between two checks whether a process that has closed its pipes has ended.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// How the process is started that compiles: a program, and arguments before those of the order.
+/// Command that starts the compiling process: a program, and arguments before those of the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its first arguments.
+    /// First arguments of the program.
     pub arguments: Vec<OsString>,
 }
 
 impl ChildCommand {
-    /// This program itself, also when its file was replaced since it was started, with `compile-plugin`.
+    /// Returns this program itself with `compile-plugin`, even if its file was replaced since its start.
     pub fn own() -> Self {
         Self { program: "/proc/self/exe".into(), arguments: vec!["compile-plugin".into()] }
     }
 }
 
-/// What a process that compiles may take.
+/// Limits of the compiling process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Time until it is killed. 10 s by default.
+    /// Time until the process is killed. 10 s by default.
     pub time: Duration,
-    /// Bytes of address space. 1 GiB by default.
+    /// Address space in bytes. 1 GiB by default.
     pub memory: u64,
-    /// Bytes of code. 256 MiB by default.
+    /// Size of the code in bytes. 256 MiB by default.
     pub code: usize,
 }
 
@@ -61,16 +63,17 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Seconds of the processor: no more than its threads can use in that time.
+    /// Returns the limit of processor time in seconds: the time that all threads together can use within
+    /// `time`.
     fn seconds(&self) -> u64 {
         self.time.as_secs().max(1) * child::MOST_THREADS as u64
     }
 }
 
-/// Has a process compile a module. It has ended when this returns.
+/// Compiles a module in a process, which has ended on return.
 ///
 /// # Errors
-/// [`CompileError`], a variant for each way in which it can go wrong.
+/// [`CompileError`], with one variant for each kind of failure.
 pub(crate) fn compile(
     command: &ChildCommand,
     wasm: &[u8],
@@ -90,7 +93,7 @@ fn order(tier: Tier, limits: &Limits) -> Order {
     Order { tier, memory: limits.memory, seconds: limits.seconds() }
 }
 
-/// A file in memory, so that nobody has to write while the process reads.
+/// Returns a file in memory, so that no thread has to write while the process reads.
 fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(memfd_create("plugin", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;
@@ -98,22 +101,22 @@ fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// What a process wrote.
+/// Output of a process.
 #[derive(Default)]
 struct Output {
     code: Vec<u8>,
     said: Vec<u8>,
 }
 
-/// A process that is killed and waited for when it is dropped.
+/// Running process, which is killed and awaited on drop.
 struct Running {
     child: Child,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended is waited for at once. One that we may not kill (it is nobody's; CAP_KILL is missing) is left to its own
-        // limits, since waiting for it could last.
+        // An ended process is reaped at once. A process that we may not kill (it is nobody's; CAP_KILL is
+        // missing) is left to its own limits, since waiting for it could take long.
         match self.child.kill() {
             Ok(()) => _ = self.child.wait(),
             Err(error) => tracing::error!("a process that compiles can't be ended: {error}"),
@@ -122,8 +125,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Nothing is set up between the two programs, so that the kernel needn't copy the tables of a process with much
-    /// memory: the child does it to itself.
+    /// Starts the process. No setup runs between fork and exec, so that the kernel needn't copy the page
+    /// tables of a process with much memory: the child sets itself up.
     fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
         let mut program = Command::new(&command.program);
         program
@@ -137,7 +140,7 @@ impl Running {
         Ok(Self { child: crate::launcher::spawn(program)? })
     }
 
-    /// Reads what the process writes until it writes no more.
+    /// Reads the output of the process until both pipes are closed.
     fn listen(&mut self, deadline: Instant, limits: &Limits) -> Result<Output, CompileError> {
         let mut output = Output::default();
         let (mut out, mut said) = (self.child.stdout.take(), self.child.stderr.take());
@@ -154,7 +157,7 @@ impl Running {
         Ok(output)
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     fn end(&mut self, deadline: Instant, limits: &Limits) -> Result<ExitStatus, CompileError> {
         loop {
             let ended = self.child.try_wait().map_err(|error| CompileError::NoProcess(error.to_string()))?;
@@ -167,7 +170,7 @@ impl Running {
     }
 }
 
-/// Which of the files can be read, or have ended.
+/// Waits until a file is readable or closed; returns which of the files are.
 fn wait(
     files: [Option<BorrowedFd<'_>>; 2],
     deadline: Instant,
@@ -178,7 +181,7 @@ fn wait(
         if left.is_zero() {
             return Err(CompileError::TooLong(limits.time));
         }
-        // Rounded up, so that it doesn't turn in circles at the end.
+        // Rounded up to avoid a busy loop at the end.
         let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
         let mut waited: Vec<_> =
             files.iter().flatten().map(|file| PollFd::new(*file, PollFlags::POLLIN)).collect();
@@ -192,8 +195,8 @@ fn wait(
     }
 }
 
-/// Reads once what there is; beyond `most` bytes it is thrown away. A file that has ended becomes `None`. Returns how much
-/// there is by now.
+/// Reads once from a file; bytes beyond `most` are discarded. A closed file becomes `None`. Returns the total
+/// number of bytes kept.
 fn read(
     from: &mut Option<impl Read>,
     into: &mut Vec<u8>,
@@ -231,7 +234,7 @@ fn outcome(status: ExitStatus, output: Output, limits: &Limits) -> Result<Vec<u8
     })
 }
 
-/// What a process said, in one line of letters that no terminal acts upon.
+/// Returns the output on one line, without characters that a terminal interprets.
 fn readable(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();

@@ -1,4 +1,4 @@
-//! Loading plugins by a process that compiles: what it yields, how it is ended, what it can't do, and what is kept.
+//! Tests of loading plugins by a compiling process: its results, its limits, its confinement, and the cache.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_compiler::{ChildCommand, CompileError, Compiler, CompilerSettings, Limits, Source};
 use millrace_plugin::wasm::{InstanceSettings, ModuleError, Sandbox, SandboxSettings, Tier, WasmInstance};
 
-/// A plugin whose module has `body` added.
+/// Returns a plugin with `body` added to its module.
 fn module(body: &str) -> Vec<u8> {
     let manifest = r#"{\"abi\": 1, \"name\": \"test\", \"version\": \"1.0.0\", \"summary\": \"For tests.\", \"positions\": [\"late\"]}"#;
     let text = format!(
@@ -36,7 +36,7 @@ fn compiler(settings: CompilerSettings) -> Compiler {
     Compiler::new(Sandbox::new(SandboxSettings::default()).unwrap(), settings)
 }
 
-/// What becomes of a module by a child that does `what`.
+/// Returns the error of loading a module with a child that does `what`.
 fn failure(what: &str, limits: Limits) -> CompileError {
     let settings = CompilerSettings { limits, ..settings(what) };
     compiler(settings).load(&module(""), |_, _| {}).unwrap_err()
@@ -46,7 +46,7 @@ fn short() -> Limits {
     Limits { time: Duration::from_millis(300), ..Limits::default() }
 }
 
-/// Processes that this one started and has not waited for.
+/// Returns the number of child processes of this process that have not been awaited.
 fn children() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
@@ -116,10 +116,10 @@ fn memory_beyond_the_limit_is_refused() {
 
 #[test]
 fn nothing_but_computing_is_left_to_the_process() {
-    // It answers, as if it refused the module, with what did work.
+    // It answers as if it refused the module, with the list of successful operations.
     let error = failure("escape", Limits::default());
     assert_eq!(error, ModuleError::Compile(String::new()).into());
-    // The same without confinement, to see that the trials are such.
+    // The same without confinement, to check that the operations can succeed.
     let CompileError::Module(ModuleError::Compile(worked)) = failure("stay", Limits::default()) else {
         panic!("it didn't answer");
     };
@@ -138,7 +138,7 @@ fn nothing_but_computing_is_left_to_the_process() {
     let _ = std::fs::remove_file("/tmp/millrace-escape");
 }
 
-/// A directory that is removed in the end.
+/// Directory that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -159,7 +159,7 @@ impl Drop for Folder {
     }
 }
 
-/// Loads a module, and waits for its better code where that is made.
+/// Loads a module, and waits for its optimised code if it gets any.
 fn loaded(settings: CompilerSettings, wasm: &[u8]) -> (Tier, Source) {
     let (sender, receiver) = mpsc::channel();
     let loaded = compiler(settings).load(wasm, move |_, result| sender.send(result).unwrap()).unwrap();
@@ -173,7 +173,7 @@ fn loaded(settings: CompilerSettings, wasm: &[u8]) -> (Tier, Source) {
 fn what_was_compiled_is_kept_and_what_was_changed_is_not_used() {
     let (folder, wasm) = (Folder::new("kept"), module(""));
     assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
-    // No process that could compile is needed any more.
+    // A cache hit needs no compiling process.
     assert_eq!(loaded(folder.settings("fail"), &wasm), (Tier::Optimised, Source::Cache));
     let entries =
         || std::fs::read_dir(&folder.0).unwrap().flatten().filter(|file| file.file_name() != "secret");
@@ -186,7 +186,7 @@ fn what_was_compiled_is_kept_and_what_was_changed_is_not_used() {
     }
     assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
     assert_eq!(loaded(folder.settings("fail"), &wasm), (Tier::Optimised, Source::Cache));
-    // Another module has other code.
+    // Another module is not in the cache.
     let other = compiler(folder.settings("fail")).load(&module("(func)"), |_, _| {});
     assert!(matches!(other, Err(CompileError::Failed { .. })));
 }
@@ -201,7 +201,7 @@ fn a_directory_that_cannot_be_used_costs_time_only() {
 
 #[test]
 fn no_process_is_left_behind() {
-    // The tests beside this one have processes of their own for a time.
+    // Parallel tests have child processes of their own for a time.
     let _ = failure("sleep", short());
     let begun = Instant::now();
     while children() > 0 {

@@ -1,4 +1,4 @@
-//! What a filter does with the packets that it matches, as people write it.
+//! Actions of filters in their written form: parser and printer.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use millrace_units::nearest;
 
 use crate::quantity::{Bits, Size};
 
-/// What a filter does. Names are not looked up yet.
+/// Action that a filter applies to the packets it matches. The names in it are unresolved.
 ///
 /// ```text
 /// accept | drop | reject | host | port NAME [via ADDRESS] | ports NAME [via ADDRESS],NAME … |
@@ -17,47 +17,47 @@ use crate::quantity::{Bits, Size};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterAction {
-    /// They go on, whatever filters of lower priority at the same gate say.
+    /// Exempts the packets from filters of lower priority at the same gate.
     Accept,
-    /// The packets vanish.
+    /// Drops the packets silently.
     Drop,
-    /// They are refused: their sources are told that it is prohibited.
+    /// Drops the packets and sends their sources an ICMP error "prohibited".
     Reject,
-    /// The host gets them: the kernel, or the router's own stack.
+    /// Delivers the packets to the host: the kernel, or the router's own stack.
     Host,
-    /// They leave by these ports, whatever route there is; by each of them.
+    /// Sends the packets by each of these ports, regardless of the route.
     Ports(Vec<WayOut>),
-    /// Copies of them leave by these ports.
+    /// Sends copies of the packets by these ports.
     CopyTo(Vec<WayOut>),
-    /// An instance gets copies of them.
+    /// Passes copies of the packets to an instance.
     Copy(String),
-    /// An instance handles them.
+    /// Passes the packets to an instance.
     Instance(String),
-    /// They wait in this queue of the port that they leave by.
+    /// Puts the packets into this queue of their outgoing port.
     Queue(String),
-    /// Those go on that come no faster than that; others are dropped.
+    /// Forwards packets up to a rate and drops the excess.
     Police(Policing),
 }
 
 /// Size of a policer's token bucket: from a packet of 1,500 bytes with its link header to 64 MiB.
 type BurstSize = Size<1_514, { 1 << 26 }>;
 
-/// How fast the packets of a filter may come.
+/// Rate limit of the packets of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policing {
-    /// Bits in a second, link headers included.
+    /// Rate in bits per second, link headers included.
     pub rate: Bits,
-    /// Bytes that may come at once.
+    /// Burst in bytes.
     pub burst: u32,
 }
 
 impl Policing {
-    /// The lowest rate and the highest.
+    /// Lowest and highest rate in bits per second.
     pub const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
-    /// The least burst, a packet of 1,500 bytes with its link header, and the largest.
+    /// Smallest and largest burst in bytes; the smallest is a packet of 1,500 bytes with its link header.
     pub const BURSTS: RangeInclusive<u32> = 1_514..=1 << 26;
 
-    /// The burst where none is said: what comes in 50 ms, 16 KiB at least and 16 MiB at most.
+    /// Returns the default burst: 50 ms at the rate, from 16 KiB to 16 MiB.
     fn usual_burst(rate: Bits) -> u32 {
         (rate.0 / 8 / 20).clamp(16 << 10, 16 << 20) as u32
     }
@@ -81,16 +81,16 @@ impl Policing {
     }
 }
 
-/// A port to leave by.
+/// Outgoing port of an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WayOut {
-    /// Its name.
+    /// Name of the port.
     pub port: String,
-    /// The neighbour there that gets the packets; their destination itself, where none is said.
+    /// Neighbour that gets the packets; without it, the destination address of each packet.
     pub via: Option<IpAddr>,
 }
 
-/// The keywords of actions, and how each goes on.
+/// Keywords of actions, each with its arguments.
 const FORMS: [(&str, &str); 11] = [
     ("accept", ""),
     ("drop", ""),
@@ -106,7 +106,7 @@ const FORMS: [(&str, &str); 11] = [
 ];
 
 impl FilterAction {
-    /// The gate where the action is taken unless another is named; `None` when it must be named.
+    /// Returns the default gate of the action; `None` if the gate must be named.
     pub fn default_gate(&self) -> Option<&'static str> {
         match self {
             Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
@@ -117,7 +117,7 @@ impl FilterAction {
         }
     }
 
-    /// The ports that it names.
+    /// Returns the ports that the action names.
     pub fn ways(&self) -> &[WayOut] {
         match self {
             Self::Ports(ways) | Self::CopyTo(ways) => ways,
@@ -125,7 +125,7 @@ impl FilterAction {
         }
     }
 
-    /// The instance that it names.
+    /// Returns the instance that the action names.
     pub fn instance(&self) -> Option<&str> {
         match self {
             Self::Copy(name) | Self::Instance(name) => Some(name),
@@ -144,7 +144,7 @@ impl FromStr for FilterAction {
         let Some((_, form)) = FORMS.iter().find(|(known, _)| *known == keyword) else {
             return Err(unknown(keyword));
         };
-        // Where nothing may follow, something does, or the other way round.
+        // Either arguments follow a keyword without arguments, or a keyword lacks its arguments.
         if form.is_empty() != rest.is_empty() {
             return Err(format!("it is written `{keyword}{form}`"));
         }

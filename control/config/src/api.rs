@@ -1,4 +1,4 @@
-//! Who may ask over HTTP, and where.
+//! Settings of the HTTP interface: addresses, certificates, groups, roles, audit log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,31 +10,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Size;
 
-/// The HTTP interface, beside its Unix socket.
+/// HTTP interface over TLS, Unix socket access and audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Api {
-    /// Addresses with ports at which it is served over TLS, to whoever has a token. Default: none.
+    /// Addresses with ports of the TLS listeners; each client needs a token. Default: none.
     #[schemars(with = "Vec<String>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<SocketAddr>,
-    /// File with the certificate and those that vouch for it, in PEM. Default: one of the router's own making.
+    /// PEM file with the certificate and its chain. Default: a certificate that the router issues itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
-    /// File with the certificate's key, in PEM.
+    /// PEM file with the private key of the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// Names and addresses that the router's own certificate is for, beside the machine's name, `localhost` and those of `listen`.
+    /// Further names and addresses in the router's own certificate, beside the machine's name, `localhost`
+    /// and the addresses in `listen`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Groups whose members may use the Unix socket, and what they may do there. Default: none but root and the router's own
-    /// user, who may do everything.
+    /// Groups whose members may use the Unix socket, each with a role. Default: none; root and the router's
+    /// own user are always admins.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Role>,
-    /// Size of the file of the audit log, 64 KiB to 1 TiB; then another one is begun. Default 8 MiB.
+    /// Size at which a file of the audit log is rotated, 64 KiB to 1 TiB. Default 8 MiB.
     #[serde(skip_serializing_if = "is_usual_size")]
     pub audit_size: AuditSize,
-    /// Files of the audit log, the one that is written among them, 1 to 100; the oldest goes. Default 5.
+    /// Number of files of the audit log, the current one included, 1 to 100; rotation deletes the oldest.
+    /// Default 5.
     #[serde(skip_serializing_if = "is_usual_number")]
     #[schemars(range(min = 1, max = 100))]
     pub audit_files: u32,
@@ -43,9 +45,9 @@ pub struct Api {
 /// Size of a file of the audit log.
 pub type AuditSize = Size<65_536, { 1 << 40 }>;
 
-/// Size of a file of the audit log where none is configured.
+/// Default size of a file of the audit log.
 const AUDIT_SIZE: AuditSize = Size::clamped(8 << 20);
-/// Files of it.
+/// Default number of files of the audit log.
 const AUDIT_FILES: u32 = 5;
 
 fn is_usual_size(size: &AuditSize) -> bool {
@@ -63,23 +65,23 @@ impl Default for Api {
     }
 }
 
-/// What somebody may do. Each may also do what the one before may.
+/// Rights of a client; each role includes the rights of the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// To look at what the router is and does.
+    /// Reads the state and the configuration of the router.
     Viewer,
-    /// To change where packets go and what is done with them, and to see packets.
+    /// Changes routes, filters and bindings, and captures packets.
     Operator,
-    /// To load code, to apply configurations, and to say who may do what.
+    /// Loads code, applies configurations and grants roles.
     Admin,
 }
 
 impl Role {
-    /// All of them, from the least on.
+    /// All roles, in ascending order of rights.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
 
-    /// Its name.
+    /// Returns the name of the role.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",

@@ -1,4 +1,4 @@
-//! One difference between two configurations, as a change that can be made while the router runs, and unmade.
+//! Reversible changes of a running router, each one difference between two configurations.
 
 use std::fmt;
 
@@ -10,114 +10,114 @@ use crate::schema::{
 };
 use crate::words::{self, changed};
 
-/// A change of what runs. It knows what was there before, so that it can be undone.
+/// Change of the running router, with the previous state for its inverse.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Other settings that hold for the whole router.
+    /// Change of settings of the whole router.
     Router {
-        /// Those before.
+        /// Previous settings.
         from: Box<Router>,
-        /// Those after.
+        /// New settings.
         to: Box<Router>,
     },
-    /// Other rates of what is for the router itself.
+    /// Change of the control-plane policing rates.
     ControlPlane {
-        /// Those before.
+        /// Previous rates.
         from: Box<ControlPlane>,
-        /// Those after.
+        /// New rates.
         to: Box<ControlPlane>,
     },
-    /// A plugin that is a file is loaded.
+    /// Load of a plugin file.
     AddPlugin(Plugin),
-    /// It is forgotten.
+    /// Unload of a plugin file.
     RemovePlugin(Plugin),
-    /// A port gets other addresses, or another setting that needs no other device.
+    /// Change of a port's addresses, or of another setting that keeps its device.
     SetPort {
-        /// As it was.
+        /// Previous port.
         from: Box<Port>,
-        /// As it becomes.
+        /// New port.
         to: Box<Port>,
     },
-    /// A port gets a scheduler, another one or none.
+    /// Change, addition or removal of a port's scheduler.
     SetScheduler {
-        /// The port's name.
+        /// Name of the port.
         port: String,
-        /// The one before.
+        /// Previous scheduler.
         from: Option<Box<Scheduler>>,
-        /// The one after.
+        /// New scheduler.
         to: Option<Box<Scheduler>>,
-        /// Who gets what waits in nodes that go away.
+        /// Destination of packets that wait in removed nodes.
         heir: Heir,
     },
-    /// A gate is created.
+    /// Creation of a gate.
     AddGate(Gate),
-    /// It is removed.
+    /// Removal of a gate.
     RemoveGate(Gate),
-    /// The filters of a gate are searched in another way.
+    /// Change of the filter table type of a gate.
     SetGate {
-        /// The gate's name.
+        /// Name of the gate.
         gate: String,
-        /// The way before.
+        /// Previous table type.
         from: GateTable,
-        /// The way after.
+        /// New table type.
         to: GateTable,
     },
-    /// An instance is created.
+    /// Creation of an instance.
     AddInstance(Instance),
-    /// It is freed.
+    /// Removal of an instance.
     RemoveInstance(Instance),
-    /// An instance gets other settings.
+    /// Change of an instance's settings.
     SetInstance {
-        /// As it was.
+        /// Previous instance.
         from: Instance,
-        /// As it becomes.
+        /// New instance.
         to: Instance,
     },
-    /// An instance is bound.
+    /// Addition of a binding.
     Bind(Bind),
-    /// It is no longer.
+    /// Removal of a binding.
     Unbind(Bind),
-    /// A filter is added.
+    /// Addition of a filter.
     AddFilter(Filter),
-    /// It is removed.
+    /// Removal of a filter.
     RemoveFilter(Filter),
-    /// A route is added.
+    /// Addition of a route.
     AddRoute(Route),
-    /// It is removed.
+    /// Removal of a route.
     RemoveRoute(Route),
-    /// A prefix gets another route; no packet is without one.
+    /// Atomic replacement of the route of a prefix.
     SetRoute {
-        /// The one before.
+        /// Previous route.
         from: Route,
-        /// The one after.
+        /// New route.
         to: Route,
     },
-    /// A neighbour is known for good.
+    /// Addition of a static neighbour.
     AddNeighbour(Neighbour),
-    /// It is no longer.
+    /// Removal of a static neighbour.
     RemoveNeighbour(Neighbour),
-    /// Flows are treated elsewhere.
+    /// Change of the flow placements.
     Place {
-        /// What was said of flows before.
+        /// Previous placements.
         from: Vec<Placement>,
-        /// What is said after.
+        /// New placements.
         to: Vec<Placement>,
     },
 }
 
-/// What becomes of packets that wait in nodes of a scheduler that go away.
+/// Destination of packets that wait in removed nodes of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heir {
-    /// A leaf that stays gets them, where there is one: the default one first.
+    /// Any leaf that remains, the default leaf first; without one, the packets are dropped.
     Any,
-    /// This leaf gets them.
+    /// This leaf.
     Leaf(String),
-    /// They are dropped.
+    /// No leaf: the packets are dropped.
     Nobody,
 }
 
 impl Heir {
-    /// The leaf that it is, when one scheduler makes place for another.
+    /// Returns the leaf that inherits the packets when scheduler `to` replaces scheduler `from`.
     #[must_use]
     pub fn of<'s>(&'s self, from: &'s Scheduler, to: &'s Scheduler) -> Option<&'s str> {
         match self {
@@ -129,12 +129,12 @@ impl Heir {
 }
 
 impl Change {
-    /// Whether the next change must be made with this one, so that no packet comes between: it takes its place.
+    /// Whether the next change replaces this one, so that both are made between the same two batches.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         matches!(self, Self::Unbind(_) | Self::RemoveFilter(_)) && self.place() == next.place()
     }
 
-    /// The gate and the packets that it is about, if it is about such.
+    /// Returns the gate and the filter of a change of a binding or filter.
     fn place(&self) -> Option<(&str, &str)> {
         match self {
             Self::Bind(bind) | Self::Unbind(bind) => Some(bind.place()),
@@ -144,19 +144,19 @@ impl Change {
     }
 }
 
-/// Changes that are made together, between two batches of packets where that matters.
+/// Kind of changes that are made in one step, between two batches of packets where that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
     /// Bindings and filters.
     Bindings,
     /// Routes.
     Routes,
-    /// Each alone.
+    /// A change that is made alone.
     Alone,
 }
 
 impl Change {
-    /// The change that undoes it.
+    /// Returns the change that undoes this change.
     pub fn inverse(self) -> Self {
         match self {
             Self::Router { from, to } => Self::Router { from: to, to: from },
@@ -186,7 +186,7 @@ impl Change {
         }
     }
 
-    /// With which others it is made.
+    /// Returns the kind of changes that this change is grouped with.
     pub fn together(&self) -> Together {
         match self {
             Self::Bind(_) | Self::Unbind(_) | Self::AddFilter(_) | Self::RemoveFilter(_) => {
@@ -197,7 +197,7 @@ impl Change {
         }
     }
 
-    /// The commands that do the same, each without the `millrace` before it. Most changes are one.
+    /// Returns the equivalent commands, without the leading `millrace`. Most changes are one command.
     pub fn commands(&self) -> Vec<String> {
         match self {
             Self::SetScheduler { port, from, to, heir } => {
@@ -257,7 +257,7 @@ impl fmt::Display for Change {
 }
 
 impl Instance {
-    /// The settings that make another instance's of this one's: `null` takes one away.
+    /// Returns the settings that turn this instance into `to`: `null` removes a setting.
     pub fn settings_to(&self, to: &Self) -> Map<String, Value> {
         let gone = self.settings.keys().filter(|key| !to.settings.contains_key(*key));
         let new = to.settings.iter().filter(|(key, value)| self.settings.get(*key) != Some(value));
@@ -267,7 +267,7 @@ impl Instance {
     }
 }
 
-/// Settings as they are given to a command, with a blank before each.
+/// Formats settings as command arguments, each with a leading blank.
 fn settings(settings: &Map<String, Value>) -> String {
     settings.iter().map(|(key, value)| format!(" {}", words::setting(key, value))).collect()
 }

@@ -24,23 +24,23 @@ struct Checker<'a> {
     config: &'a Config,
     left_out: &'a LeftOut,
     found: RefCell<&'a mut Found>,
-    /// What is looked at: an entry of a list, or a table.
+    /// Part that is being checked: an entry of a list, or a table.
     place: Cell<Option<(&'static str, Option<usize>)>>,
     wrong: RefCell<WrongParts>,
 }
 
-/// What is wrong, and where that stands.
+/// Problem and its byte range in the file.
 type Wrong = (Option<Range<usize>>, String);
 
 type Checked = Result<(), Wrong>;
 
-/// Where in the file something is wrong.
+/// Location of a problem in the file.
 enum At<'a> {
-    /// There, if that is known.
+    /// This byte range, if it is known.
     Span(Option<Range<usize>>),
-    /// At the value of this key of a table.
+    /// Value of this key of a table.
     Key(&'a str, &'a str),
-    /// At the value of this key of an entry of a list, or of the table in it: `port`, 0, `impair`, `loss`.
+    /// Value of this key of a list entry, or of a table in the entry: `port`, 0, `impair`, `loss`.
     Entry(&'a str, usize, &'a [&'a str]),
 }
 
@@ -50,8 +50,8 @@ impl From<Option<Range<usize>>> for At<'_> {
     }
 }
 
-/// Notes what is wrong with the tables together, one thing of each entry. Nothing is said of what was left out. Returns in which parts
-/// something is.
+/// Checks the tables against each other and notes one problem per entry. Omitted parts are not checked.
+/// Returns the parts with problems.
 pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> WrongParts {
     let found = RefCell::new(found);
     let checker = Checker { config, left_out, found, place: Cell::default(), wrong: RefCell::default() };
@@ -76,31 +76,31 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     checker.each("gate", &config.gate, |gate| checker.gate(gate));
     checker.each("bind", &config.bind, |bind| checker.binding(bind));
     checker.each("filter", &config.filter, |filter| checker.filter(filter));
-    // No entry is wrong for that.
+    // This problem belongs to no single entry.
     checker.place.set(None);
     checker.note(checker.death());
     checker.wrong.into_inner()
 }
 
-/// The names of all gates.
+/// Returns the names of all gates.
 fn gates(config: &Config) -> impl Iterator<Item = &str> {
     let own = config.gate.iter().map(|gate| &*gate.name).filter(|name| !is_default(name));
     DEFAULT_GATES.iter().map(|(name, _)| *name).chain(own)
 }
 
-/// Whether the gate is there from the start.
+/// Whether the gate is one of the default gates.
 fn is_default(gate: &str) -> bool {
     DEFAULT_GATES.iter().any(|(name, _)| *name == gate)
 }
 
-/// Most `[[place]]` of a configuration: workers look at one after the other.
+/// Maximum number of `[[place]]` entries in a configuration; workers compare a flow with each in turn.
 pub const MOST_PLACEMENTS: usize = 256;
 
-/// Most comparisons of all `[[place]]` together, for each flow that may leave for the driver.
+/// Maximum number of comparisons of all `[[place]]` entries together, for each flow that may be offloaded.
 pub const MOST_PLACED_COMPARISONS: usize = 4096;
 
 impl Checker<'_> {
-    /// What is noted from now on is wrong with this table, or with this entry of a list.
+    /// Assigns the problems noted from now on to this table, or to this entry of a list.
     fn at(&self, part: &'static str, entry: Option<usize>) -> &Self {
         self.place.set(Some((part, entry)));
         self
@@ -113,7 +113,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where that is in the file. It is looked for only where something is wrong.
+    /// Returns the byte range of a location. It is computed only when a problem is found.
     fn span(&self, at: At<'_>) -> Option<Range<usize>> {
         let origin = &self.config.origin;
         match at {
@@ -138,7 +138,7 @@ impl Checker<'_> {
         if holds { Ok(()) } else { Err((self.span(at.into()), problem())) }
     }
 
-    /// Notes it, if a value of a table isn't right.
+    /// Notes a problem with a value of a table, unless `holds`.
     fn value(&self, holds: bool, table: &str, key: &str, problem: impl FnOnce() -> String) {
         self.note(self.require(holds, At::Key(table, key), problem));
     }
@@ -232,7 +232,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The names of what a noun stands for, of entries too in which something else is wrong.
+    /// Returns the names of all entries of a noun, including entries with problems.
     fn names<'c>(&'c self, noun: &'c str) -> Vec<&'c str> {
         let config = self.config;
         let mut names: Vec<&str> = match noun {
@@ -322,7 +322,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A device is one port.
+    /// Checks that no two ports use the same device.
     fn devices(&self) {
         let mut seen = HashMap::new();
         for (index, port) in self.config.port.iter().enumerate() {
@@ -379,7 +379,7 @@ impl Checker<'_> {
         self.incoming(&bind.filter)
     }
 
-    /// Checks the ports that a filter's packets come in by.
+    /// Checks the incoming ports of a filter.
     fn incoming(&self, filter: &Text<FilterExpression>) -> Checked {
         let wrong = |(span, problem)| (span, format!("filter {:?}: {problem}", filter.written()));
         let ports = filter.value().alternatives().iter().filter_map(millrace_classify::Filter::incoming);
@@ -451,7 +451,7 @@ impl Checker<'_> {
         known.map_err(|(span, problem)| (span, format!("placement {written:?}: {problem}")))
     }
 
-    /// Whoever binds says what happens when the router dies, for the kernel knows nothing of it.
+    /// Checks that a configuration with bindings or filters sets `on-death`, since the kernel knows neither.
     fn death(&self) -> Checked {
         let config = self.config;
         let binding = config.bind.first().map(|bind| ("bindings need", Some(bind.instance.span())));
@@ -473,10 +473,10 @@ impl Checker<'_> {
 }
 
 impl Route {
-    /// Checks that the route says what it needs to, and nothing that contradicts it.
+    /// Checks that the route is complete and consistent.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The problem and its remedy.
     pub fn check(&self) -> Result<(), String> {
         let (to, written) = (self.to.value(), self.to.written());
         if to.trunc() != *to {
@@ -510,13 +510,13 @@ fn is_link_local(address: &IpAddr) -> bool {
 }
 
 impl Config {
-    /// A port of the kernel that doesn't itself say what happens to its packets when the router has died.
+    /// Returns the first kernel device port without its own `on-death` setting.
     pub(crate) fn silent_on_death(&self) -> Option<&Port> {
         let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
         self.port.iter().filter(device).find(|port| port.on_death.is_none())
     }
 
-    /// What happens to the packets of `port` when the router has died.
+    /// Returns the action on packets of `port` when the router dies.
     pub fn on_death(&self, port: &Port) -> OnDeath {
         port.on_death.or(self.router.on_death).unwrap_or(OnDeath::Kernel)
     }

@@ -1,4 +1,5 @@
-//! What makes one configuration of another: changes in an order in which each can be made, and what only a restart can.
+//! Difference of two configurations: changes in an order in which each can be made, and changes that need a
+//! restart.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -8,7 +9,7 @@ use crate::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
 use crate::words::{changed, object};
 
-/// The keys of `[router]` that can be changed while it runs.
+/// Keys of `[router]` that can change at run time.
 const LIVE: &[&str] = &[
     "boot",
     "ignore-kernel-policy",
@@ -25,20 +26,21 @@ const LIVE: &[&str] = &[
     "plugin-weight",
 ];
 
-/// The keys of a port that can be changed while it is open. Its scheduler is a change of its own.
+/// Keys of a port that can change while the port is open. A scheduler change is a separate change.
 const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "scheduler"];
 
-/// What makes one configuration of another.
+/// Changes that turn one configuration into another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
-    /// Changes in an order in which each can be made: what others need comes first, and goes last.
+    /// Changes in an order in which each can be made: an object is added before its users and removed after
+    /// them.
     pub changes: Vec<Change>,
-    /// What can't be changed while the router runs: a sentence for each.
+    /// One sentence for each change that needs a restart.
     pub restart: Vec<String>,
 }
 
 impl Difference {
-    /// Whether there is none.
+    /// Whether the configurations are equal.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.restart.is_empty()
     }
@@ -46,11 +48,11 @@ impl Difference {
 
 /// Two lists compared by a key.
 struct Compared<'a, T> {
-    /// What is only in the first.
+    /// Entries only in the first list.
     gone: Vec<&'a T>,
-    /// What is only in the second.
+    /// Entries only in the second list.
     new: Vec<&'a T>,
-    /// What is in both, but not the same.
+    /// Entries in both lists with different values.
     changed: Vec<(&'a T, &'a T)>,
 }
 
@@ -74,7 +76,7 @@ fn compare<'a, T: PartialEq, K: Eq + Hash>(
 }
 
 impl Config {
-    /// What makes `to` of this configuration. Both are [normalized](Self::normalized).
+    /// Returns the changes that turn this configuration into `to`. Both are [normalized](Self::normalized).
     pub fn difference(&self, to: &Self) -> Difference {
         let mut all = Difference::default();
         router(self, to, &mut all);
@@ -95,11 +97,11 @@ impl Config {
         };
         let bindings = bindings(self, to, &anew);
 
-        // What is there anew is free of bindings first.
+        // An object that is recreated loses its bindings first.
         let changes = &mut all.changes;
         changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         ports.changed.iter().for_each(|(from, to)| set_port(from, to, changes, &mut all.restart));
-        // Nodes go after the filters that name them.
+        // Nodes are removed after the filters that name them.
         let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
         let (less, other): (Vec<_>, Vec<_>) =
             schedulers.partition(|(from, to)| only_loses(from.scheduler.as_ref(), to.scheduler.as_ref()));
@@ -154,7 +156,7 @@ impl Config {
     }
 }
 
-/// What keeps its name and yet has to be removed and added.
+/// Objects that keep their name but have to be removed and recreated.
 struct Anew<'a> {
     instances: Vec<(&'a Instance, &'a Instance)>,
     gates: Vec<(&'a Gate, &'a Gate)>,
@@ -167,7 +169,7 @@ impl Anew<'_> {
     }
 }
 
-/// Changes of bindings and filters, before and after that of what they name.
+/// Changes of bindings and filters, before and after the changes of the objects that they name.
 struct Bindings {
     before: Vec<Change>,
     after: Vec<Change>,
@@ -185,7 +187,7 @@ fn bindings(from: &Config, to: &Config, anew: &Anew) -> Bindings {
     let filters_before: HashSet<FilterKey> =
         from.filter.iter().filter(|one| !filtered_anew(one)).map(filter_key).collect();
     let mut before = Vec::new();
-    // What goes away, by gate and packets: what takes its place comes right behind it.
+    // Removals by gate and filter: each addition with the same gate and filter follows its removal directly.
     let mut gone: Vec<Option<Change>> = Vec::new();
     let mut places: HashMap<Place, Vec<usize>> = HashMap::new();
     for bind in &from.bind {
@@ -222,7 +224,7 @@ fn bindings(from: &Config, to: &Config, anew: &Anew) -> Bindings {
     Bindings { before, after }
 }
 
-/// A gate, and the packets that are meant there.
+/// Gate and filter of a binding.
 pub(crate) type Place<'a> = (&'a str, &'a str);
 
 impl Bind {
@@ -239,7 +241,7 @@ impl Filter {
 
 type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u64>; 2]);
 
-/// All that a binding is.
+/// Returns all fields of a binding as a key.
 fn bind_key(bind: &Bind) -> BindKey<'_> {
     let micros = |budget: crate::Budget| budget.microseconds();
     let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
@@ -249,7 +251,7 @@ fn bind_key(bind: &Bind) -> BindKey<'_> {
 
 type FilterKey<'a> = (&'a str, &'a str, Option<&'a str>, i32);
 
-/// All that a filter is.
+/// Returns all fields of a filter as a key.
 fn filter_key(filter: &Filter) -> FilterKey<'_> {
     (filter.r#match.written(), filter.action.written(), filter.gate.as_deref(), filter.priority)
 }
@@ -257,7 +259,7 @@ fn filter_key(filter: &Filter) -> FilterKey<'_> {
 fn add_gate(gate: &Gate) -> Vec<Change> {
     let plain = Gate { table: Default::default(), ..gate.clone() };
     let table = (gate.table != plain.table).then(|| set_gate(&plain, gate));
-    // One that is there from the start is not created.
+    // A default gate already exists.
     plain.position.is_some().then(|| Change::AddGate(plain.clone())).into_iter().chain(table).collect()
 }
 
@@ -277,7 +279,7 @@ fn scheduler(from: &Port, to: &Port) -> Change {
     Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to), heir: Heir::Any }
 }
 
-/// Whether a scheduler has the same nodes, but for some that are gone.
+/// Whether `to` has a proper subset of the nodes of `from`.
 fn only_loses(from: Option<&Scheduler>, to: Option<&Scheduler>) -> bool {
     let nodes = |scheduler: Option<&'_ Scheduler>| scheduler.map_or_else(Vec::new, |own| own.node.clone());
     let (from, to) = (nodes(from), nodes(to));
@@ -294,7 +296,7 @@ fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec
             .map(|key| needs_restart(&format!("port {:?}: {key}", &*to.name), was.get(key), keys.get(key))),
     );
     if live.iter().any(|key| *key != "scheduler") {
-        // What needs a restart isn't part of this change.
+        // Keys that need a restart aren't part of this change.
         let to = Port {
             address: to.address.clone(),
             reverse_path: to.reverse_path,
@@ -320,7 +322,7 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     fixed("api", &from.api, &to.api, all);
 }
 
-/// A table of which nothing can be changed while the router runs.
+/// Notes the differences of a table that can't change at run time.
 fn fixed<T: serde::Serialize>(table: &str, from: &T, to: &T, all: &mut Difference) {
     let (was, keys) = (object(from), changed(from, to));
     let sentence = |(key, value)| needs_restart(&format!("{table}.{key}"), was.get(key), Some(value));
@@ -336,7 +338,7 @@ fn needs_restart(what: &str, was: Option<&serde_json::Value>, is: Option<&serde_
 }
 
 impl Port {
-    /// The same port without its scheduler.
+    /// Returns the port without its scheduler.
     fn without_scheduler(&self) -> Self {
         Self { scheduler: None, ..self.clone() }
     }

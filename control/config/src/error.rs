@@ -1,16 +1,16 @@
-//! What is wrong with a configuration, and where.
+//! Errors of a configuration, each with its place in the file.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::wording::explain_in_file;
 
-/// A place in a file.
+/// Position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file's name.
+    /// Name of the file.
     pub origin: String,
-    /// Line, from 1; 0 when the error is not about one.
+    /// Line, from 1; 0 for an error without a line.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
@@ -35,44 +35,45 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with a configuration.
+/// One error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ConfigError {
-    /// Where.
+    /// Position of the error.
     pub place: Place,
-    /// What is wrong, and what would be right.
+    /// Problem and remedy.
     pub problem: String,
 }
 
-/// Why a configuration can't be used: what is wrong with it, in the order of the file.
+/// All errors of a configuration, in the order of the file.
 ///
-/// As a text it is a line for each thing, ten at most, and then how many more there are; as `{:#}` one line with the first.
+/// The text has one line for each error, ten at most, and then the number of further errors; `{:#}` gives one
+/// line with the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The first of them, up to [`ConfigErrors::NAMED`]; never none.
+    /// First errors, at least one, up to [`ConfigErrors::NAMED`].
     errors: Vec<ConfigError>,
-    /// How many things are wrong.
+    /// Number of all errors.
     wrong: usize,
 }
 
 impl ConfigErrors {
-    /// Things that are named one by one; more are counted.
+    /// Maximum number of errors that are kept; further errors are counted.
     pub const NAMED: usize = 100;
-    /// Things that the text tells.
+    /// Maximum number of errors in the text.
     const TOLD: usize = 10;
 
-    /// How many things are wrong.
+    /// Returns the number of all errors.
     pub fn wrong(&self) -> usize {
         self.wrong
     }
 
-    /// The first of them, up to [`Self::NAMED`], in the order of the file.
+    /// Returns the first errors, up to [`Self::NAMED`], in the order of the file.
     pub fn errors(&self) -> &[ConfigError] {
         &self.errors
     }
 
-    /// All of several, at least one, in the order of the file; `None` where there are none.
+    /// Merges several into one, in the order of the file; `None` if there are none.
     pub fn of(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         let (mut errors, mut wrong) = (Vec::new(), 0);
         for one in all {
@@ -111,24 +112,24 @@ impl std::error::Error for ConfigErrors {}
 pub(crate) struct Found(Vec<(Option<Range<usize>>, String)>);
 
 impl Found {
-    /// Notes what is wrong, and where that stands.
+    /// Adds a problem and its byte range.
     pub fn note(&mut self, span: Option<Range<usize>>, problem: String) {
         self.0.push((span, problem));
     }
 
-    /// Notes what the reader of TOML says of the value at `path`.
+    /// Adds an error of the TOML reader about the value at `path`.
     pub fn note_toml(&mut self, error: &toml::de::Error, path: &str) {
         let said = error.message().replace('\n', " ");
         let problem = explain_in_file(path, &said).unwrap_or(said);
         self.note(error.span(), problem);
     }
 
-    /// How much it is.
+    /// Returns the number of problems.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All of it, each with its place; `None` where there is nothing.
+    /// Converts the problems to errors with positions; `None` if there are none.
     pub fn told(mut self, text: &str, origin: &str) -> Option<ConfigErrors> {
         let wrong = self.0.len();
         self.0.sort_by_key(|(span, _)| span.as_ref().map(|span| span.start));

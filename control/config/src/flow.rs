@@ -1,15 +1,15 @@
-//! Flows that people name: all of what a flow is known by, in one spelling.
+//! Single flows in text form: completeness check and canonical spelling.
 
 use millrace_classify::{Filter, PortRange};
 
-/// A flow that has all it needs.
+/// Example of a complete flow.
 const EXAMPLE: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan";
 
-/// One flow in the spelling that lists of flows have: `src A dst B proto P sport N dport N in PORT`, without ports where the
-/// protocol has none.
+/// Returns one flow in the canonical spelling: `src A dst B proto P sport N dport N in PORT`, without ports
+/// if the protocol has none.
 ///
 /// # Errors
-/// What is missing of it, or means nothing to a flow, with an example.
+/// The missing parts, or the parts that don't belong to a flow key, with an example.
 pub fn one_flow(text: &str) -> Result<String, String> {
     let filter: Filter = text.parse().map_err(|error| format!("flow {text:?}: {error}"))?;
     let problem = |what: String| Err(format!("flow {text:?}: {what}; one flow is written {EXAMPLE:?}"));
@@ -24,13 +24,13 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     Ok(filter.to_string())
 }
 
-/// What queues know a flow by, of a flow in that spelling: all but the port that its packets come in by.
+/// Returns a flow in canonical spelling without its incoming port, as queues identify flows.
 #[must_use]
 pub fn without_incoming(flow: &str) -> &str {
     flow.rsplit_once(" in ").map_or(flow, |(before, _)| before)
 }
 
-/// What a filter leaves open that a flow has.
+/// Returns the parts of a flow key that a filter leaves open.
 fn missing(filter: &Filter) -> Vec<&'static str> {
     let is_host = |net: Option<ipnet::IpNet>| net.is_some_and(|net| net.prefix_len() == net.max_prefix_len());
     let is_one = |range| matches!(range, PortRange::Ports { first, last } if first == last);
@@ -46,7 +46,7 @@ fn missing(filter: &Filter) -> Vec<&'static str> {
     parts.into_iter().filter(|(_, is_there)| !is_there).map(|(part, _)| part).collect()
 }
 
-/// What a filter says that tells no flows apart.
+/// Returns the parts of a filter that don't belong to a flow key.
 fn beyond(filter: &Filter) -> Vec<&'static str> {
     let parts = [
         ("`flags`", filter.tcp_flags().is_some()),

@@ -1,8 +1,8 @@
 //! The configuration file: schema, checks and errors.
 //!
-//! A configuration is TOML. [`Config::parse`] reads and checks it whole, so that what it returns holds together:
-//! names are unique, every name that is used is defined, addresses and filters are valid. Errors say where in the
-//! file, what is wrong and what would be right.
+//! A configuration is TOML. [`Config::parse`] reads and checks the whole text. The result is consistent:
+//! names are unique, every used name is defined, addresses and filters are valid. Each error has its position
+//! in the file, the problem and the remedy.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -54,20 +54,20 @@ pub use values::{InputWeight, Named, Text, VlanIds};
 pub use wording::explain;
 
 impl Config {
-    /// Reads a configuration. `origin` is the name of the file, for messages.
+    /// Reads and checks a configuration. `origin` is the name of the file in messages.
     ///
     /// # Errors
-    /// All that is wrong, in the order of the file. What is wrong in itself hides nothing of what stands behind it; what is only
-    /// wrong together with others is told of entries that can be read.
+    /// All errors, in the order of the file. An error in one entry hides no error in later entries; checks
+    /// across entries cover the readable entries.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ConfigErrors> {
         Self::parse_further(text, origin, |_| None)
     }
 
-    /// Reads a configuration. Where something is wrong with it, `further` says what else is: it looks at what is left without the entries and
-    /// tables in which something is ([`Config::lacks`]).
+    /// Reads and checks a configuration. If there are errors, `further` checks the configuration without the
+    /// faulty entries and tables ([`Config::lacks`]) and returns further errors.
     ///
     /// # Errors
-    /// As of [`Self::parse`], and what `further` finds, in the order of the file.
+    /// Errors of [`Self::parse`] and of `further`, in the order of the file.
     pub fn parse_further(
         text: &str,
         origin: &str,
@@ -92,7 +92,7 @@ impl Config {
         }
     }
 
-    /// The JSON Schema of the configuration.
+    /// Returns the JSON Schema of the configuration.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Self).into()
     }

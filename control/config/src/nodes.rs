@@ -1,10 +1,10 @@
-//! Nodes of schedulers by their names, and what becomes of them when one scheduler makes place for another.
+//! Nodes of schedulers by name, and their fate when one scheduler replaces another.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::scheduler::{Scheduler, SchedulerNode};
 
-/// The nodes of a scheduler by their names: made once by whoever looks for many.
+/// Index of the nodes of a scheduler by name, for repeated lookups.
 #[derive(Debug)]
 pub struct Nodes<'s> {
     all: &'s [SchedulerNode],
@@ -12,7 +12,7 @@ pub struct Nodes<'s> {
 }
 
 impl<'s> Nodes<'s> {
-    /// Those of a scheduler. Of several with the same name it is the first.
+    /// Builds the index of a scheduler. Of several nodes with one name, it holds the first.
     #[must_use]
     pub fn of(scheduler: &'s Scheduler) -> Self {
         let mut places = HashMap::with_capacity(scheduler.node.len());
@@ -22,62 +22,63 @@ impl<'s> Nodes<'s> {
         Self { all: &scheduler.node, places }
     }
 
-    /// All of them, in their order.
+    /// Returns all nodes in their order.
     pub fn iter(&self) -> std::slice::Iter<'s, SchedulerNode> {
         self.all.iter()
     }
 
-    /// Where in the list a node stands.
+    /// Returns the position of a node in the list.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
-    /// A node.
+    /// Returns the node with a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'s SchedulerNode> {
         self.place(name).map(|place| &self.all[place])
     }
 }
 
-/// The name of the leaf for packets that nothing else is said of: what `default` says, or the first leaf.
+/// Returns the name of the leaf for unclassified packets: the `default` leaf, or else the first leaf.
 #[must_use]
 pub fn default_leaf(scheduler: &Scheduler) -> Option<&str> {
     let first = || scheduler.node.iter().find(|node| node.kind.is_leaf()).map(|node| &*node.name);
     scheduler.default.as_deref().or_else(first)
 }
 
-/// The leaf that takes what waits in nodes that go away, when one scheduler makes place for another: one that is in both, the
-/// default one if it can be.
+/// Returns the leaf that inherits packets of removed nodes when one scheduler replaces another: a leaf of
+/// both schedulers, preferably the default leaf.
 pub(crate) fn heir<'s>(before: &'s Scheduler, after: &'s Scheduler) -> Option<&'s str> {
     let leaves = after.node.iter().filter(|node| node.kind.is_leaf()).map(|node| &*node.name);
     let fates = Fates::of(before, after);
     default_leaf(after).into_iter().chain(leaves).find(|name| fates.get(name) != Fate::Goes)
 }
 
-/// What becomes of a node.
+/// Fate of a node when its scheduler is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It stays where it is, of its kind.
+    /// The node keeps its parent and its kind.
     Stays,
-    /// It is a leaf, and stays one with its packets.
+    /// The node is a leaf, remains a leaf, and keeps its packets.
     Leaf {
-        /// Whether it stands elsewhere.
+        /// Whether the leaf gets another parent.
         moves: bool,
-        /// Whether it is of another kind.
+        /// Whether the leaf gets another kind.
         changes: bool,
     },
-    /// It goes, with all below it.
+    /// The node is removed, with all nodes below it.
     Goes,
 }
 
-/// What becomes of the nodes of a scheduler when another takes its place.
+/// Fates of the nodes of a scheduler when another takes its place.
 #[derive(Debug)]
 pub struct Fates<'s>(HashMap<&'s str, Fate>);
 
 impl<'s> Fates<'s> {
-    /// Of the nodes of `before`, each of which stands behind the one above it. A leaf that stands elsewhere takes its packets
-    /// there, and one that becomes another leaf keeps them. Another node elsewhere, or of another kind, is another one.
+    /// Determines the fates of the nodes of `before`, each of which follows its parent. A leaf keeps its
+    /// packets when its parent or its kind changes. An inner node with another parent or kind counts as
+    /// removed.
     #[must_use]
     pub fn of(before: &'s Scheduler, after: &Scheduler) -> Self {
         let now = Nodes::of(after);
@@ -99,7 +100,7 @@ impl<'s> Fates<'s> {
         Self(before.node.iter().map(|was| (&*was.name, fate(was))).collect())
     }
 
-    /// What becomes of a node; it goes, where there is none.
+    /// Returns the fate of a node; [`Fate::Goes`] for an unknown node.
     #[must_use]
     pub fn get(&self, name: &str) -> Fate {
         self.0.get(name).copied().unwrap_or(Fate::Goes)

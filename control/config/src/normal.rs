@@ -1,16 +1,16 @@
-//! One form for all configurations that mean the same.
+//! Normal form of configurations: equivalent configurations become equal.
 
 use crate::action::FilterAction;
 use crate::scheduler::Scheduler;
 use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
 use crate::values::{Named, Text};
 
-/// The budget of a call where none is said, in microseconds.
+/// Default budget of a call, in microseconds.
 const USUAL_BUDGET: u64 = 1000;
 
 impl Config {
-    /// The same configuration in the form that is compared: addresses, prefixes and filters as the router writes them, what
-    /// follows from other settings said, and what is the default left out.
+    /// Returns the configuration in normal form: addresses, prefixes and filters as the router writes them,
+    /// implied settings explicit, and defaults left out.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         self.router.on_death = self.router.on_death.or(Some(OnDeath::Kernel));
@@ -52,7 +52,7 @@ impl Scheduler {
 }
 
 impl Gate {
-    /// `None` where nothing is said that isn't so anyway.
+    /// Returns `None` for a gate with only default settings.
     fn normalized(mut self) -> Option<Self> {
         self.position = self.position.map(|position| Text::of(*position.value()));
         if self.table == GateTable::TupleSpace {
@@ -78,7 +78,7 @@ impl Filter {
         self
     }
 
-    /// The binding that it is, if its action is an instance.
+    /// Returns the equivalent binding of a filter whose action is an instance.
     fn bound(&self) -> Option<Bind> {
         let (FilterAction::Instance(instance) | FilterAction::Copy(instance)) = self.action.value() else {
             return None;
@@ -97,7 +97,7 @@ impl Filter {
 }
 
 impl Router {
-    /// Takes over from another what can't be changed while the router runs.
+    /// Copies from `from` the settings that can't change at run time.
     pub(crate) fn keep_fixed(&mut self, from: &Self) {
         self.mode = from.mode;
         self.workers = from.workers;

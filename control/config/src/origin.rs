@@ -1,5 +1,5 @@
-//! The text that a configuration was read from, to tell where in it stands what is found to be wrong only when names and
-//! sums are looked at together.
+//! Source text of a configuration, to locate errors that are found only after reading, when names and sums
+//! are checked together.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,25 +10,25 @@ use toml_edit::{Document, Item};
 
 use crate::error::{ConfigError, Place};
 
-/// Parts of a configuration in which something is wrong: entries of lists, and tables.
+/// Faulty parts of a configuration: entries of lists, and tables.
 pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
 
-/// Entries that were left out of a configuration, since something is wrong in them.
+/// Entries that were omitted from a configuration because they are faulty.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Of each list in which something is wrong: where in the file stand the entries that were kept.
+    /// Positions in the file of the kept entries, for each list with a faulty entry.
     pub kept: HashMap<String, Vec<usize>>,
-    /// The names of those that were not.
+    /// Names of the omitted entries, by list.
     pub names: HashMap<String, Vec<String>>,
 }
 
 impl LeftOut {
-    /// Where in the file's list an entry stands.
+    /// Returns the position of an entry in the file's list.
     pub fn index(&self, list: &str, index: usize) -> usize {
         self.kept.get(list).and_then(|kept| kept.get(index)).copied().unwrap_or(index)
     }
 
-    /// Leaves out of a list what is wrong there as well, by its index in what was left so far.
+    /// Omits further faulty entries from a list, given their indices among the entries kept so far.
     pub fn leave_out<T>(&mut self, list: &'static str, entries: &mut Vec<T>, wrong: &WrongParts) {
         let is_right = |index: usize| !wrong.contains(&(list, Some(index)));
         if (0..entries.len()).all(is_right) {
@@ -41,34 +41,34 @@ impl LeftOut {
         entries.retain(|_| index.next().is_some_and(is_right));
     }
 
-    /// The names of what was left out of a list.
+    /// Returns the names of the omitted entries of a list.
     pub fn names(&self, list: &str) -> impl Iterator<Item = &str> {
         self.names.get(list).into_iter().flatten().map(String::as_str)
     }
 
-    /// Whether something is.
+    /// Whether any part is omitted.
     pub fn is_any(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Whether something is wrong in that table, or in entries of that list.
+    /// Whether a table, or an entry of a list, is faulty.
     pub fn is_wrong(&self, table: &str) -> bool {
         self.kept.contains_key(table)
     }
 }
 
-/// A file's name and its text; nothing, where a configuration comes from no file. It is no part of what a configuration
-/// says: any two are equal.
+/// Name and text of the file that a configuration was read from; empty without a file. All origins compare
+/// equal, so that they don't affect the comparison of configurations.
 #[derive(Clone, Default)]
 pub struct Origin(Option<Arc<Known>>);
 
-/// A file's name and its text.
+/// Name and text of a file.
 struct Known {
     name: String,
     text: String,
-    /// What is not in the configuration, of what the text says.
+    /// Parts of the text that the configuration omits.
     left_out: LeftOut,
-    /// The text with the places of everything in it, once somebody asks; `None` where it can't be read.
+    /// Parsed text with positions, set on first use; `None` if it can't be parsed.
     document: OnceLock<Option<Document<String>>>,
 }
 
@@ -77,7 +77,7 @@ impl Origin {
         Self::of_rest(name, text, LeftOut::default())
     }
 
-    /// The same of a configuration that lacks parts of the text.
+    /// Creates the origin of a configuration that omits parts of the text.
     pub(crate) fn of_rest(name: &str, text: &str, left_out: LeftOut) -> Self {
         Self(Some(Arc::new(Known {
             name: name.to_owned(),
@@ -87,7 +87,7 @@ impl Origin {
         })))
     }
 
-    /// Where in the text stands what these steps lead to, or as far as there is something.
+    /// Returns the byte range of the value at `path`, or of the deepest existing part of `path`.
     pub(crate) fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
         self.0.as_ref()?.span(path)
     }
@@ -97,7 +97,7 @@ impl Origin {
         self.0.as_ref().map(|known| &known.left_out)
     }
 
-    /// Returns an error about what stands where these steps lead, or as far as there is something.
+    /// Returns an error about the value at `path`, or about the deepest existing part of `path`.
     pub(crate) fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
         let known = self.0.as_ref()?;
         let place = Place::of(known.span(path), &known.text, &known.name);
@@ -117,12 +117,12 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// A step from a table or list to what is in it.
+/// Step from a table or list to an item in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<'a> {
     /// The value of a key.
     Key(&'a str),
-    /// A key itself, for what is wrong with its name as well as with its value.
+    /// A key itself, for an error in its name as well as in its value.
     Name(&'a str),
     /// An entry of a list, from 0.
     Entry(usize),
@@ -174,7 +174,7 @@ mod tests {
         let (port, scheduler) = ([Step::Key("port"), Step::Entry(1)], Step::Key("scheduler"));
         let node = |index, key| [port[0], port[1], scheduler, Step::Key("node"), Step::Entry(index), key];
         assert_eq!(at(&node(0, Step::Key("kind"))), "f:11:26: p");
-        // What isn't there is told at what would have it.
+        // A missing key is reported at the table that lacks it.
         assert_eq!(at(&node(0, Step::Key("under"))), "f:11:5: p");
         assert_eq!(at(&node(1, Step::Key("under"))), "f:10:8: p");
         assert_eq!(at(&node(0, Step::Name("kind"))), "f:11:19: p");

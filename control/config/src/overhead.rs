@@ -1,26 +1,27 @@
-//! What a link adds to each packet, as people write it.
+//! Link overhead per packet, in its written form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a link adds to each packet.
+/// Link overhead per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Overhead {
-    /// `ethernet`: 24 bytes around each frame, and 84 at least.
+    /// `ethernet`: 24 bytes around each frame, and at least 84 bytes in total.
     #[default]
     Ethernet,
-    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes, with so many bytes before each frame.
+    /// `atm`, or `atm BYTES`: AAL5 in cells of 53 bytes, with this number of bytes before each frame.
     Atm(i16),
-    /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: so many bytes more, or fewer, and no packet takes less than the minimum.
+    /// `bytes BYTES`, or `bytes BYTES minimum BYTES`: bytes to add or subtract, and the least size of a
+    /// packet on the link.
     Bytes(i16, u16),
-    /// `none`: nothing.
+    /// `none`: no overhead.
     None,
 }
 
-/// Bytes that a link adds at most, or takes away.
+/// Maximum number of bytes that a link adds or subtracts.
 const MOST: i16 = 1000;
 
 impl FromStr for Overhead {

@@ -36,7 +36,7 @@ pub struct Size<const LEAST: u64, const MOST: u64>(u64);
 pub type QueueSize = Size<0, { u32::MAX as u64 }>;
 
 impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
-    /// Returns the size of so many bytes, moved into the range.
+    /// Returns the size of `bytes` bytes, clamped to the range.
     pub const fn clamped(bytes: u64) -> Self {
         Self(if bytes < LEAST {
             LEAST
@@ -47,12 +47,12 @@ impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
         })
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// Bytes, at most `u32::MAX`.
+    /// Returns the size in bytes, at most `u32::MAX`.
     pub fn bytes_u32(self) -> u32 {
         u32::try_from(self.0).unwrap_or(u32::MAX)
     }
@@ -77,7 +77,7 @@ impl<const LEAST: u64, const MOST: u64> fmt::Display for Size<LEAST, MOST> {
 pub struct Time<const LEAST: u64, const MOST: u64>(u64);
 
 impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
-    /// Returns the time of so many microseconds, moved into the range.
+    /// Returns the time of `microseconds`, clamped to the range.
     pub const fn clamped(microseconds: u64) -> Self {
         Self(if microseconds < LEAST {
             LEAST
@@ -88,12 +88,12 @@ impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
         })
     }
 
-    /// Microseconds.
+    /// Returns the time in microseconds.
     pub const fn microseconds(self) -> u64 {
         self.0
     }
 
-    /// The same as a duration.
+    /// Returns the time as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_micros(self.0)
     }
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// Reads a quantity. A plain number is read as text, whose reader refuses it with the unit that it lacks.
+/// Reads a quantity. A plain number is read as text, so that the parser's error names the missing unit.
 fn read<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     deserializer: D,
     expected: &'static str,
@@ -204,14 +204,14 @@ fn read<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     deserializer.deserialize_any(Quantity(expected, std::marker::PhantomData))
 }
 
-/// A service curve: `RATE`, or `RATE TIME RATE`.
+/// Service curve: `RATE`, or `RATE TIME RATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurveText {
-    /// The first slope.
+    /// First slope.
     pub first: Bits,
-    /// Microseconds that it lasts; 0 for a straight line.
+    /// Duration of the first slope in microseconds; 0 for a straight line.
     pub micros: u64,
-    /// The second slope.
+    /// Second slope.
     pub then: Bits,
 }
 
@@ -230,12 +230,12 @@ impl FromStr for CurveText {
     }
 }
 
-/// Reads the first slope of a curve. It may be 0: nothing is promised until its time is over.
+/// Reads the first slope of a curve. It may be 0: no service is guaranteed until its time is over.
 fn slope(text: &str) -> Result<Bits, String> {
     if millrace_units::read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
 }
 
-/// Reads how long the first slope of a curve lasts: an hour at most.
+/// Reads the duration of the first slope of a curve: at most an hour.
 fn micros(text: &str) -> Result<u64, String> {
     Ok(text.parse::<Time<0, 3_600_000_000>>()?.microseconds())
 }

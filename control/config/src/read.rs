@@ -1,7 +1,8 @@
-//! Reads what can be read of a file in which something is wrong, so that all of that is told at once.
+//! Reader of faulty files, which reports all errors at once.
 //!
-//! Each entry of a list, and each table, is read alone. What is wrong in it is noted and taken away, until the rest can be read:
-//! so nothing hides what stands behind it. An entry of a list in which something was wrong is left out of the rest.
+//! The reader reads each list entry and each table alone. It notes each error and removes the faulty value
+//! until the rest can be read, so that no error hides a later one. A list entry with an error is omitted from
+//! the rest.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::error::Found;
 use crate::origin::{LeftOut, Origin, WrongParts};
 use crate::schema::Config;
 
-/// What a file says beside that in which something is wrong.
+/// Readable parts of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     pub config: Config,
@@ -21,7 +22,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// What is left of it without the parts that are wrong as well: tables are what they are where nothing is said of them.
+    /// Returns the configuration without the parts in `wrong`: faulty tables get their default values.
     pub fn without(self, wrong: &WrongParts, origin: &str, text: &str) -> Config {
         let Self { mut config, mut left_out } = self;
         let is_wrong = |table| wrong.contains(&(table, None));
@@ -50,7 +51,7 @@ impl Rest {
     }
 }
 
-/// Reads what can be read, and notes what can't; nothing, where the text is no TOML.
+/// Reads the readable parts and notes the errors; `None` if the text is no TOML.
 pub(crate) fn rest(text: &str, found: &mut Found) -> Option<Rest> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -86,7 +87,7 @@ fn read_table<'t>(
         }
         return mended;
     };
-    // Whether there is such a list at all.
+    // Check that the configuration has such a list at all.
     let none = Spanned::new(value.span(), DeValue::Array(std::iter::empty().collect()));
     Alone { key, index: None, whole: &none }.read(found)?;
     let (mut kept, mut indices) = (Vec::new(), Vec::new());
@@ -109,19 +110,20 @@ fn read_table<'t>(
     Some(Spanned::new(value.span(), DeValue::Array(kept.into_iter().collect())))
 }
 
-/// A table, or an entry of a list, that is read as if nothing else stood in the file.
+/// Table or list entry that is read as if the file held nothing else.
 struct Alone<'a, 't> {
     key: &'a Key<'t>,
-    /// Where in the list it stands.
+    /// Index of the entry in its list.
     index: Option<usize>,
     whole: &'a Item<'t>,
 }
 
 impl<'t> Alone<'_, 't> {
-    /// What is left of it without what is wrong, which is noted; nothing, where it can't be without that.
+    /// Returns the item without its faulty values, which are noted; `None` if the item can't be read without
+    /// them.
     fn read(&self, found: &mut Found) -> Option<Item<'t>> {
         let mut item = self.whole.clone();
-        // Keys that were taken away, and what had them.
+        // Removed keys, and the byte ranges of the tables that held them.
         let mut gone: Vec<(Range<usize>, String)> = Vec::new();
         loop {
             let Err(error) = serde_path_to_error::deserialize::<_, Config>(self.document(item.clone()))
@@ -134,7 +136,7 @@ impl<'t> Alone<'_, 't> {
             let (reached, taken) = take_away(&mut item, steps);
             let said = error.inner().message();
             let lacks = said.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-            // Who has misspelt a key lacks it; that is told once.
+            // A misspelt key is also missing: one error is enough.
             let is_told = lacks.is_some_and(|_| gone.iter().any(|(span, _)| *span == reached));
             if !is_told {
                 found.note_toml(error.inner(), &self.path(&reached));
@@ -146,7 +148,7 @@ impl<'t> Alone<'_, 't> {
         }
     }
 
-    /// A file that holds it alone.
+    /// Returns a document with this item only.
     fn document(&self, item: Item<'t>) -> Deserializer<'t> {
         let span = item.span();
         let value = match self.index {
@@ -158,14 +160,15 @@ impl<'t> Alone<'_, 't> {
         Deserializer::from(Spanned::new(0..0, table))
     }
 
-    /// The name of what stands there, from the file on: `port[0].mtu`.
+    /// Returns the path of the value at a byte range: `port[0].mtu`.
     fn path(&self, span: &Range<usize>) -> String {
         let own = self.index.map_or_else(String::new, |index| format!("[{index}]"));
         format!("{}{own}{}", self.key.get_ref(), way(self.whole, span).unwrap_or_default())
     }
 }
 
-/// Values that know their place in the file are read as tables with keys of the reader's own.
+/// Whether a step is a key of the reader's own: values that know their byte range are read as tables with
+/// such keys.
 fn is_readers_own(step: &Segment) -> bool {
     match step {
         Segment::Map { key } => key.starts_with("$__"),
@@ -174,16 +177,16 @@ fn is_readers_own(step: &Segment) -> bool {
     }
 }
 
-/// What was taken out of an item.
+/// Value that was removed from an item.
 struct Taken {
-    /// Where stands what had it.
+    /// Byte range of the table or list that held the value.
     from: Range<usize>,
-    /// Its key, if it had one.
+    /// Key of the value, if it had one.
     key: Option<String>,
 }
 
-/// Takes away what steps lead to, or as far as there is something. Returns where that stands, and what was taken: nothing, if it would
-/// be the item itself.
+/// Removes the value at the end of `steps`, or of their longest existing prefix. Returns the byte range of
+/// the reached item, and the removed value: `None` if it would be the item itself.
 fn take_away(item: &mut Item<'_>, steps: &[Segment]) -> (Range<usize>, Option<Taken>) {
     let from = item.span();
     let Some((first, others)) = steps.split_first() else { return (from, None) };
@@ -211,7 +214,7 @@ fn take_away(item: &mut Item<'_>, steps: &[Segment]) -> (Range<usize>, Option<Ta
     }
 }
 
-/// The way from an item to what stands there.
+/// Returns the path from an item to the value at a byte range.
 fn way(item: &Item<'_>, span: &Range<usize>) -> Option<String> {
     if item.span() == *span {
         return Some(String::new());

@@ -1,4 +1,4 @@
-//! The scheduler of a port, as people write it.
+//! Scheduler settings of a port.
 
 use std::str::FromStr;
 
@@ -11,78 +11,81 @@ use crate::overhead::Overhead;
 use crate::quantity::{Bits, CurveText, Length, QueueSize, Time};
 use crate::values::{InputWeight, is_default};
 
-/// The scheduler of a port: how fast it sends, and the tree that says what comes next.
+/// Scheduler of a port: the rate of the port, and a tree of nodes that chooses the next packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Scheduler {
-    /// How fast the port sends, on the wire: `"10mbit"`. Default: as fast as it can.
+    /// Rate of the port on the wire: `"10mbit"`. Default: as fast as the port can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// What the link adds to each packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES` or `none`.
-    /// Default `ethernet`.
+    /// Link overhead per packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES`
+    /// or `none`. Default `ethernet`.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "String")]
     pub overhead: Overhead,
-    /// The leaf for packets that nothing else is said of. Default: the first one.
+    /// Leaf for packets that no filter assigns to a queue. Default: the first leaf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Queues that the port has at most, those of flows included, 1 to 65,536. Default 8,192.
+    /// Maximum number of queues of the port, the queues of flows included, 1 to 65,536. Default 8,192.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// What becomes of packets that the kernel itself sends by the port's device. Default `queue`.
+    /// Treatment of packets that the kernel itself sends by the port's device. Default `queue`.
     #[serde(skip_serializing_if = "is_default")]
     pub host: HostOutput,
-    /// Packets that are taken of these in a round, at most, 1 to 256, like `input-weight` of a port. Default 256.
+    /// Maximum number of packets taken from the kernel per iteration, 1 to 256, like `input-weight` of a
+    /// port. Default 256.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "u16")]
     pub host_weight: InputWeight,
-    /// The nodes, each behind the one above it.
+    /// Nodes, each after its parent.
     pub node: Vec<SchedulerNode>,
-    /// Flows whose queues are treated in a way of their own.
+    /// Flows with settings of their own for their queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flow: Vec<FlowQueue>,
 }
 
-/// How the queue of one flow is treated, in a leaf that has a queue for each: by a rate, or by quantum and threshold.
+/// Settings of the queue of one flow, in a leaf with a queue per flow: a rate, or quantum and threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FlowQueue {
-    /// The leaf.
+    /// Name of the leaf.
     pub queue: String,
-    /// All of the flow: `"src A dst B proto udp sport N dport N in PORT"`, without ports where the protocol has none.
+    /// Complete flow key: `"src A dst B proto udp sport N dport N in PORT"`, without ports if the protocol
+    /// has none.
     #[serde(deserialize_with = "flow")]
     pub flow: String,
-    /// What is reserved for it.
+    /// Rate reserved for the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// Bytes in each round. Default: those of all others.
+    /// Bytes in each round. Default: as for all other flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<QueueSize>,
-    /// Bytes above which what arrives is dropped. Default: those of all others.
+    /// Bytes above which the queue drops arriving packets. Default: as for all other flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<QueueSize>,
 }
 
-/// A flow in the spelling that all are compared in.
+/// Reads a flow into its canonical spelling.
 fn flow<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     crate::flow::one_flow(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
-/// What becomes of packets that the kernel itself sends by a port that has a scheduler.
+/// Treatment of packets that the kernel itself sends by a port with a scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostOutput {
-    /// They wait in the port's queues; filters at gates of the position `queue` say in which.
+    /// Puts the packets into the port's queues; filters at gates of the position `queue` choose the queue.
     #[default]
     Queue,
-    /// The same, but they pass the filters of all gates before: what drops there drops them.
+    /// Passes the packets through the filters of all earlier gates, which may drop them, then into the port's
+    /// queues.
     Filter,
-    /// The kernel sends them at once, beside the scheduler.
+    /// Leaves the packets to the kernel, which sends them at once and bypasses the scheduler.
     Direct,
 }
 
 impl HostOutput {
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -92,110 +95,112 @@ impl HostOutput {
     }
 }
 
-/// A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above.
+/// Node of a scheduler. The valid settings depend on its kind, and on the kind of its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SchedulerNode {
-    /// Its name. A leaf's is that of a queue, which filters name: `queue NAME`.
+    /// Name of the node. The name of a leaf is also the name of its queue in filters: `queue NAME`.
     pub name: String,
-    /// What it does.
+    /// Scheduling discipline of the node.
     pub kind: SchedulerKind,
-    /// The node above; without it this is the root.
+    /// Parent node; the root has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Under `priority`: its level, the lowest first, 0 to 65,535.
+    /// Under `priority`: level of the node, the lowest first, 0 to 65,535.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<u32>,
-    /// Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow.
+    /// Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: bytes of each flow
+    /// in each round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<QueueSize>,
-    /// Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then the second.
+    /// Under `hfsc`: guaranteed service, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then
+    /// the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<CurveText>,
-    /// Under `hfsc`: how it shares what is left.
+    /// Under `hfsc`: service curve by which the node shares excess bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_sharing: Option<CurveText>,
-    /// Under `hfsc`: what it must not exceed.
+    /// Under `hfsc`: maximum service of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upper_limit: Option<CurveText>,
-    /// Of a `token-bucket`: how fast it lets packets go. Of `flow-queues`: what it is served with.
+    /// Of a `token-bucket`: rate at which it releases packets. Of `flow-queues`: rate at which it is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bits>,
-    /// Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames.
+    /// Of a `token-bucket`: burst in bytes. Default 3,076, two Ethernet frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<QueueSize>,
-    /// Of a queue: bytes above which what arrives is dropped. Default 262,144.
+    /// Of a queue: bytes above which it drops arriving packets. Default 262,144.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<QueueSize>,
-    /// Of `flow-queues` and `fq-codel`: how many queues there are.
+    /// Of `flow-queues` and `fq-codel`: number of queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// Of `fq-codel`: packets that it holds at most. Default 10,240.
+    /// Of `fq-codel`: maximum number of packets in it. Default 10,240.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Of a queue: how it keeps itself short. Default `tail-drop`.
+    /// Of a queue: queue management. Default `tail-drop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manage: Option<Manage>,
-    /// Of `red`: what `minimum` and `maximum` are counted in. Default `bytes`.
+    /// Of `red`: unit of `minimum` and `maximum`. Default `bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<LengthUnit>,
-    /// Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`.
+    /// Of `red`: average length below which no packet is dropped. Default a quarter of `maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<Length>,
-    /// Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default half the threshold,
-    /// in packets that of packets of 1,000 bytes.
+    /// Of `red`: average length above which all packets are dropped; with `gentle`, above twice this length.
+    /// Default half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Length>,
-    /// Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
+    /// Of `red`: share of packets dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// Of `red`: the weight of the newest length in the average, above 0 and up to 1. Default 0.002.
+    /// Of `red`: weight of the newest length in the average, above 0 and up to 1. Default 0.002.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Of `red`: whether above `maximum` more and more is dropped, up to all at twice as much, rather than all at once. Default
-    /// true.
+    /// Of `red`: whether the share of dropped packets rises gradually above `maximum`, up to all at twice
+    /// `maximum`. Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gentle: Option<bool>,
-    /// Of `codel` and `fq-codel`: time that packets may wait: `"5ms"`. Default 5 ms.
+    /// Of `codel` and `fq-codel`: acceptable queueing delay: `"5ms"`. Default 5 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<DelayTime>,
-    /// Of `codel` and `fq-codel`: time for which they may wait longer: `"100ms"`. Default 100 ms.
+    /// Of `codel` and `fq-codel`: time for which the delay may exceed `target`: `"100ms"`. Default 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<DelayTime>,
-    /// Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders understand it.
-    /// Default true.
+    /// Of `red`, `codel` and `fq-codel`: whether packets of ECN-capable senders are marked rather than
+    /// dropped. Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
 }
 
-/// Time that packets wait: an hour at most.
+/// Queueing delay: an hour at most.
 pub type DelayTime = Time<0, 3_600_000_000>;
 
-/// What a node of a scheduler does.
+/// Scheduling discipline of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
     /// One queue.
     Fifo,
-    /// A queue per flow, by weighted deficit round robin.
+    /// One queue per flow, served by weighted deficit round robin.
     FlowQueues,
     /// FQ-CoDel (RFC 8290).
     FqCodel,
-    /// Its children by level.
+    /// Strict priority among the children, by level.
     Priority,
-    /// Its children by weighted deficit round robin.
+    /// Weighted deficit round robin among the children.
     DeficitRoundRobin,
-    /// Its children by their service curves.
+    /// Hierarchical fair service curves of the children.
     Hfsc,
-    /// Its only child at a rate.
+    /// Token bucket that limits the rate of the only child.
     TokenBucket,
 }
 
-/// How a queue keeps itself short.
+/// Queue management: policy that limits the length of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manage {
-    /// It drops what finds it full.
+    /// Drop of packets that arrive at a full queue.
     TailDrop,
     /// Random early detection.
     Red,
@@ -203,7 +208,7 @@ pub enum Manage {
     Codel,
 }
 
-/// What the length of a queue is counted in.
+/// Unit of queue length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LengthUnit {
@@ -214,13 +219,13 @@ pub enum LengthUnit {
 }
 
 impl FlowQueue {
-    /// The leaf, and what its queues know the flow by: all but the port that its packets come in by.
+    /// Returns the leaf and the flow without its incoming port, as queues identify it.
     #[must_use]
     pub fn of_queue(&self) -> (&str, &str) {
         (&self.queue, without_incoming(&self.flow))
     }
 
-    /// Whether a flow, in the same spelling, waits in the same queue of a port.
+    /// Whether a flow, in canonical spelling, waits in the same queue of a port.
     #[must_use]
     pub fn is_queue_of(&self, queue: &str, flow: &str) -> bool {
         self.of_queue() == (queue, without_incoming(flow))
@@ -228,7 +233,7 @@ impl FlowQueue {
 }
 
 impl SchedulerKind {
-    /// Every kind with its name.
+    /// All kinds with their names.
     pub const ALL: [(&'static str, Self); 7] = [
         ("fifo", Self::Fifo),
         ("flow-queues", Self::FlowQueues),
@@ -239,12 +244,12 @@ impl SchedulerKind {
         ("token-bucket", Self::TokenBucket),
     ];
 
-    /// Whether such a node holds packets itself.
+    /// Whether nodes of the kind hold packets themselves.
     pub fn is_leaf(self) -> bool {
         matches!(self, Self::Fifo | Self::FlowQueues | Self::FqCodel)
     }
 
-    /// Its name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }

@@ -1,4 +1,4 @@
-//! What a configuration holds. One TOML table per noun; keys are the names of the fields, with hyphens.
+//! Schema of the configuration. Each noun is a TOML table; keys are field names with hyphens.
 
 mod control_plane;
 mod gate;
@@ -22,40 +22,40 @@ pub use port::{Device, Impair, Port, PortKind, ReversePath};
 pub use route::{Neighbour, Route, RouteKind};
 pub use router::{Boot, Forwarding, OnDeath, PollMode, Router};
 
-/// A router.
+/// Configuration of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// What holds for the whole router.
+    /// Settings of the whole router.
     pub router: Router,
-    /// How much of what is for the router itself gets there.
+    /// Control-plane policing.
     #[serde(skip_serializing_if = "is_default")]
     pub control_plane: ControlPlane,
-    /// The HTTP interface.
+    /// HTTP interface.
     #[serde(skip_serializing_if = "is_default")]
     pub api: Api,
-    /// Its ports.
+    /// Ports.
     pub port: Vec<Port>,
-    /// Routes beside those mirrored from the kernel.
+    /// Static routes, beside the routes mirrored from the kernel.
     pub route: Vec<Route>,
-    /// Neighbours that are known for good.
+    /// Static neighbours.
     pub neighbour: Vec<Neighbour>,
-    /// Gates beside the default ones.
+    /// Gates beside the default gates.
     pub gate: Vec<Gate>,
-    /// What holds for all plugins that are files.
+    /// Settings of all plugin files.
     pub plugins: Plugins,
-    /// Plugins that are files, loaded at the start.
+    /// Plugin files to load at the start.
     pub plugin: Vec<Plugin>,
     /// Plugin instances.
     pub instance: Vec<Instance>,
-    /// Which flows which instance gets, at which gate.
+    /// Bindings of instances to flows at gates.
     pub bind: Vec<Bind>,
-    /// What is done with which packets.
+    /// Filters with their actions.
     pub filter: Vec<Filter>,
-    /// At which level which flows are treated.
+    /// Placements of flows at levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub place: Vec<Placement>,
-    /// The file that it was read from.
+    /// File that the configuration was read from.
     #[serde(skip)]
     pub origin: Origin,
 }

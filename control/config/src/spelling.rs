@@ -1,4 +1,4 @@
-//! Keys of the file in two spellings: with hyphens in files and commands, with underscores in JSON.
+//! Two spellings of configuration keys: hyphens in files and commands, underscores in JSON.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Config;
 
-/// All keys that have hyphens in the file.
+/// Returns all keys that have hyphens in the file.
 fn keys() -> &'static BTreeSet<String> {
     static KEYS: OnceLock<BTreeSet<String>> = OnceLock::new();
     KEYS.get_or_init(|| {
@@ -30,17 +30,17 @@ fn collect(schema: &Value, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// A text in which such keys are written as JSON has them.
+/// Returns a text with its keys in the spelling of JSON.
 pub fn in_json(text: &str) -> String {
     respelt(text, |word| keys().contains(word).then(|| word.replace('-', "_")))
 }
 
-/// A text in which such keys are written as files and commands have them.
+/// Returns a text with its keys in the spelling of files and commands.
 pub fn in_file(text: &str) -> String {
     respelt(text, |word| Some(word.replace('_', "-")).filter(|word| keys().contains(word)))
 }
 
-/// Puts other words in the place of those of which there are others.
+/// Replaces each word for which `other` returns a replacement.
 fn respelt(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);

@@ -1,4 +1,4 @@
-//! Values that are text in the file and something checked in the program.
+//! Checked values that are text in the file.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -7,10 +7,11 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 
-/// What is said of a text that is no address with a length.
+/// Error text for a value that is not an address with a prefix length.
 const NO_PREFIX: &str = "no address with a length: write it as 10.0.0.0/8 or fd00::/48";
 
-/// A value that is written as text: an address, a filter. It remembers how it was written, and where in the file.
+/// Value written as text, such as an address or a filter, with its original text and its byte range in the
+/// file.
 #[derive(Clone, Debug)]
 pub struct Text<T> {
     value: T,
@@ -19,24 +20,24 @@ pub struct Text<T> {
 }
 
 impl<T> Text<T> {
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// How it stands in the file.
+    /// Returns the text in the file.
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// Where it stands; `None` when it comes from no file.
+    /// Returns the byte range in the file; `None` for a value outside of any file.
     pub(crate) fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
 }
 
 impl<T: fmt::Display> Text<T> {
-    /// A value that comes from no file, as the program writes it.
+    /// Creates a value outside of any file, with the text that the program writes.
     pub fn of(value: T) -> Self {
         Self { written: value.to_string(), value, span: None }
     }
@@ -79,7 +80,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// A name, and where in the file it stands.
+/// Name with its byte range in the file.
 #[derive(Clone, Debug)]
 pub struct Named(toml::Spanned<String>);
 
@@ -90,7 +91,7 @@ impl Named {
 }
 
 impl From<&str> for Named {
-    /// A name that stands in no file.
+    /// Creates a name outside of any file.
     fn from(name: &str) -> Self {
         Self(toml::Spanned::new(0..0, name.to_owned()))
     }
@@ -122,7 +123,7 @@ impl<'de> Deserialize<'de> for Named {
     }
 }
 
-/// One VLAN id, or an outer and an inner one.
+/// One VLAN id, or an outer and an inner id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum VlanIds {
@@ -133,7 +134,7 @@ pub enum VlanIds {
 }
 
 impl VlanIds {
-    /// Whether every id is one that a frame may bear.
+    /// Whether every id is valid, 1 to 4094.
     pub fn is_valid(self) -> bool {
         let ids = match self {
             Self::Single(id) => [id, 1],
@@ -148,7 +149,7 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// How many packets are taken from a port in a round.
+/// Maximum number of packets taken from a port per iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u64")]
 pub struct InputWeight(pub u16);

@@ -1,33 +1,33 @@
-//! What is wrong with what somebody wrote, in words for people: where it is, what is there, and what would be right.
+//! Error messages about user input for people: the place, the present value, and the remedy.
 //!
-//! Files and requests are read by serde, whose own sentences are for programmers. They are taken apart here, and told in one way wherever
-//! something is read.
+//! Serde reads files and requests, and its messages are for programmers. This module parses them and phrases
+//! all errors alike.
 
 use millrace_units::remedy;
 
-/// What serde says of a value, taken apart.
+/// Parsed error message of serde.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Complaint<'a> {
-    /// A key that is not known, and those that are.
+    /// Unknown key, and the known keys.
     UnknownKey(&'a str, Vec<&'a str>),
-    /// A word that is not known, and those that are.
+    /// Unknown value, and the known values.
     UnknownWord(&'a str, Vec<&'a str>),
-    /// A key that has to be there.
+    /// Missing key.
     Missing(&'a str),
-    /// A key that is there twice.
+    /// Duplicate key.
     Twice(&'a str),
-    /// What is there, and what would be right.
+    /// Present value, and expected value.
     Wrong(String, String),
-    /// What is right was said by who knows the value.
+    /// Message from the parser of a value, which already names the remedy.
     Told(&'a str),
 }
 
-/// A whole number that can't be below zero.
+/// Description of an unsigned integer.
 const NATURAL: &str = "a whole number from 0 on";
 
 impl<'a> Complaint<'a> {
     fn of(said: &'a str) -> Self {
-        // Whatever stands before it.
+        // Skip any text before it.
         let said = said.rfind("unknown field ").map_or(said, |at| &said[at..]);
         if said.starts_with("unknown field ") {
             let (wrong, known) = quoted(said);
@@ -67,16 +67,16 @@ impl<'a> Complaint<'a> {
     }
 }
 
-/// The first word in quotation marks, and the others.
+/// Returns the first word in backquotes, and the other words in backquotes.
 fn quoted(said: &str) -> (&str, Vec<&str>) {
     let mut quoted = said.split('`').skip(1).step_by(2);
     (quoted.next().unwrap_or_default(), quoted.collect())
 }
 
-/// Tells what serde says of the value at `path` of `whole` (*the request*, for one) so that it says where, what is there, and what would
-/// be right. `noun` is what a key of it is called.
+/// Rephrases serde's message about the value at `path` of `whole` (such as *the request*), with the place,
+/// the present value and the remedy. `noun` is the term for a key in `whole`.
 ///
-/// What somebody has put into words already stays as it is, with the place before it, where one is known.
+/// A message that is already for people stays unchanged; the place, if known, precedes it.
 pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
     let path = if matches!(path, "." | "?") { "" } else { path };
     let place = if path.is_empty() { whole.to_owned() } else { format!("{path:?}") };
@@ -94,7 +94,8 @@ pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
     }
 }
 
-/// The same of a file, where line and column say where; `None` where serde's words are somebody's own.
+/// Rephrases a message about a file, where line and column give the place; `None` if the message is already
+/// for people.
 pub(crate) fn explain_in_file(path: &str, said: &str) -> Option<String> {
     let place = if path.is_empty() { "the file".to_owned() } else { format!("{path:?}") };
     Some(match Complaint::of(said) {
@@ -104,14 +105,14 @@ pub(crate) fn explain_in_file(path: &str, said: &str) -> Option<String> {
         Complaint::UnknownWord(wrong, known) => {
             format!("{place}: unknown value {wrong:?}{}", remedy("value", wrong, known))
         }
-        // Who names the value need not name its key.
+        // A message that quotes the value needs no key.
         Complaint::Told(said) if path.is_empty() || said.starts_with('"') => return None,
         Complaint::Told(said) => format!("{place}: {said}"),
         _ => explain(&place, "key", path, said),
     })
 }
 
-/// What is there, as JSON and TOML call it.
+/// Returns the present value in the terms of JSON and TOML.
 fn thing(there: &str) -> String {
     let (kind, value) = there.split_once(' ').unwrap_or((there, ""));
     let value = value.trim_matches('`');
@@ -127,7 +128,7 @@ fn thing(there: &str) -> String {
     }
 }
 
-/// What would be right, as JSON and TOML call it.
+/// Returns the expected value in the terms of JSON and TOML.
 fn wanted(right: &str) -> String {
     match right {
         "u8" => "a whole number from 0 to 255".to_owned(),

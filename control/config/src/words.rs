@@ -1,4 +1,4 @@
-//! Changes in the words of the commands that make them.
+//! Changes as equivalent commands.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use crate::nodes::{Nodes, default_leaf};
 use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &impl Display) -> String {
     let word = word.to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/,=+@%".contains(c);
@@ -19,7 +19,7 @@ pub(crate) fn quoted(word: &impl Display) -> String {
     }
 }
 
-/// A value that is a text in the file.
+/// Returns the text of a value that is text in the file.
 pub(crate) fn text(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(text)) => text,
@@ -28,7 +28,7 @@ pub(crate) fn text(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// `KEY=VALUE`, without a value where it is taken away.
+/// Returns `KEY=VALUE`, without a value for a removal.
 pub(crate) fn setting(key: &str, value: &Value) -> String {
     match value {
         Value::Null => format!("{key}="),
@@ -99,7 +99,8 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
     }
 }
 
-/// What makes one list of placements of another. As long as their order stays, only what differs is said.
+/// Returns the commands from one list of placements to another. If the order is kept, only differences are
+/// listed.
 pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     let place = |flow: &str, level: &str| format!("place {} {level}", quoted(&flow));
     let stay = |one: &&Placement| to.iter().any(|other| other.flow == one.flow);
@@ -111,7 +112,8 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     gone.chain(said.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
 }
 
-/// What makes one scheduler of a port of another; what waits in leaves that go goes to the `heir`.
+/// Returns the commands from one scheduler of a port to another; packets in removed leaves move to the
+/// `heir`.
 pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
     let (released, said) = flows(port, from, to);
@@ -120,7 +122,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     let stays = |name: &str| left.contains(name);
     let heir = heir.filter(|heir| stays(heir)).map_or_else(String::new, |heir| format!(" --to {heir}"));
     for gone in from.node.iter().filter(|node| !stays(&node.name)) {
-        // What is below it goes with it.
+        // Its descendants are removed with it.
         if gone.under.as_deref().is_none_or(stays) {
             commands.push(format!("scheduler remove {port} {}{heir}", gone.name));
         }
@@ -152,7 +154,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     }
     let own = |scheduler: &Scheduler| Scheduler { node: Vec::new(), flow: Vec::new(), ..scheduler.clone() };
     let mut settings = changed(&own(from), &own(to));
-    // Of the leaves the first one is the default: which one that is may have changed.
+    // Without a `default`, the first leaf is the default, and the first leaf may have changed.
     if to.default.is_none() && default_leaf(to) != default_after(from, to, &left) {
         settings.insert("default".to_owned(), default_leaf(to).into());
     }
@@ -165,15 +167,15 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     commands
 }
 
-/// The default leaf that nodes which are removed and added one by one leave behind, where the file names none.
+/// Returns the default leaf after the nodes are removed and added one by one, if the file names no default.
 fn default_after<'s>(from: &'s Scheduler, to: &'s Scheduler, stay: &HashSet<&str>) -> Option<&'s str> {
     let there = from.node.iter().filter(|node| stay.contains(&*node.name));
     let mut leaves = there.chain(&to.node).filter(|node| node.kind.is_leaf());
     leaves.next().map(|node| &*node.name)
 }
 
-/// The nodes that commands can leave where they are, move, or make another kind of leaf of: others stay of their kind, as do
-/// those above them, and the root stays the root.
+/// Returns the nodes that commands can keep, move, or change into another kind of leaf. Inner nodes must keep
+/// their kind, the parents must be kept, and the root must remain the root.
 fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     let now = Nodes::of(to);
     let mut staying = HashSet::new();
@@ -188,13 +190,14 @@ fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     staying
 }
 
-/// What makes the flows of one scheduler of those of another: those of which nothing is said any more, and all others.
+/// Returns the commands from the flow settings of one scheduler to another: resets of removed flows, and all
+/// others.
 fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<String>) {
     let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
     let command = |own: &FlowQueue, settings: String| {
         format!("queue set {port} {} --flow {}{settings}", own.queue, quoted(&own.flow))
     };
-    // Those of a queue that is gone went with it.
+    // A removed queue takes its flow settings with it.
     let there = |own: &&FlowQueue| to.node.iter().any(|node| node.name == own.queue);
     let gone = from.flow.iter().filter(there).filter(|own| !to.flow.iter().any(|other| is(own, other)));
     let settings = |own: &FlowQueue| {
@@ -215,7 +218,7 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
     (released, commands)
 }
 
-/// The keys of a table that differ, with their new values: `null` where there is none any more.
+/// Returns the keys of a table that differ, with their new values: `null` for a removed key.
 pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
     let (from, to) = (object(from), object(to));
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
@@ -233,7 +236,7 @@ pub(crate) fn object<T: serde::Serialize>(table: &T) -> Map<String, Value> {
     }
 }
 
-/// A value without what is not there.
+/// Returns a value without its nulls.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! docs/configuration.md says neither more nor less than the schema; its examples, and README's, are read as they stand.
+//! `docs/configuration.md` lists exactly the keys of the schema, and its examples and the README's are valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use millrace_config::Config;
 use serde_json::{Map, Value};
 
-/// The tables of the file: the heading in the document, and the name in the schema.
+/// Tables of the file: heading in the document, and name in the schema.
 const TABLES: [(&str, &str); 17] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
@@ -31,20 +31,20 @@ fn document() -> String {
     read("docs/configuration.md")
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn read(name: &str) -> String {
     let path = Path::new("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The part of the document below a heading, up to the next.
+/// Returns the section of the document under a heading, up to the next heading.
 fn section<'a>(document: &'a str, heading: &str) -> &'a str {
     let start = format!("\n## `{heading}`\n");
     let (_, behind) = document.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
     behind.split_once("\n## ").map_or(behind, |(section, _)| section)
 }
 
-/// The keys in the first column of a section's table.
+/// Returns the keys in the first column of a section's table.
 fn documented_keys(section: &str) -> BTreeSet<String> {
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     cells.map(|(key, _)| key.to_owned()).collect()
@@ -58,7 +58,7 @@ fn keys_of(definition: &Value) -> BTreeSet<String> {
     definition["properties"].as_object().expect("a table has keys").keys().cloned().collect()
 }
 
-/// The texts that a key may have: those of the enumerations below `value`.
+/// Collects the texts that a key may have: the members of the enumerations below `value`.
 fn values_of(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -72,7 +72,7 @@ fn values_of(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The pieces of TOML in a document.
+/// Returns the TOML examples of a document.
 fn examples(document: &str) -> Vec<&str> {
     let pieces = document.split("\n```toml\n").skip(1);
     pieces.map(|piece| piece.split_once("\n```").expect("an example ends").0).collect()

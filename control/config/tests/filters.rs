@@ -1,4 +1,4 @@
-//! Filters, gates and what routes compete with: what is read, and what is refused with place and remedy.
+//! Reading and rejection of filters, gates and route priorities, with place and remedy in each error.
 
 use millrace_config::{Config, FilterAction, GateTable, ReversePath};
 

@@ -1,8 +1,8 @@
-//! What is wrong with a value is told at the value, by line and column.
+//! Line and column of errors, at the faulty value.
 
 use millrace_config::Config;
 
-/// A wrong file, where it is wrong, and a word of what is said.
+/// Faulty file, position of the error, and a part of its message.
 const WRONG: &[(&str, &str, &str)] = &[
     ("[router]\nworkers = 17", "2:11", "router.workers = 17"),
     ("[router]\nicmp-dscp = 64", "2:13", "0 to 63"),

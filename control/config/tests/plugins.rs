@@ -1,4 +1,4 @@
-//! What is said of plugins that are files: what is read, and what is refused with its remedy.
+//! Reading and rejection of settings of plugin files, with the remedy in each error.
 
 use std::time::Duration;
 

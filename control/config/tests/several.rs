@@ -1,8 +1,8 @@
-//! All that is wrong with a file is told at once, and nothing hides what stands behind it.
+//! Several errors in one file: all are reported at once, and none hides a later one.
 
 use millrace_config::Config;
 
-/// What is told of a file, each with its line and column.
+/// Returns all errors of a file, each with its line and column.
 fn told(text: &str) -> Vec<String> {
     let wrong = Config::parse(text, "f").unwrap_err();
     assert_eq!(wrong.wrong(), wrong.errors().len());
@@ -85,17 +85,18 @@ fn what_is_wrong_in_lists_within_entries_is_told_by_its_place_in_the_file() {
 
 #[test]
 fn what_follows_from_something_else_that_is_wrong_is_not_told() {
-    // A port that is named in a wrong entry is one all the same; who misspelt a key that is needed lacks it, too.
+    // A port in a faulty entry still counts as a port; a misspelt required key is not reported as missing,
+    // too.
     assert_told(
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = \"big\"\n\n[[neighbour]]\nport = \"a\"\nadress = \"10.0.0.1\"\nmac = \"02:00:00:00:00:01\"\n\n[[route]]\nto = \"10.1.0.0/16\"\nport = \"a\"\n",
         &[("4:7", "\"port[0].mtu\""), ("8:1", "did you mean \"address\"?")],
     );
-    // What the router's death does is said, if wrongly.
+    // A faulty `on-death` counts as present.
     assert_told(
         "[router]\non-death = \"kernl\"\n\n[[port]]\nname = \"a\"\ndevice = \"e\"\n\n[[filter]]\nmatch = \"*\"\naction = \"drop\"\n",
         &[("2:12", "did you mean \"kernel\"?")],
     );
-    // A table that there isn't is told once, however many entries it has.
+    // An unknown table is reported once, regardless of the number of its entries.
     assert_told("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
 }
 

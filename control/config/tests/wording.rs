@@ -1,9 +1,9 @@
-//! What is wrong with a file is told in the product's words, for every key of it.
+//! Error messages for every key of the file are in the product's words.
 
 use millrace_config::Config;
 use serde_json::{Map, Value, json};
 
-/// Words of those who wrote the parsers.
+/// Phrases of the parser libraries.
 const NOT_OURS: &[&str] = &[
     "missing field",
     "unknown field",
@@ -18,7 +18,7 @@ const NOT_OURS: &[&str] = &[
     "invalid IP address syntax",
 ];
 
-/// The schema that a reference leads to; an entry's, of a list.
+/// Returns the schema that a reference points to; for a list, the schema of its entries.
 fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     if let Some(pointer) = schema["$ref"].as_str() {
         return resolved(root, root.pointer(pointer.trim_start_matches('#')).unwrap());
@@ -30,13 +30,13 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// A value that a key never has, in TOML: `{}` where a word or a number is right.
+/// Returns a TOML value that a key never has: `{}` for a word or a number.
 fn wrong(schema: &Value) -> &'static str {
     let kind = schema["type"].to_string();
     if kind.contains("object") || kind.contains("array") { "true" } else { "{ of = \"another kind\" }" }
 }
 
-/// Looks at what is said of a file that is wrong in `key`.
+/// Checks the message about a file with a faulty `key`.
 fn problem(key: &str, text: &str) -> Option<String> {
     let said = match Config::parse(text, "f.toml") {
         Err(error) => error.to_string(),
@@ -59,7 +59,7 @@ fn every_key_that_is_wrong_missing_or_unknown_is_named_in_words_of_ours() {
         assert!(!keys.is_empty(), "{table}: {entry}");
         let required: Vec<&str> =
             entry["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        // An entry lacks what it has to have, one key after the other as they are asked for.
+        // The first required key is missing; the parser asks for required keys in order.
         if !required.is_empty() {
             problems.extend(problem(required[0], &head));
         }

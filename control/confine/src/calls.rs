@@ -1,4 +1,4 @@
-//! The system calls that are left to a process or a thread.
+//! System calls that a process or a thread may still make.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use seccompiler::{
 
 use crate::ConfineError;
 
-/// What computing takes, with any arguments: memory, time, waiting for other threads, reading and writing what is open already.
+/// System calls for computing, with any arguments: memory, time, waiting for other threads, reading and
+/// writing open files.
 const COMPUTING: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -32,7 +33,7 @@ const COMPUTING: &[libc::c_long] = &[
     libc::SYS_write,
 ];
 
-/// What serving takes beside that, with sockets that are open already: clients that connect, and waiting for them.
+/// Further system calls for serving clients on open sockets: accepting connections, and waiting for clients.
 const SERVING: &[libc::c_long] = &[
     libc::SYS_accept4,
     libc::SYS_epoll_ctl,
@@ -54,20 +55,20 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// System calls; all that are not among them fail with `EPERM`. Memory can't be made executable, and signals go to the process
-/// itself only.
+/// Set of allowed system calls; all others fail with `EPERM`. Memory can't be made executable, and signals
+/// reach only the process itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     allowed: [&'static [libc::c_long]; 2],
 }
 
 impl Calls {
-    /// What computing takes.
+    /// System calls for computing.
     pub const COMPUTING: Self = Self { allowed: [COMPUTING, &[]] };
-    /// What serving clients takes, on sockets that are open already.
+    /// System calls for serving clients on open sockets.
     pub const SERVING: Self = Self { allowed: [COMPUTING, SERVING] };
 
-    /// Leaves these to the calling thread, and to those that it starts.
+    /// Restricts the calling thread, and the threads that it starts, to these calls.
     ///
     /// # Errors
     /// When the kernel has no filters of system calls, or refuses.
@@ -76,10 +77,10 @@ impl Calls {
         seccompiler::apply_filter(&filter).map_err(ConfineError::of("set a filter of system calls (seccomp)"))
     }
 
-    /// Leaves these to all threads of the process.
+    /// Restricts all threads of the process to these calls.
     ///
     /// # Errors
-    /// As above.
+    /// The errors of [`leave_to_thread`](Self::leave_to_thread).
     pub fn leave_to_process(self) -> Result<(), ConfineError> {
         let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
         let set = seccompiler::apply_filter_all_threads(&filter);
@@ -89,18 +90,19 @@ impl Calls {
     fn filter(self) -> Result<BpfProgram, BackendError> {
         let allowed = self.allowed.iter().copied().flatten();
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = allowed.map(|call| (*call, Vec::new())).collect();
-        // What the third argument of these says must not contain PROT_EXEC.
+        // The third argument of these calls must not contain PROT_EXEC.
         let none = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
         let data_only = SeccompCondition::new(2, SeccompCmpArgLen::Dword, none, 0)?;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![SeccompRule::new(vec![data_only.clone()])?]);
         }
-        // How `abort` ends a process.
+        // `abort` ends a process by this call.
         let own = u64::from(std::process::id());
         let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, own)?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
         if let Some(send) = rules.get_mut(&libc::SYS_sendto) {
-            // To whoever has connected: an address makes a connection (`MSG_FASTOPEN`), or has a datagram sent.
+            // Only connected clients are allowed as receivers: an address would open a connection
+            // (`MSG_FASTOPEN`) or address a datagram.
             let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
             send.push(SeccompRule::new(vec![no_address])?);
         }

@@ -1,6 +1,6 @@
-//! Why something could not be confined.
+//! Error of a failed confinement.
 
-/// Why a process or a thread could not be confined, and so must not go on.
+/// Reason why a process or a thread could not be confined. It must not continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't {what}: {why}")]
 pub struct ConfineError {
@@ -9,7 +9,7 @@ pub struct ConfineError {
 }
 
 impl ConfineError {
-    /// What failed, from what the system says.
+    /// Returns a function that makes the error of a failed step from the system's error.
     pub fn of<E: ToString>(what: &'static str) -> impl Fn(E) -> Self {
         move |error| Self { what, why: error.to_string() }
     }

@@ -1,10 +1,11 @@
-//! Giving away for good what is not needed, before what strangers wrote is read.
+//! Permanent loss of privileges before input from outside is read.
 //!
-//! [`Calls`] are the system calls that are left to a process or a thread (seccomp); all others fail with `EPERM`. [`confine_thread`] is
-//! for threads of a process that has privileges: it takes the capabilities away from one of them, and all calls by which it could
-//! get at files, programs, devices or sockets beyond those that it was given. Memory is shared by all threads, so this stops what a
-//! thread asks the system for, and not what it writes. [`Privileges`] are what is left to threads of such a process that speak with no stranger:
-//! fewer capabilities, no new ones by starting programs, and no system call that reaches into other processes or the kernel.
+//! [`Calls`] are the system calls that a process or a thread may still make (seccomp); all others fail with
+//! `EPERM`. [`confine_thread`] is for threads of a process with privileges. It removes the capabilities of a
+//! thread, and all calls that reach files, programs, devices or sockets beyond those that it was given. All
+//! threads share memory, so this limits a thread's requests to the system, not its writes to memory.
+//! [`Privileges`] are for threads of such a process that speak with no client. They have fewer capabilities,
+//! gain none by starting programs, and make no system call that reaches into other processes or the kernel.
 
 mod calls;
 mod error;

@@ -1,29 +1,29 @@
-//! Looking at what a thread has given away.
+//! Inspection of a thread's confinement.
 
 use std::io;
 
-/// What the kernel says of a thread of this process.
+/// State of a thread's confinement, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// The capabilities that it may use, a bit each.
+    /// Effective capabilities of the thread, one bit each.
     pub capabilities: u64,
-    /// Whether programs that it starts get no more privileges than it has.
+    /// Whether programs that the thread starts gain no privileges.
     pub no_new_privileges: bool,
-    /// Whether its system calls are filtered.
+    /// Whether the thread's system calls are filtered.
     pub is_filtered: bool,
 }
 
 impl Confinement {
-    /// Whether nothing is left to give away.
+    /// Whether the thread has no capabilities, gains none, and has filtered system calls.
     pub fn is_complete(self) -> bool {
         self.capabilities == 0 && self.no_new_privileges && self.is_filtered
     }
 }
 
-/// Looks at a thread of this process, by its number.
+/// Reads the confinement of a thread of this process, by its thread id.
 ///
 /// # Errors
-/// When there is none, or `/proc` is not there.
+/// No such thread, or no `/proc`.
 pub fn look(thread: i32) -> io::Result<Confinement> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

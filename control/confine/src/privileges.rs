@@ -1,4 +1,4 @@
-//! Threads of a process with network privileges that have none, or fewer.
+//! Reduced privileges of threads in a process with network privileges.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
@@ -7,7 +7,8 @@ use crate::ConfineError;
 use crate::refused::Refused;
 use crate::writable::Writable;
 
-/// What a process may do to files and to processes of its own: no device, no route and no program of the kernel is reached by it.
+/// Capabilities for files and for the process's own processes. None of them reaches a device, a route or a
+/// program of the kernel.
 const FILES: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
@@ -19,34 +20,36 @@ const FILES: [Capability; 8] = [
     Capability::CAP_SETUID,
 ];
 
-/// What packet memory takes that the kernel shares.
+/// Capability for packet memory that is shared with the kernel.
 const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
-/// What is done where something is done apart.
+/// Name of the step in errors of [`Privileges::apart`].
 const APART: &str = "begin a thread with fewer privileges";
 
-/// Privileges that a thread keeps, of those that it has.
+/// Privileges that a thread keeps of those that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
-    /// Files but those of the kernel, and processes of its own. It starts no programs.
+    /// Files, except those of the kernel, and own processes. The thread starts no programs.
     Files,
-    /// As `Files`, and programs that it starts.
+    /// Files and own processes as for `Files`, and the start of programs.
     Programs,
-    /// Packet memory that the kernel shares, eBPF maps and programs, and files and sockets that are open already. It opens no file to
-    /// write, changes no name, owner or right of one, makes no socket, and reaches no other process by a signal, a message or a connection.
+    /// Packet memory that is shared with the kernel, eBPF maps and programs, and open files and sockets. The
+    /// thread opens no file for writing, and changes no name, owner or permission of a file. It creates no
+    /// socket, and reaches no other process by a signal, a message or a connection.
     Memory,
 }
 
 impl Privileges {
-    /// Takes all other capabilities away from the calling thread and from those that it starts, for good. Programs bring none
-    /// back (`no_new_privs`, bounding set), and system calls beyond the thread's work fail with `EPERM`.
+    /// Removes all other capabilities permanently from the calling thread and from the threads that it
+    /// starts. Programs bring none back (`no_new_privs`, bounding set), and system calls beyond the thread's
+    /// work fail with `EPERM`.
     ///
     /// # Errors
-    /// When the kernel refuses: the thread has what it had before, or less.
+    /// When the kernel refuses: the thread then has its former privileges, or fewer.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let failed = ConfineError::of("give up capabilities");
         let allowed = self.allowed();
-        // A process that may not change its bounding set keeps it; `no_new_privs` holds all the same.
+        // A process that may not change its bounding set keeps it; `no_new_privs` applies nevertheless.
         for other in caps::runtime::thread_all_supported().difference(&allowed) {
             let _ = caps::drop(None, CapSet::Bounding, *other);
         }
@@ -69,10 +72,11 @@ impl Privileges {
         kept.iter().copied().collect()
     }
 
-    /// Does something on a thread of its own that has these alone, so that threads that it begins have no more.
+    /// Runs `work` on a thread of its own with these privileges alone, so that threads that it starts have no
+    /// more.
     ///
     /// # Errors
-    /// When there is no thread, it can't be confined, or what is done panics.
+    /// A failure to start or to confine the thread, or a panic of `work`.
     pub fn apart<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T, ConfineError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("apart".to_owned());
@@ -97,17 +101,18 @@ mod tests {
         for left in [Privileges::Files, Privileges::Programs, Privileges::Memory] {
             let allowed = left.allowed();
             let (own, started) = left.apart(|| (permitted(), std::thread::spawn(permitted).join())).unwrap();
-            // Without privileges all of these are empty.
+            // Without privileges all of these sets are empty.
             let expected: CapsHashSet = before.intersection(&allowed).copied().collect();
             assert_eq!((&own, &started.unwrap()), (&expected, &expected), "{left:?}");
         }
         assert_eq!(permitted(), before);
     }
 
-    /// The error of a system call whose arguments are all zero but the first.
+    /// Returns the error of a system call whose arguments are all zero except the first.
     #[allow(unsafe_code)]
     fn call(number: libc::c_long, first: usize) -> i32 {
-        // SAFETY: with null pointers and a size of zero each of these calls fails before it reads or changes memory.
+        // SAFETY: with null pointers and a size of zero each of these calls fails before it reads or changes
+        // memory.
         match unsafe { libc::syscall(number, first, 0, 0, 0, 0, 0) } {
             -1 => nix::errno::Errno::last_raw(),
             _ => 0,
@@ -122,7 +127,8 @@ mod tests {
             left.apart(|| {
                 assert_eq!(run().is_ok(), left == Privileges::Programs, "{left:?}: a program");
                 for (name, number) in [
-                    // What asks for a trace of itself would get it.
+                    // With a first argument of 0, `ptrace` asks for a trace of the caller, which the kernel
+                    // would grant.
                     ("ptrace", libc::SYS_ptrace),
                     ("mount", libc::SYS_mount),
                     ("process_vm_writev", libc::SYS_process_vm_writev),
@@ -141,9 +147,10 @@ mod tests {
                         "{left:?}: {namespace}"
                     );
                 }
-                // The kernel's own error for no arguments is another.
+                // Without the filter, `clone3` fails with another error for these arguments.
                 assert_eq!(call(libc::SYS_clone3, 0), libc::ENOSYS, "{left:?}: clone3");
-                // An element of a map that is not open: the kernel's own error for a worker, ours for others.
+                // For an element of a map that is not open, a worker gets the kernel's error, and other
+                // threads get the filter's.
                 let element = call(libc::SYS_bpf, 1);
                 assert_eq!(element != libc::EPERM, left == Privileges::Memory, "{left:?}: {element}");
                 assert_eq!(call(libc::SYS_bpf, 5), libc::EPERM, "{left:?}: a program for the kernel");
@@ -167,7 +174,7 @@ mod tests {
         let own = std::env::temp_dir().join(format!("millrace-writable-{}", std::process::id()));
         std::fs::write(&own, "").unwrap();
         let pattern = "/proc/sys/kernel/core_pattern";
-        // Who is root may do so, and needs no capability for it.
+        // Root may write the file without any capability.
         let may = open.open(pattern).is_ok();
         assert_eq!(may, nix::unistd::geteuid().is_root(), "{pattern}");
         for left in [Privileges::Files, Privileges::Memory, Privileges::Programs] {
@@ -214,7 +221,7 @@ mod tests {
                 assert_eq!(owner == Err(nix::errno::Errno::EPERM), refused, "{left:?}: chown");
                 let connected = std::net::TcpStream::connect(address);
                 assert_eq!(connected.is_err_and(|error| error.raw_os_error() == denied), refused, "{left:?}");
-                // A signal of nothing asks whether one may be sent.
+                // Signal 0 only checks whether a signal may be sent.
                 assert_eq!(kill(getppid(), None) == Err(nix::errno::Errno::EPERM), refused, "{left:?}: kill");
                 assert_eq!(kill(getpid(), None), Ok(()), "{left:?}: itself");
                 let parent = getppid().as_raw() as usize;
@@ -234,7 +241,7 @@ mod tests {
                 ] {
                     assert_eq!(call(number, usize::MAX) == libc::EPERM, refused, "{left:?}: {name}");
                 }
-                // Without Landlock, too.
+                // The filter refuses this also without Landlock.
                 let opened = std::fs::OpenOptions::new().append(true).open(&own);
                 let code = opened.err().and_then(|error| error.raw_os_error());
                 assert_eq!(code, refused.then_some(libc::EPERM), "{left:?}: open to write");

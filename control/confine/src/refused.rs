@@ -1,6 +1,7 @@
 //! System calls that are refused to threads that read and write files, or forward packets.
 //!
-//! A refused call fails with `EPERM`; the thread goes on. A thread that ends would stop forwarding, and a refused call harms nobody.
+//! A refused call fails with `EPERM`, and the thread continues. A thread that ended would stop forwarding,
+//! while a refused call harms nobody.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ const SYSTEM: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Namespaces that a new thread or process would get.
+/// Namespace flags of a new thread or process.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -73,21 +74,22 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// Numbers of system calls of the x32 interface begin here; the list above does not name them.
+/// First number of the system calls of the x32 interface, which the list above does not name.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// What a thread may still do, of what the filter can refuse.
+/// Exceptions of a thread from the refused calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Whether it may start programs.
+    /// Whether the thread may start programs.
     pub may_start_programs: bool,
-    /// Whether it is a worker: it may use eBPF maps and programs that are open already, and nothing of [`worker_calls`].
+    /// Whether the thread is a worker. A worker may use open eBPF maps and programs, and is refused the calls
+    /// of [`worker_calls`].
     pub is_worker: bool,
 }
 
 impl Refused {
-    /// Refuses the calls to the calling thread, and to those that it starts.
+    /// Refuses the calls to the calling thread, and to the threads that it starts.
     ///
     /// # Errors
     /// When the kernel has no filters of system calls, or refuses.
@@ -115,15 +117,16 @@ impl Refused {
     }
 }
 
-/// A filter that refuses calls with an error, and allows all others.
+/// Returns a filter that refuses calls with an error, and allows all others.
 fn refusing(rules: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Result<BpfProgram, BackendError> {
     let refuse = SeccompAction::Errno(error as u32);
     let architecture = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the filter of calls whose arguments are in memory, where seccomp can't read them: `clone3`, and `openat2` of workers. They fail
-/// with ENOSYS, so callers use `clone` and `openat`. A worker can't set another filter.
+/// Returns the filter of calls whose arguments are in memory, where seccomp can't read them: `clone3`, and
+/// `openat2` of workers. They fail with ENOSYS, so callers use `clone` and `openat`. A worker can't set
+/// another filter.
 fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     if is_worker {
@@ -133,7 +136,7 @@ fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
     refusing(rules, libc::ENOSYS)
 }
 
-/// A `clone` whose first argument asks for a namespace.
+/// Returns the rule for a `clone` whose first argument requests a namespace.
 fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
     let flag = namespace as u64;
     SeccompRule::new(vec![SeccompCondition::new(
@@ -144,7 +147,8 @@ fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Puts the refusal of the x32 interface in front of a filter: load the call's number; below the first of x32, go on; else `EPERM`.
+/// Puts the refusal of the x32 interface in front of a filter. The new steps load the call's number, and
+/// continue with the filter below the first x32 number, else fail with `EPERM`.
 #[cfg(target_arch = "x86_64")]
 fn without_x32(filter: BpfProgram) -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

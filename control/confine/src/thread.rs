@@ -1,18 +1,20 @@
-//! A thread of a process with privileges that has none.
+//! Confinement of a thread in a process with privileges.
 
 use caps::CapSet;
 use nix::sys::prctl;
 
 use crate::{Calls, ConfineError};
 
-/// Takes all capabilities away from the calling thread, for good, with those that it could get by starting programs, and all system
-/// calls but these. Other threads keep theirs; those that it starts are as it is.
+/// Removes permanently from the calling thread all capabilities, the capabilities that it could gain by
+/// starting programs, and all system calls except these. Other threads keep theirs; threads that it starts
+/// are confined too.
 ///
 /// # Errors
-/// [`ConfineError`] when the kernel refuses a part of it: a thread that is confined in part only must end.
+/// [`ConfineError`] when the kernel refuses a step: a thread that is confined only in part must end.
 pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
     let failed = ConfineError::of("give up privileges");
-    // A process that may not take them away keeps them for programs that it starts, which this thread can't.
+    // A process that may not clear its bounding set keeps it for programs that it starts; this thread can't
+    // start any.
     let _ = caps::clear(None, CapSet::Bounding);
     let sets = [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted];
     sets.into_iter()

@@ -1,13 +1,15 @@
-//! System calls that are refused to workers alone: changes of files, other processes, and sockets beyond those of their ports.
+//! System calls that are refused to workers only: changes of files, other processes, and sockets beyond those
+//! of their ports.
 //!
-//! A worker uses memory, clocks and waits, and these calls: `read` and `write` on TAP devices and wake-ups; `bind` and `setsockopt` on
-//! AF_XDP sockets that control has made for it; `recvfrom`, `sendto` without an address and `sendmmsg` on sockets of ports;
-//! `bpf` on maps and programs that are open. The addresses of `sendmmsg` stand in memory, which filters can't read.
+//! A worker uses memory, clocks, waits, and these calls: `read` and `write` on TAP devices and wake-ups;
+//! `bind` and `setsockopt` on AF_XDP sockets that control has created for it; `recvfrom`, `sendto` without an
+//! address and `sendmmsg` on sockets of ports; `bpf` on open maps and programs. The addresses of `sendmmsg`
+//! are in memory, which filters can't read.
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// Calls that change names, owners, rights and attributes of files. A worker has no files, and a kernel without Landlock lets root write
-/// to the files of root.
+/// Calls that change names, owners, permissions and attributes of files. A worker has no files, and a kernel
+/// without Landlock lets root write to the files of root.
 const FILES: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -54,13 +56,13 @@ const FILES: &[libc::c_long] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Numbers of calls that are younger than the list of the C library: the same on all architectures.
+/// Numbers of calls that are newer than the list of the C library. They are the same on all architectures.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// Calls that reach other processes: signals, priorities, memory, locks, sockets, connections, and messages of System V and POSIX. Packets
-/// leave by the sockets of ports, which are bound to devices.
+/// Calls that reach other processes: signals, priorities, memory, locks, sockets, connections, and messages
+/// of System V and POSIX. Packets leave by the sockets of ports, which are bound to devices.
 const OTHERS: &[libc::c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -104,10 +106,10 @@ const OTHERS: &[libc::c_long] = &[
     libc::SYS_vfork,
 ];
 
-/// Signals that name the process first. `abort` sends itself one.
+/// Signal calls whose first argument names the process. `abort` sends a signal to its own process.
 const SIGNALS: [libc::c_long; 3] = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo];
 
-/// Settings of a thread or process that the first argument names, 0 for the caller.
+/// Calls that change settings of the thread or process in the first argument, where 0 is the caller.
 const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -116,10 +118,11 @@ const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_sched_setscheduler,
 ];
 
-/// Flags of `open` by which a file is made, emptied or written: `O_WRONLY` and `O_RDWR` are a bit each.
+/// Flags of `open` that create, truncate or write a file: `O_WRONLY` and `O_RDWR` are one bit each.
 const WRITES: [libc::c_int; 4] = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
 
-/// `fcntl` commands of a worker: copies, flags and seals of descriptors. Owners of signals, locks and leases are refused.
+/// `fcntl` commands of a worker: copies, flags and seals of descriptors. Owners of signals, locks and leases
+/// are refused.
 const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -131,8 +134,9 @@ const DESCRIPTORS: &[libc::c_int] = &[
     libc::F_GET_SEALS,
 ];
 
-/// `ioctl` requests of a worker: descriptor flags, readable bytes, terminal queries, and written pages of its memory, by which tables of
-/// sandboxed plugins are cleared. Owners of signals and terminal input are refused.
+/// `ioctl` requests of a worker: descriptor flags, readable bytes, terminal queries, and the written pages of
+/// its memory. The last request serves to clear tables of sandboxed plugins. Owners of signals and terminal
+/// input are refused.
 const REQUESTS: &[libc::Ioctl] = &[
     libc::FIONBIO,
     libc::FIOCLEX,
@@ -146,7 +150,8 @@ const REQUESTS: &[libc::Ioctl] = &[
 /// `PAGEMAP_SCAN` of `linux/fs.h`, on `/proc/self/pagemap`.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
 
-/// Operations of `prctl` for a worker: its name and timers, names of memory, and what setting a filter takes.
+/// Operations of `prctl` for a worker: its name and timers, names of memory, and the operations for setting a
+/// filter.
 const OPERATIONS: &[libc::c_int] = &[
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -159,15 +164,17 @@ const OPERATIONS: &[libc::c_int] = &[
     libc::PR_SET_VMA,
 ];
 
-/// `bpf` commands for a worker: elements of maps that are open already (1 to 4, 21, 24 to 27), and test runs of programs that are
-/// open already (10), by which packets reach the kernel.
+/// `bpf` commands for a worker: elements of open maps (1 to 4, 21, 24 to 27), and test runs of open programs
+/// (10), by which packets reach the kernel.
 const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
 
-/// Octets of the address of an AF_XDP socket. One of AF_PACKET, which could be bound to another device, takes 20.
+/// Octets of the address of an AF_XDP socket. An AF_PACKET socket could be bound to another device, but its
+/// address has 20 octets.
 const XDP_ADDRESS: u64 = size_of::<libc::sockaddr_xdp>() as u64;
 const _: () = assert!(XDP_ADDRESS < size_of::<libc::sockaddr_ll>() as u64);
 
-/// A `clone` that makes a process: one that outlives the router would hold its ports.
+/// Returns the rule for a `clone` that creates a process: a process that outlives the router would hold its
+/// ports.
 pub(crate) fn new_process() -> Result<SeccompRule, BackendError> {
     let thread = libc::CLONE_THREAD as u64;
     rule([SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), 0)?])
@@ -200,34 +207,35 @@ fn rule<const N: usize>(conditions: [SeccompCondition; N]) -> Result<SeccompRule
     SeccompRule::new(conditions.into())
 }
 
-/// This argument is another number of 32 bits.
+/// Returns the condition that this argument differs from a number of 32 bits.
 fn other_than(argument: u8, value: impl Into<u64>) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into())
 }
 
-/// A call in which this argument is none of some numbers of 32 bits.
+/// Returns the rule for a call in which this argument is none of some numbers of 32 bits.
 fn none_of(argument: u8, values: impl Iterator<Item = u64>) -> Result<SeccompRule, BackendError> {
     let conditions = values.map(|value| other_than(argument, value & u64::from(u32::MAX)));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// This argument is a pointer to something.
+/// Returns the condition that this argument is a pointer other than null.
 fn addressed(argument: u8) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
 }
 
-/// This argument has all bits of a flag.
+/// Returns the condition that this argument has all bits of a flag.
 fn flagged(argument: u8, flag: libc::c_int) -> Result<SeccompCondition, BackendError> {
     let set = SeccompCmpOp::MaskedEq(flag as u64);
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, set, flag as u64)
 }
 
-/// A call that opens a file to write, by flags in this argument.
+/// Returns the rules for a call that opens a file for writing, by the flags in this argument.
 fn writing(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     WRITES.into_iter().map(|flag| rule([flagged(argument, flag)?])).collect()
 }
 
-/// `F_SETFL` with `O_ASYNC`: a terminal sends its foreground processes signals then.
+/// Returns the rule for `F_SETFL` with `O_ASYNC`, by which a terminal sends signals to its foreground
+/// processes.
 fn asking_for_signals() -> Result<SeccompRule, BackendError> {
     let flags = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::F_SETFL as u64)?;
     rule([flags, flagged(2, libc::O_ASYNC)?])

@@ -1,4 +1,5 @@
-//! Where threads may write: nowhere in the kernel's own file systems, for a thread that is root writes `core_pattern` without any capability.
+//! Folders to which threads may write: none in the kernel's own file systems, because a root thread could
+//! write `core_pattern` without any capability.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,22 +11,23 @@ use landlock::{
 
 use crate::ConfineError;
 
-/// Directories of the root in which a thread makes or changes no file: the kernel's settings, and devices.
+/// Folders of the root in which a thread creates or changes no file: settings of the kernel, and devices.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// The device that stands for nothing, which programs get as their input and output.
+/// Null device, which programs get as their input and output.
 const NOTHING: &str = "/dev/null";
 
-/// Files that a thread may open to write, make, rename or remove. What is open already stays so.
+/// Files that a thread may open for writing, create, rename or remove. Open files stay open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Writable {
-    /// None.
+    /// No files.
     Nothing,
-    /// All in directories of the root but those of the kernel.
+    /// Files in all folders of the root, except those of the kernel.
     Files,
 }
 
 impl Writable {
-    /// Leaves these to the calling thread, and to those that it starts (Landlock). A kernel without Landlock leaves all.
+    /// Restricts the calling thread, and the threads that it starts, to these files (Landlock). A kernel
+    /// without Landlock allows all files.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -47,7 +49,7 @@ impl Writable {
     }
 }
 
-/// Allows accesses below a path; one that is gone needs none.
+/// Allows accesses below a path; a missing path needs no rule.
 fn allow(
     rules: landlock::RulesetCreated,
     path: &Path,
@@ -59,7 +61,7 @@ fn allow(
     }
 }
 
-/// The directories of the root but those of the kernel.
+/// Returns the folders of the root, except those of the kernel.
 fn directories() -> Vec<PathBuf> {
     let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
     root.filter(|path| path.is_dir() && KERNELS.iter().all(|kernels| path != Path::new(kernels))).collect()

@@ -1,4 +1,4 @@
-//! The few things we ask of the kernel: to resolve neighbours and to keep our own routes.
+//! Requests to the kernel: neighbour resolution, and installation of the router's own routes.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
 use crate::{Family, HostError, HostNextHop, RouteKind};
 
-/// The `proto` of routes that Millrace installs; not among those that iproute2 has names for.
+/// The `proto` number of routes that Millrace installs; iproute2 has no name for it.
 pub const PROTOCOL_MILLRACE: u8 = 213;
 
 const MAIN: u8 = 254;
@@ -23,10 +23,10 @@ const RTA_VIA: u16 = 18;
 const CREATE: u16 = libc::NLM_F_CREATE as u16;
 const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
 const EXCLUSIVE: u16 = libc::NLM_F_EXCL as u16;
-/// The kernel gives IPv6 routes without a priority this one.
+/// Metric that the kernel gives to IPv6 routes without a priority.
 const IPV6_DEFAULT_METRIC: u32 = 1024;
 
-/// A configured route, to be kept in the kernel's main table.
+/// Configured route to install in the kernel's main table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnRoute {
     /// Destinations, host bits zero.
@@ -39,9 +39,9 @@ pub struct OwnRoute {
     pub next_hops: Vec<HostNextHop>,
 }
 
-/// A netlink socket for requests, in the network namespace of the thread that opened it.
+/// Netlink socket for requests, in the network namespace of the thread that opened it.
 ///
-/// Calls block until the kernel has answered, some microseconds.
+/// Calls block until the kernel has answered, which takes some microseconds.
 #[derive(Debug)]
 pub struct Actions {
     socket: Socket,
@@ -52,7 +52,7 @@ impl Actions {
     /// Opens the socket.
     ///
     /// # Errors
-    /// When netlink is not available.
+    /// Netlink is not available.
     pub fn open() -> Result<Self, HostError> {
         Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)?, known: None })
     }
@@ -60,7 +60,7 @@ impl Actions {
     /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`].
     ///
     /// # Errors
-    /// When the device is gone or down, or permission is lacking.
+    /// The device is gone or down, or permission is lacking.
     pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
         const NTF_USE: u8 = 1;
         const DST: u16 = 1;
@@ -72,7 +72,8 @@ impl Actions {
         self.socket.request(request, || format!("resolve neighbour {ip} on device {ifindex}"))
     }
 
-    /// Tells the kernel that an entry is in use, so that it is confirmed again before it expires.
+    /// Notifies the kernel that a neighbour entry is in use, so that the kernel confirms it again before it
+    /// expires.
     ///
     /// # Errors
     /// As for [`Actions::resolve`].
@@ -80,12 +81,13 @@ impl Actions {
         self.resolve(ifindex, ip)
     }
 
-    /// Installs a route with our `proto`, replacing ours of the same prefix and metric. Idempotent.
+    /// Installs a route with our `proto`, replacing our own route of the same prefix and metric. Idempotent.
     ///
-    /// A route of the same prefix and metric that is another's is left alone.
+    /// A foreign route of the same prefix and metric stays untouched.
     ///
     /// # Errors
-    /// What the kernel refuses, with the route in the text; `EEXIST` where another's route is in the way.
+    /// The kernel refuses the route, which the error names; `EEXIST` if a foreign route has the prefix and
+    /// metric.
     pub fn install_route(&mut self, route: &OwnRoute) -> Result<(), HostError> {
         let key = (route.prefix, kernel_metric(route.prefix, route.metric));
         let what = || format!("install route {} metric {}", route.prefix, key.1);
@@ -99,10 +101,10 @@ impl Actions {
         Ok(())
     }
 
-    /// Removes our route of that prefix and metric; that it is gone already is no error.
+    /// Removes our route of a prefix and metric; a missing route is no error.
     ///
     /// # Errors
-    /// What the kernel refuses, with the route in the text.
+    /// The kernel refuses the removal; the error names the route.
     pub fn remove_route(&mut self, prefix: IpNet, metric: u32) -> Result<(), HostError> {
         let header = route_header(prefix, 0, SCOPE_NOWHERE);
         let request = with_destination(Request::new(rtm::DELROUTE, ACK, &header), prefix);
@@ -115,15 +117,16 @@ impl Actions {
         Ok(())
     }
 
-    /// Takes note that the kernel no longer has our route of that prefix and metric: what is there from now on is another's.
+    /// Notes that our route of a prefix and metric has left the kernel: a route found there from now on is
+    /// foreign.
     pub fn forget_route(&mut self, prefix: IpNet, metric: u32) {
         self.note((prefix, kernel_metric(prefix, metric)), false);
     }
 
-    /// Removes our routes whose prefix and metric are not in `keep`, left by an earlier run; returns how many.
+    /// Removes our routes of an earlier run whose prefix and metric are not in `keep`; returns their number.
     ///
     /// # Errors
-    /// When the kernel's routes can't be read or one can't be removed.
+    /// The kernel's routes can't be read, or a route can't be removed.
     pub fn sweep_routes(&mut self, keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
         let keep: Vec<(IpNet, u32)> =
             keep.iter().map(|(prefix, metric)| (*prefix, kernel_metric(*prefix, *metric))).collect();
@@ -135,10 +138,10 @@ impl Actions {
         Ok(stale.len())
     }
 
-    /// Prefix and metric of the routes with our `proto` in the main table.
+    /// Returns prefix and metric of the routes with our `proto` in the main table.
     ///
     /// # Errors
-    /// When the kernel's routes can't be read.
+    /// The kernel's routes can't be read.
     pub fn own_routes(&mut self) -> Result<Vec<(IpNet, u32)>, HostError> {
         let mut own = Vec::new();
         for family in [Family::Ipv4, Family::Ipv6] {
@@ -154,7 +157,7 @@ impl Actions {
         Ok(own)
     }
 
-    /// Our routes, asked of the kernel once and kept up to date from then on.
+    /// Returns our routes. The first call reads them from the kernel; later changes update them.
     fn known(&mut self) -> Result<&HashSet<(IpNet, u32)>, HostError> {
         let known = match self.known.take() {
             Some(known) => known,
@@ -246,7 +249,7 @@ fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
     const HEADER: usize = 16;
     let mut bytes = Vec::new();
     for hop in hops {
-        // The attributes of a request without a header of its own.
+        // A request without a header holds only attributes.
         let attributes = with_gateway(Request::new(0, 0, &[]), prefix, hop).finish(0).split_off(HEADER);
         bytes.extend(((attributes.len() + 8) as u16).to_ne_bytes());
         bytes.push(if hop.onlink { ONLINK as u8 } else { 0 });
@@ -257,7 +260,7 @@ fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
     bytes
 }
 
-/// A route of the main table, as far as it matters for finding ours.
+/// Route of the main table, with the fields that identify our routes.
 struct Described {
     prefix: IpNet,
     metric: u32,

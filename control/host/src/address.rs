@@ -1,10 +1,10 @@
-//! An address of a device.
+//! Address of a device.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
-/// An address family.
+/// Address family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
     /// IPv4.
@@ -14,7 +14,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The kernel's `AF_*` number.
+    /// Returns the kernel's `AF_*` number.
     pub const fn number(self) -> u8 {
         match self {
             Self::Ipv4 => libc::AF_INET as u8,
@@ -22,7 +22,7 @@ impl Family {
         }
     }
 
-    /// The family named by the kernel's `AF_*` number.
+    /// Returns the family with the kernel's `AF_*` number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number as i32 {
             libc::AF_INET => Some(Self::Ipv4),
@@ -32,27 +32,27 @@ impl Family {
     }
 }
 
-/// An address the kernel has on a device.
+/// Address that the kernel has on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HostAddress {
-    /// The device.
+    /// Index of the device.
     pub ifindex: u32,
     /// The address itself.
     pub address: IpAddr,
     /// Length of the connected prefix, in bits.
     pub prefix_length: u8,
-    /// The far address of a point-to-point link.
+    /// Far address of a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// The directed broadcast address, where one was set.
+    /// Directed broadcast address, if one was set.
     pub broadcast: Option<Ipv4Addr>,
-    /// The kernel's scope: 0 universe, 253 link, 254 host.
+    /// Kernel scope: 0 universe, 253 link, 254 host.
     pub scope: u8,
-    /// IPv6: duplicate address detection is not finished, or it found a duplicate.
+    /// Whether duplicate address detection is unfinished or found a duplicate (IPv6).
     pub tentative: bool,
 }
 
 impl HostAddress {
-    /// The address with its prefix length, host bits kept.
+    /// Returns the address with its prefix length, host bits kept.
     pub fn net(&self) -> IpNet {
         IpNet::new_assert(self.address, self.prefix_length)
     }

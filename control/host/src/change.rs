@@ -1,4 +1,4 @@
-//! What changed in the kernel, in the terms of the forwarding tables.
+//! Changes of the kernel's network state, in the terms of the forwarding tables.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -10,50 +10,50 @@ use crate::{Family, HostLink, HostNeighbour, HostRoute};
 /// Change of the kernel's network state. In a batch, a later change of an object supersedes the earlier one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostChange {
-    /// A device is new or changed.
+    /// New or changed device.
     Link(HostLink),
-    /// A device is gone; its addresses, routes and neighbours are said to be gone as well.
+    /// Removed device; separate changes report its addresses, routes and neighbours as removed.
     LinkGone(u32),
-    /// An address came or went.
+    /// Added or removed address.
     Address {
-        /// The device.
+        /// Index of the device.
         ifindex: u32,
         /// Address and prefix length, host bits kept.
         net: IpNet,
-        /// Whether the device has it now.
+        /// Whether the device has the address now.
         present: bool,
     },
-    /// The effective route of a prefix changed.
+    /// Changed effective route of a prefix.
     Route {
         /// The prefix, host bits zero.
         prefix: IpNet,
-        /// The route now, or none.
+        /// Current route, or none.
         route: Option<HostRoute>,
     },
-    /// A neighbour entry changed.
+    /// Changed neighbour entry.
     Neighbour {
-        /// The device.
+        /// Index of the device.
         ifindex: u32,
-        /// The neighbour's address.
+        /// Address of the neighbour.
         ip: IpAddr,
         /// Current entry; `None` if removed. A failed resolution has the state `Failed`.
         neighbour: Option<HostNeighbour>,
     },
-    /// Forwarding was turned on or off.
+    /// Forwarding switched on or off.
     Forwarding {
-        /// The device that packets come in by; `None` for the setting of the whole namespace.
+        /// Incoming device; `None` for the setting of the whole namespace.
         ifindex: Option<u32>,
-        /// Which protocol.
+        /// Address family.
         family: Family,
         /// Whether the kernel forwards.
         enabled: bool,
     },
-    /// The queueing disciplines of a device may be others than before: of any, for `None`. What they are now is to be asked of
-    /// [`queueing`](crate::policy::queueing).
+    /// Possible change of the queueing disciplines of a device, or of any device for `None`.
+    /// [`queueing`](crate::policy::queueing) returns the current ones.
     Queueing(Option<u32>),
 }
 
-/// What a change is about.
+/// Object of a change.
 #[derive(PartialEq, Eq, Hash)]
 enum Subject {
     Link(u32),
@@ -76,7 +76,7 @@ fn subject(change: &HostChange) -> Subject {
     }
 }
 
-/// Drops the changes that a later one about the same thing supersedes.
+/// Drops changes that a later change of the same object supersedes.
 pub(crate) fn coalesce(changes: &mut Vec<HostChange>) {
     let mut seen = HashSet::with_capacity(changes.len());
     let keep: Vec<bool> = changes.iter().rev().map(|change| seen.insert(subject(change))).collect();

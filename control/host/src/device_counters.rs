@@ -1,16 +1,17 @@
-//! What devices themselves count, as the kernel lists it.
+//! Device counters, as `/proc/net/dev` lists them.
 
 use std::collections::HashMap;
 use std::io;
 
-/// Of the numbers behind a device's name: how many packets it dropped that were to leave by it.
+/// Column of the dropped transmit packets, among the numbers after a device's name.
 const TRANSMIT_DROPPED: usize = 11;
 
-/// Packets that each device of the calling thread's network namespace did not send although it was given them, by its name: since it
-/// is there, and whoever gave them. A veth counts there what its other end had no room for, or refused as too long.
+/// Returns the number of packets that each device of the calling thread's network namespace failed to send,
+/// by device name. The numbers count from the creation of the device and include all senders. A veth counts
+/// packets that its peer had no room for or refused as too long.
 ///
 /// # Errors
-/// When `/proc` is not mounted.
+/// `/proc` is not mounted.
 pub fn transmit_drops() -> io::Result<HashMap<String, u64>> {
     std::fs::read_to_string("/proc/thread-self/net/dev").map(|text| parsed(&text))
 }

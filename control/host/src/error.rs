@@ -1,41 +1,41 @@
-//! What can go wrong between us and the kernel.
+//! Errors of requests to the kernel.
 
 use std::io;
 
-/// An error of the Linux side.
+/// Error of a request to the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A netlink socket could not be made, set up or used.
+    /// A netlink socket could not be created, set up or used.
     #[error("netlink: {what}: {source}")]
     Socket {
-        /// What was being done.
+        /// Operation that failed.
         what: &'static str,
-        /// The system's answer.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The kernel refused a request.
     #[error("the kernel refused to {what}: {source}{}", hint(.source))]
     Refused {
-        /// What was asked, with its object.
+        /// Request with its object.
         what: String,
-        /// The system's answer.
+        /// Error returned by the kernel.
         source: io::Error,
     },
     /// The kernel did not answer in time.
     #[error("netlink: no answer from the kernel to {what} within {seconds} s")]
     Silent {
-        /// What was asked.
+        /// Request with its object.
         what: String,
-        /// How long we waited.
+        /// Timeout in seconds.
         seconds: u64,
     },
-    /// The mirror's task has ended, or could not finish what was asked.
+    /// The mirror's task has ended, or could not finish a request.
     #[error("the kernel mirror has stopped, or could not list the kernel's state in full")]
     Stopped,
-    /// A device that does not exist was named.
+    /// The named device does not exist.
     #[error("there is no device {name:?} in this network namespace; `ip link` lists those that are")]
     NoDevice {
-        /// The name or index.
+        /// Name or index of the device.
         name: String,
     },
 }

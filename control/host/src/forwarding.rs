@@ -1,16 +1,17 @@
-//! Whether the kernel forwards: the `forwarding` switches of the namespace and of each device.
+//! Forwarding switches (`forwarding` sysctls) of the namespace and of each device.
 
 use std::collections::BTreeMap;
 
 use crate::HostChange;
 use crate::address::Family;
 
-/// The switches of one device, or of the whole namespace, for one family.
+/// Switches of one device, or of the whole namespace, for one family.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DeviceSwitches {
     /// `forwarding`.
     pub forwarding: bool,
-    /// `force_forwarding` (IPv6, Linux 6.17 and up): forwards though the namespace's switch is off.
+    /// `force_forwarding` (IPv6, Linux 6.17 and up): the device forwards though the namespace's switch is
+    /// off.
     pub force_forwarding: bool,
     /// `rp_filter` (IPv4): 0 off, 1 strict, 2 loose.
     pub rp_filter: u8,
@@ -24,7 +25,7 @@ impl DeviceSwitches {
     }
 }
 
-/// Forwarding switches as far as a message mentions them.
+/// Forwarding switches in a message; `None` for a switch that the message omits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchesUpdate {
     /// `forwarding`.
@@ -37,7 +38,7 @@ pub struct SwitchesUpdate {
     pub multicast_forwarding: Option<bool>,
 }
 
-/// The forwarding switches of a namespace.
+/// Forwarding switches of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarding {
     /// `conf.all`, by family.
@@ -47,9 +48,9 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Whether the kernel would forward a packet that came in by the device.
+    /// Whether the kernel would forward a packet that arrived on the device.
     ///
-    /// IPv4 asks the device's switch alone, IPv6 the namespace's.
+    /// IPv4 uses only the device's switch, IPv6 the namespace's.
     pub fn enabled(&self, ifindex: u32, family: Family) -> bool {
         let device = self.devices.get(&(ifindex, family)).copied().unwrap_or_default();
         match family {
@@ -62,9 +63,10 @@ impl Forwarding {
 }
 
 impl Forwarding {
-    /// Whether forwarding is switched off at this very device: the namespace forwards, the device does not.
+    /// Whether forwarding is switched off at this device only: the namespace forwards, the device does not.
     ///
-    /// IPv6 has no such switch: `forwarding` of a device says there whether the kernel is a host on that link.
+    /// IPv6 has no such switch: there, a device's `forwarding` tells whether the kernel acts as a host on
+    /// that link.
     pub fn is_off_at_device(&self, ifindex: u32, family: Family) -> bool {
         let namespace = self.all.get(&family).is_some_and(|all| all.forwarding);
         let device = self.devices.get(&(ifindex, family));
@@ -73,7 +75,7 @@ impl Forwarding {
 }
 
 impl Forwarding {
-    /// Takes over what a message says and appends what changed by it.
+    /// Applies the switches of a message and appends the resulting changes.
     pub(crate) fn update(
         &mut self,
         ifindex: Option<u32>,

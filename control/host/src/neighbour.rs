@@ -1,32 +1,32 @@
-//! A neighbour: a protocol address on a link and the link address it resolves to.
+//! Neighbour: protocol address on a link and its link address.
 
 use std::net::IpAddr;
 
 /// Neighbour unreachability state, as the kernel keeps it (RFC 4861 §7.3.2, used for ARP as well).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NeighbourState {
-    /// Just made, nothing asked yet.
+    /// New entry, no request sent yet.
     None,
-    /// Being resolved.
+    /// Resolution in progress.
     Incomplete,
     /// Confirmed within the reachable time.
     Reachable,
-    /// Known, not confirmed lately.
+    /// Known, but not confirmed recently.
     Stale,
-    /// Used while stale; a probe follows unless something confirms it.
+    /// Used while stale; a probe follows unless a confirmation arrives.
     Delay,
-    /// Being probed.
+    /// Probe in progress.
     Probe,
     /// Resolution failed.
     Failed,
-    /// The link needs no resolution.
+    /// No resolution needed on this link.
     NoArp,
-    /// Set by hand, never expires.
+    /// Static entry, which never expires.
     Permanent,
 }
 
 impl NeighbourState {
-    /// The state named by the kernel's `NUD_*` bits; the strongest one when several are set.
+    /// Returns the state of the kernel's `NUD_*` bits; with several bits set, the strongest state.
     pub fn from_bits(bits: u16) -> Self {
         const ORDER: [(u16, NeighbourState); 8] = [
             (0x80, NeighbourState::Permanent),
@@ -41,23 +41,23 @@ impl NeighbourState {
         ORDER.iter().find(|(bit, _)| bits & bit != 0).map_or(Self::None, |(_, state)| *state)
     }
 
-    /// Whether the link address may be used for sending.
+    /// Whether the link address is valid for sending.
     pub fn valid(self) -> bool {
         !matches!(self, Self::None | Self::Incomplete | Self::Failed)
     }
 }
 
-/// An entry of the kernel's neighbour table.
+/// Entry of the kernel's neighbour table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HostNeighbour {
-    /// The device.
+    /// Index of the device.
     pub ifindex: u32,
-    /// The neighbour's address.
+    /// Protocol address of the neighbour.
     pub ip: IpAddr,
-    /// Its Ethernet address, as far as known; meaningful only while [`NeighbourState::valid`].
+    /// Ethernet address of the neighbour, if known; meaningful only while [`NeighbourState::valid`].
     pub mac: Option<[u8; 6]>,
     /// Neighbour unreachability detection (NUD) state.
     pub state: NeighbourState,
-    /// IPv6 router flag of the neighbour.
+    /// Whether the neighbour is a router (IPv6).
     pub router: bool,
 }

@@ -1,4 +1,5 @@
-//! Parts of tables by prefix: those behind a prefix and within another, found without looking at what is before them.
+//! Ranges of tables by prefix: entries after a prefix and within another, found without a scan of earlier
+//! entries.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -7,17 +8,17 @@ use std::ops::{Bound, RangeInclusive};
 
 use ipnet::IpNet;
 
-/// Prefixes in their order: by family, address and length.
+/// Range of prefixes in the order of family, address and length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefixRange {
-    /// Those behind this one; from the first on, if it is `None`.
+    /// Exclusive lower bound; `None` for no bound.
     pub after: Option<IpNet>,
-    /// Of these, those that this one contains, itself among them.
+    /// Prefix that contains all prefixes of the range, itself included.
     pub within: Option<IpNet>,
 }
 
 impl PrefixRange {
-    /// The entries of a table whose prefixes are meant.
+    /// Returns the entries of a table in the range.
     pub fn of<'a, V>(
         &self,
         table: &'a BTreeMap<IpNet, V>,
@@ -25,11 +26,11 @@ impl PrefixRange {
         let within = self.within;
         let entries = self.bounds().map(|bounds| table.range(bounds));
         let entries = entries.into_iter().flatten().map(|(prefix, value)| (*prefix, value));
-        // Shorter ones with the same address lie between those within, too.
+        // The span also holds shorter prefixes with the same address, which are not within.
         entries.filter(move |(prefix, _)| within.is_none_or(|within| within.contains(prefix)))
     }
 
-    /// Between which keys they lie; `None` where there can be none.
+    /// Returns the bounds of the range as keys; `None` if the range is empty.
     fn bounds(&self) -> Option<(Bound<IpNet>, Bound<IpNet>)> {
         let span = self.within.map(span);
         let end = span.as_ref().map(|span| *span.end());
@@ -46,7 +47,7 @@ impl PrefixRange {
     }
 }
 
-/// The keys between which every prefix inside `prefix` lies.
+/// Returns the key range that holds every prefix inside `prefix`.
 pub(crate) fn span(prefix: IpNet) -> RangeInclusive<IpNet> {
     let first = IpNet::new_assert(prefix.network(), 0);
     let last = match prefix {
@@ -59,7 +60,7 @@ pub(crate) fn span(prefix: IpNet) -> RangeInclusive<IpNet> {
     first..=last
 }
 
-/// Two tables as one, in the order of prefixes; where both have one, that of the first counts.
+/// Merges two tables in the order of prefixes; if both have a prefix, the entry of the first table wins.
 pub fn merged<T>(
     first: impl Iterator<Item = (IpNet, T)>,
     second: impl Iterator<Item = (IpNet, T)>,
@@ -88,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Few prefixes, so that many contain each other.
+    /// Generates few distinct prefixes, so that many contain each other.
     fn any_prefix() -> impl Strategy<Value = IpNet> {
         let v4 = (0..4_u32, 0..=32_u8)
             .prop_map(|(bits, length)| IpNet::new_assert((bits << 30 | bits).to_be_bytes().into(), length));

@@ -1,69 +1,70 @@
-//! A route as the kernel would use it.
+//! Effective route of the kernel.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// What a route says to do with a packet.
+/// Kind of a route: the treatment of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RouteKind {
-    /// Send to a next hop.
+    /// Sends to a next hop.
     Unicast,
-    /// Deliver to this host.
+    /// Delivers to this host.
     Local,
-    /// Deliver to this host, and it was a link broadcast.
+    /// Delivers to this host, as a link broadcast.
     Broadcast,
-    /// A multicast destination.
+    /// Multicast destination.
     Multicast,
-    /// IPv6 anycast: deliver to this host.
+    /// IPv6 anycast: delivers to this host.
     Anycast,
-    /// Drop silently.
+    /// Drops silently.
     Blackhole,
-    /// Drop, and answer host unreachable.
+    /// Drops and answers host unreachable.
     Unreachable,
-    /// Drop, and answer communication administratively prohibited.
+    /// Drops and answers communication administratively prohibited.
     Prohibit,
-    /// Behave as if there were no route; less specific routes are not consulted.
+    /// Acts as if there were no route; less specific routes are not consulted.
     Throw,
-    /// Something only the kernel can do: NAT routes, or entries that hold for some service types or sources only.
+    /// Route that only the kernel can apply: NAT routes, or routes for some service types or sources only.
     Other,
 }
 
-/// One way to send the packets of a route.
+/// Next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HostNextHop {
-    /// The device to leave by.
+    /// Index of the outgoing device.
     pub ifindex: u32,
-    /// The router to send to; `None` when the destination itself is on the link. May be IPv6 for an IPv4 route.
+    /// Address of the next router; `None` if the destination itself is on the link. May be IPv6 for an IPv4
+    /// route.
     pub gateway: Option<IpAddr>,
     /// Share of the flows relative to the other next hops, 1 to 65536.
     pub weight: u32,
-    /// The gateway is taken to be on the link though no connected prefix covers it.
+    /// Whether the gateway counts as on-link although no connected prefix covers it.
     pub onlink: bool,
-    /// The device is down; never set in an effective route.
+    /// Whether the device is down; never set in an effective route.
     pub dead: bool,
-    /// The device has no carrier; never set in an effective route.
+    /// Whether the device has no carrier; never set in an effective route.
     pub linkdown: bool,
-    /// The route wants an encapsulation (MPLS, SRv6, tunnel): only the kernel can do it.
+    /// Whether the route needs an encapsulation (MPLS, SRv6, tunnel), which only the kernel can do.
     pub encap: bool,
 }
 
-/// The route that holds for a prefix.
+/// Effective route of a prefix.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HostRoute {
-    /// Destinations.
+    /// Destination prefix.
     pub prefix: IpNet,
-    /// What to do with them.
+    /// Kind of the route.
     pub kind: RouteKind,
     /// The kernel's table: 255 local, 254 main, 253 default.
     pub table: u32,
-    /// Who installed it, the kernel's `RTPROT_*` (2 kernel, 3 boot, 4 static, 186 BGP…).
+    /// Kernel's `RTPROT_*` number of the installer (2 kernel, 3 boot, 4 static, 186 BGP…).
     pub protocol: u8,
     /// Priority; the lowest wins among routes to the same prefix.
     pub metric: u32,
     /// The kernel's scope: 0 universe, 253 link, 254 host, 255 nowhere.
     pub scope: u8,
-    /// Usable next hops; empty for kinds that send nothing.
+    /// Usable next hops; empty for kinds that send no packets.
     pub next_hops: Vec<HostNextHop>,
     /// Path MTU that the route imposes, in bytes.
     pub mtu_metric: Option<u32>,

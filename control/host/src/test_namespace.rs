@@ -1,10 +1,10 @@
-//! A network namespace for a test: it belongs to one thread and ends with it.
+//! Network namespace for a test, which belongs to one thread and ends with the thread.
 
 use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs a test in a namespace of its own, on a thread and runtime of its own; skips it without root or `ip`.
+/// Runs a test in a new namespace, on a new thread and runtime; skips the test without root or `ip`.
 pub(crate) fn in_namespace<F>(test: impl FnOnce() -> F + Send + 'static)
 where
     F: Future<Output = ()>,
@@ -21,7 +21,7 @@ where
         println!("skipped: {why}");
         return;
     }
-    // Shown for a test that fails, with RUST_LOG=debug.
+    // A failed test shows this output, with RUST_LOG=debug.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_test_writer()
@@ -54,7 +54,7 @@ pub(crate) fn ip(arguments: &str) -> String {
     run("ip", arguments)
 }
 
-/// A veth pair `lan`, `far` with `lan` at 10.0.0.1/24 and fd00::1/64, both up.
+/// Creates a veth pair `lan`, `far` with `lan` at 10.0.0.1/24 and fd00::1/64, both up.
 pub(crate) fn veth_pair() {
     ip("link add lan type veth peer name far");
     ip("addr add 10.0.0.1/24 brd + dev lan");

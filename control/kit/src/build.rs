@@ -1,4 +1,4 @@
-//! Makes a module or a shared object of a project.
+//! Build of a plugin project into a WebAssembly module or a shared object.
 
 use std::env;
 use std::fs;
@@ -9,28 +9,29 @@ use crate::machine::RustWay;
 use crate::run::run;
 use crate::{Home, KitError, Machine, Progress, create};
 
-/// What was built.
+/// Built plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Built {
-    /// The file.
+    /// File of the plugin.
     pub file: PathBuf,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// Where things lie, if not at their usual places.
+/// Options of a build, beyond the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The folder for what compilers keep; by default what CARGO_TARGET_DIR says, or `target` in the project.
+    /// Folder for the compilers' intermediate files; by default CARGO_TARGET_DIR, or `target` in the project.
     pub target: Option<PathBuf>,
-    /// The folder for the result; by default the project.
+    /// Folder for the result; by default the project.
     pub result: Option<PathBuf>,
-    /// With which tools; by default those of this machine.
+    /// Machine whose tools are used; by default this machine.
     pub machine: Option<Machine>,
 }
 
-/// Builds the project in a directory, with what this machine has, to `NAME.wasm` or `NAME.so` in it. The first time Rust is
-/// compiled to WebAssembly with a distribution's compiler takes a minute, and some sources from crates.io.
+/// Builds the project in a folder with the tools of this machine, into `NAME.wasm` or `NAME.so` in that
+/// folder. The first compilation of Rust to WebAssembly with a distribution's compiler takes a minute, and
+/// downloads some sources from crates.io.
 ///
 /// # Errors
 /// When there is no project, a tool is missing, or the compiler fails.
@@ -42,10 +43,10 @@ pub fn build(
     build_with(directory, home, &Options::default(), progress)
 }
 
-/// As [`build`], with other places or tools.
+/// Builds a project as [`build`] does, with other folders or tools.
 ///
 /// # Errors
-/// As [`build`].
+/// The errors of [`build`].
 pub fn build_with(
     directory: &Path,
     home: Home,
@@ -64,7 +65,7 @@ pub fn build_with(
     job.run(progress)
 }
 
-/// One thing to be built.
+/// Single build.
 struct Job {
     machine: Machine,
     directory: PathBuf,
@@ -116,7 +117,7 @@ impl Job {
         let mut step =
             format!("cargo build --release --target wasm32-unknown-unknown, with {}", rustc.display());
         if let RustWay::Sources { linker, .. } = &way {
-            // Building the library is not stable yet; this allows it in a stable compiler.
+            // Building the library is not stable yet; this variable allows it in a stable compiler.
             let crates = if package.uses_std { "std,panic_abort" } else { "core,alloc,panic_abort" };
             command.env("RUSTC_BOOTSTRAP", "1").arg(format!("-Zbuild-std={crates}"));
             step += ", after its library";
@@ -131,7 +132,7 @@ impl Job {
     fn c(&self, sources: &[PathBuf], progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, KitError> {
         let name = self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = self.target.join("millrace").join(&name);
-        // A project that has no copy of the header gets this one.
+        // A project without a copy of the header gets this one.
         create::write(&folder.join("include/millrace.h"), create::C_HEADER)?;
         let built = folder.join(format!("{name}.{}", self.home.extension()));
         let (mut command, step) = match self.home {
@@ -160,7 +161,7 @@ impl Job {
         self.finish(&name, &built)
     }
 
-    /// The files that end in `.c`, in the directory and in its folder `src`, by name.
+    /// Returns the `.c` files in the folder and in its folder `src`, by name.
     fn c_sources(&self) -> Result<Vec<PathBuf>, KitError> {
         let mut sources = Vec::new();
         for folder in [self.directory.clone(), self.directory.join("src")] {
@@ -168,7 +169,7 @@ impl Job {
             for file in files {
                 let path = file.map_err(KitError::io(&folder))?.path();
                 if path.extension().is_some_and(|extension| extension == "c") {
-                    // Relative, so that what the compiler says is.
+                    // Relative paths lead to relative paths in the compiler's messages.
                     sources.push(path.strip_prefix(&self.directory).unwrap_or(&path).to_owned());
                 }
             }
@@ -177,7 +178,7 @@ impl Job {
         Ok(sources)
     }
 
-    /// Lays what was built at its place, in one step: who reads it sees the old or the new one.
+    /// Moves the built file to its place in one step: readers see either the old or the new file.
     fn finish(&self, name: &str, built: &Path) -> Result<Built, KitError> {
         if !built.is_file() {
             return Err(KitError::NotBuilt(built.to_owned()));
@@ -190,12 +191,13 @@ impl Job {
     }
 }
 
-/// What a Cargo.toml says.
+/// Contents of a Cargo.toml that a build needs.
 #[derive(Debug)]
 struct Package {
     name: String,
     library: String,
-    /// `std = true` under `[package.metadata.millrace]`: the plugin needs the standard library in WebAssembly, too.
+    /// Whether the plugin needs the standard library also in WebAssembly: `std = true` under
+    /// `[package.metadata.millrace]`.
     uses_std: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Writes a project from a template. It is complete: what plugins are written with lies beside the plugin, so neither the
-//! router's sources nor a registry is needed.
+//! Creation of a project from a template. The project is complete: the plugin SDK lies beside the plugin, so
+//! neither the router's sources nor a registry is needed.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::{KitError, Language};
 
-/// The kit for C.
+/// SDK for C.
 pub(crate) const C_HEADER: &str = include_str!("../../../sdk/c/millrace.h");
 
-/// Files of the kit for Rust, by their place in `sdk/rust/src`.
+/// Expands to the files of the SDK for Rust, by their path in `sdk/rust/src`.
 macro_rules! sdk {
     ($($file:literal),* $(,)?) => {
         &[$((concat!("millrace/sdk/src/", $file), include_str!(concat!("../../../sdk/rust/src/", $file)))),*]
@@ -37,7 +37,7 @@ const RUST_SDK: &[(&str, &str)] = sdk![
     "testing/record.rs",
 ];
 
-/// What the kit for Rust needs beside its sources.
+/// Further files of the SDK for Rust.
 const RUST_KIT: &[(&str, &str)] = &[
     ("millrace/sdk/Cargo.toml", include_str!("../templates/rust/sdk.toml")),
     ("millrace/plugin-abi/Cargo.toml", include_str!("../templates/rust/plugin-abi.toml")),
@@ -59,7 +59,7 @@ const C: &[(&str, &str)] = &[
     (".gitignore", include_str!("../templates/gitignore")),
 ];
 
-/// Names that cargo or the compiler keeps for itself, or that the project's other crates have.
+/// Names that cargo or the compiler reserves, or that other crates of the project have.
 const TAKEN: [&str; 9] = [
     "alloc",
     "core",
@@ -72,16 +72,16 @@ const TAKEN: [&str; 9] = [
     "crate",
 ];
 
-/// Words of Rust, which can't name a crate.
+/// Keywords of Rust, which can't name a crate.
 const WORDS: &str = "abstract as async await become box break const continue do dyn else enum extern false final fn for \
     gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
     type typeof unsafe unsized use virtual where while yield";
 
-/// Writes the project of a plugin into a directory that doesn't exist yet. Returns the files, in the order in which they
-/// were written, the plugin's source among the first two.
+/// Writes the project of a plugin into a folder that doesn't exist yet. Returns the files in the order of
+/// writing; the plugin's source is among the first two.
 ///
 /// # Errors
-/// When the name can't be one, the directory exists, or the system refuses.
+/// An invalid name, an existing folder, or a refusal of the system.
 pub fn new(name: &str, language: Language, directory: &Path) -> Result<Vec<PathBuf>, KitError> {
     check(name)?;
     if directory.symlink_metadata().is_ok() {
@@ -100,7 +100,7 @@ pub fn new(name: &str, language: Language, directory: &Path) -> Result<Vec<PathB
     Ok(files)
 }
 
-/// A name that is right for the router, for cargo, and for files.
+/// Checks that a name is valid for the router, for cargo, and for files.
 fn check(name: &str) -> Result<(), KitError> {
     let refuse = |problem| Err(KitError::Name { name: name.to_owned(), problem });
     if name.is_empty() || name.len() > 64 {
@@ -118,7 +118,8 @@ fn check(name: &str) -> Result<(), KitError> {
     Ok(())
 }
 
-/// Writes a file, and the folders that it needs. What stands in its place is replaced: no link is followed.
+/// Writes a file, and creates the folders that it needs. An existing file is replaced, and a link is not
+/// followed.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), KitError> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(KitError::io(folder))?;

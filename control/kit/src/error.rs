@@ -1,68 +1,68 @@
-//! Why a plugin could not be created or built.
+//! Errors of the creation and the build of plugins.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a plugin could not be created or built.
+/// Reason why a plugin could not be created or built.
 #[derive(Debug, thiserror::Error)]
 pub enum KitError {
-    /// It can't be a plugin's name.
+    /// Invalid name of a plugin.
     #[error("{name:?} can't be the name of a plugin: {problem}")]
     Name {
-        /// The name.
+        /// Name.
         name: String,
-        /// What is wrong, and what would be right.
+        /// Problem, and the valid form.
         problem: &'static str,
     },
-    /// There is something already.
+    /// Existing file or folder.
     #[error("{} exists already; give another name, or remove it", .0.display())]
     Exists(PathBuf),
-    /// There is no plugin in the directory.
+    /// Folder without a plugin project.
     #[error("{} has no plugin project, neither a Cargo.toml nor a .c file: create one with `millrace plugin new`", .0.display())]
     NoProject(PathBuf),
-    /// Its Cargo.toml says nothing that can be built.
+    /// Cargo.toml without a package that can be built.
     #[error("{}: {problem}", file.display())]
     Manifest {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong, and what would be right.
+        /// Problem, and the valid form.
         problem: String,
     },
-    /// A tool is missing.
+    /// Missing tool.
     #[error("this machine can't {what}: {missing}. {advice}")]
     Missing {
-        /// What can't be done.
+        /// Failed task.
         what: &'static str,
-        /// What is missing.
+        /// Missing tool or part.
         missing: String,
-        /// What to install.
+        /// Packages to install.
         advice: &'static str,
     },
-    /// The compiler has found mistakes, or could not work. Its lines were told while it ran.
+    /// Failed compiler: it found errors, or could not run. Its lines were reported while it ran.
     #[error("{program} failed ({status}); its output is above")]
     Compiler {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// How it ended.
+        /// Exit status of the program.
         status: String,
-        /// Its lines, as they were.
+        /// Lines of the program, unchanged.
         output: String,
     },
-    /// The compiler was content, but what it should have made is not there.
+    /// Missing result of a compiler that reported success.
     #[error("{} was not built; the project's Cargo.toml needs [lib] with crate-type = [\"cdylib\"]", .0.display())]
     NotBuilt(PathBuf),
-    /// The system has refused something.
+    /// Refusal of the system.
     #[error("{}: {error}", path.display())]
     Io {
-        /// The file or program.
+        /// Path of the file or program.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
 impl KitError {
-    /// Makes errors about a path.
+    /// Returns a function that makes errors about a path.
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }

@@ -1,7 +1,8 @@
-//! How plugins are created and built: projects from templates, and the way to compile that this machine has.
+//! Creation and build of plugins: projects from templates, and compilation with the tools of this machine.
 //!
-//! [`new`] writes a project that needs nothing else: what it is written with lies in its folder `millrace`. [`build`] makes
-//! a WebAssembly module or a shared object of it. Neither looks at the router; what was built is checked when it is loaded.
+//! [`new`] writes a project that needs nothing else: the SDK lies in its folder `millrace`. [`build`] makes a
+//! WebAssembly module or a shared object of it. Neither needs the router; the router checks a built plugin
+//! when it loads it.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -18,7 +19,7 @@ pub use create::new;
 pub use error::KitError;
 pub use machine::Machine;
 
-/// What a plugin is written in.
+/// Programming language of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Language {
     /// Rust.
@@ -27,34 +28,34 @@ pub enum Language {
     C,
 }
 
-/// Where a plugin lives.
+/// Runtime of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Home {
-    /// Contained: a WebAssembly module, `NAME.wasm`.
+    /// Sandboxed: a WebAssembly module, `NAME.wasm`.
     Wasm,
     /// Trusted: a shared object, `NAME.so`.
     Native,
 }
 
-/// What is told while something is built.
+/// Progress report of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress<'a> {
-    /// What is done next, and with which tools.
+    /// Next step, with its tools.
     Step(&'a str),
-    /// A line of a compiler, as it is.
+    /// Line of a compiler, unchanged.
     Output(&'a str),
 }
 
 impl Language {
-    /// Every language with its name.
+    /// All languages with their names.
     pub const NAMES: [(&'static str, Self); 2] = [("rust", Self::Rust), ("c", Self::C)];
 }
 
 impl Home {
-    /// Every home with its name.
+    /// All runtimes with their names.
     pub const NAMES: [(&'static str, Self); 2] = [("wasm", Self::Wasm), ("native", Self::Native)];
 
-    /// How the names of its files end, without the dot.
+    /// Returns the extension of plugin files, without the dot.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What this machine can compile with.
+//! Compilers of this machine.
 
 use std::env;
 use std::fs;
@@ -14,60 +14,61 @@ const C_ADVICE: &str = "On Debian: apt-get install clang lld, or clang-19 lld-19
 const NATIVE_C_ADVICE: &str = "On Debian: apt-get install gcc";
 const CARGO_ADVICE: &str = "Install Rust: https://rustup.rs";
 
-/// The folders in which programs are looked for, in this order.
+/// Folders with programs, in search order.
 #[derive(Clone, Debug)]
 pub struct Machine {
     path: Vec<PathBuf>,
 }
 
-/// How Rust becomes WebAssembly.
+/// Method of compiling Rust to WebAssembly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RustWay {
-    /// The compiler has the target's library.
+    /// Compilation by a compiler with the target's library.
     Target {
-        /// The compiler.
+        /// Path of the compiler.
         rustc: PathBuf,
     },
-    /// The compiler has the sources of the library, which are compiled first.
+    /// Compilation by a compiler with the library's sources, which are compiled first.
     Sources {
-        /// The compiler.
+        /// Path of the compiler.
         rustc: PathBuf,
-        /// The linker; `None` for the compiler's own.
+        /// Path of the linker; `None` for the compiler's own linker.
         linker: Option<PathBuf>,
     },
 }
 
 impl Machine {
-    /// This one, as PATH says.
+    /// Returns this machine, with the folders of PATH.
     #[must_use]
     pub fn here() -> Self {
         Self::with_path(env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default())
     }
 
-    /// One with other folders.
+    /// Returns a machine with the given folders.
     #[must_use]
     pub fn with_path(path: Vec<PathBuf>) -> Self {
         Self { path }
     }
 
-    /// All programs of a name.
+    /// Returns all programs of a name.
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
         self.path.iter().map(move |folder| folder.join(name)).filter(|file| file.is_file())
     }
 
-    /// A program of this name, or the newest of those with a version behind it, as in `clang-19`.
+    /// Returns a program of this name, or else the newest program with a version behind the name, as
+    /// `clang-19`.
     fn find(&self, name: &str) -> Option<PathBuf> {
         self.all(name).next().or_else(|| self.newest(name))
     }
 
-    /// The newest program of those with a version behind the name.
+    /// Returns the newest program with a version behind the name.
     fn newest(&self, name: &str) -> Option<PathBuf> {
         let files = self.path.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let versions = files.filter_map(|file| Some((version(&file.file_name(), name)?, file.path())));
         versions.max_by_key(|(version, _)| *version).map(|(_, file)| file)
     }
 
-    /// The newest linker for WebAssembly: an older one doesn't read what newer compilers write.
+    /// Returns the newest linker for WebAssembly: an older linker can't read the output of newer compilers.
     fn linker(&self) -> Option<PathBuf> {
         let plain = self.all("wasm-ld").next();
         let newest = self.newest("wasm-ld");
@@ -75,7 +76,7 @@ impl Machine {
         plain.into_iter().chain(newest).max_by_key(|linker| said(linker))
     }
 
-    /// Cargo: that beside the compiler, or the first one.
+    /// Returns cargo: the one beside the compiler, or else the first one in the PATH.
     pub(crate) fn cargo(&self, rustc: Option<&Path>) -> Result<PathBuf, KitError> {
         let beside = rustc.map(|rustc| rustc.with_file_name("cargo")).filter(|cargo| cargo.is_file());
         beside.or_else(|| self.all("cargo").next()).ok_or_else(|| KitError::Missing {
@@ -85,8 +86,8 @@ impl Machine {
         })
     }
 
-    /// How Rust in this directory becomes WebAssembly: the first compiler in the PATH that has the target, or else the first
-    /// one that has its library's sources.
+    /// Returns the method of compiling Rust in this folder to WebAssembly. The first compiler in the PATH
+    /// with the target is used, or else the first one with the library's sources.
     pub(crate) fn rust_way(&self, directory: &Path) -> Result<RustWay, KitError> {
         let compilers: Vec<_> =
             self.all("rustc").filter_map(|rustc| Some((sysroot(&rustc, directory)?, rustc))).collect();
@@ -109,7 +110,7 @@ impl Machine {
         Err(KitError::Missing { what: "compile Rust to WebAssembly", missing, advice: RUST_ADVICE })
     }
 
-    /// The compiler and the linker with which C becomes WebAssembly.
+    /// Returns the compiler and the linker for C to WebAssembly.
     pub(crate) fn clang(&self) -> Result<(PathBuf, PathBuf), KitError> {
         let missing = match (self.find("clang"), self.linker()) {
             (Some(clang), Some(linker)) => return Ok((clang, linker)),
@@ -120,7 +121,7 @@ impl Machine {
         Err(KitError::Missing { what: "compile C to WebAssembly", missing: missing.into(), advice: C_ADVICE })
     }
 
-    /// The compiler with which C becomes a shared object.
+    /// Returns the compiler for C to a shared object.
     pub(crate) fn cc(&self) -> Result<PathBuf, KitError> {
         ["cc", "gcc", "clang"].into_iter().find_map(|name| self.find(name)).ok_or_else(|| KitError::Missing {
             what: "compile C",
@@ -130,17 +131,18 @@ impl Machine {
     }
 }
 
-/// The 19 of `clang-19`.
+/// Returns the version in a file name, as 19 in `clang-19`.
 fn version(file: &std::ffi::OsStr, name: &str) -> Option<u32> {
     file.to_str()?.strip_prefix(name)?.strip_prefix('-')?.parse().ok()
 }
 
-/// The 19 of `Debian LLD 19.1.7 (compatible with GNU linkers)`.
+/// Returns the major version of LLD, as 19 in `Debian LLD 19.1.7 (compatible with GNU linkers)`.
 fn lld_version(said: &str) -> Option<u32> {
     said.split("LLD ").nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// Asked in the project's directory, since a file there may choose the compiler.
+/// Returns the compiler's sysroot. The compiler runs in the project's folder, because a file there may select
+/// the compiler.
 fn sysroot(rustc: &Path, directory: &Path) -> Option<PathBuf> {
     run::ask(Command::new(rustc).args(["--print", "sysroot"]).current_dir(directory)).map(PathBuf::from)
 }
@@ -153,7 +155,8 @@ fn has_sources(sysroot: &Path) -> bool {
     sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file()
 }
 
-/// Compilers of rustup have a linker for WebAssembly, those of distributions haven't.
+/// Whether a compiler has a linker for WebAssembly: compilers of rustup have one, those of distributions do
+/// not.
 fn has_linker(sysroot: &Path) -> bool {
     let Ok(hosts) = fs::read_dir(sysroot.join("lib/rustlib")) else { return false };
     hosts.flatten().any(|host| host.path().join("bin/rust-lld").is_file())
@@ -165,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of programs that vanishes with the test.
+    /// Folder of programs that is removed at the end of the test.
     struct Programs(PathBuf);
 
     impl Programs {
@@ -182,7 +185,7 @@ mod tests {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
 
-        /// A compiler with this sysroot.
+        /// Adds a compiler with this sysroot.
         fn add_rustc(&self, sysroot: &str) {
             self.add("rustc", &format!("#!/bin/sh\necho {}\n", self.0.join(sysroot).display()));
         }

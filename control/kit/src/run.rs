@@ -1,4 +1,4 @@
-//! Programs, and what they say.
+//! Execution of programs, with their output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::{KitError, Progress};
 
-/// Runs a compiler to its end, and tells what it says line by line.
+/// Runs a compiler to its end, and reports its output line by line.
 ///
 /// # Errors
-/// When it can't be started, or fails.
+/// A compiler that can't be started, or that fails.
 pub(crate) fn run(command: &mut Command, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), KitError> {
     let program = command.get_program().to_owned();
     let io = || KitError::io(Path::new(&program));
@@ -27,10 +27,10 @@ pub(crate) fn run(command: &mut Command, progress: &mut dyn FnMut(Progress<'_>))
     Err(KitError::Compiler { program, status: status.to_string(), output })
 }
 
-/// Tells all lines, and returns them.
+/// Reports all lines, and returns them.
 fn tell(stderr: impl Read, progress: &mut dyn FnMut(Progress<'_>)) -> String {
     let mut output = String::new();
-    // A line that can't be read is the end: the program's status says whether it failed.
+    // A line that can't be read ends the output: the program's status tells whether it failed.
     for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end_matches('\r');
@@ -41,7 +41,8 @@ fn tell(stderr: impl Read, progress: &mut dyn FnMut(Progress<'_>)) -> String {
     output
 }
 
-/// What a program prints, without blanks at the ends; `None` when it can't be started or fails.
+/// Returns the output of a program without surrounding blanks; `None` when the program can't be started or
+/// fails.
 pub(crate) fn ask(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;

@@ -1,11 +1,11 @@
-//! What a signature says of a plugin beside its bytes.
+//! Claims: the properties of a plugin that a signature covers beside its bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use millrace_plugin::Manifest;
 
-/// A version, `major.minor.patch`; they are ordered as numbers.
+/// Version `major.minor.patch`, ordered as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Version([u32; 3]);
@@ -42,19 +42,20 @@ impl fmt::Display for Version {
     }
 }
 
-/// Name, version and capabilities that a signature vouches for. Their text is the signature's trusted comment; any other text is refused.
+/// Name, version and capabilities that a signature covers. The trusted comment of the signature must be
+/// exactly their text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claims {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version, as the manifest writes it.
+    /// Version of the plugin, as the manifest writes it.
     pub version: String,
-    /// Its capabilities, in the order of the alphabet.
+    /// Capabilities of the plugin, in alphabetical order.
     pub capabilities: Vec<&'static str>,
 }
 
 impl Claims {
-    /// Those that a signature of a plugin with this manifest makes.
+    /// Returns the claims for a plugin with this manifest.
     pub fn of(manifest: &Manifest) -> Self {
         let mut capabilities = manifest.capabilities.clone();
         capabilities.sort_unstable();

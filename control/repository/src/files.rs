@@ -16,39 +16,39 @@ use crate::{
     Untrusted, sign,
 };
 
-/// A pair of keys that was written.
+/// Key pair that was written to files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GeneratedKey {
-    /// The file of the secret key, which nobody but its owner can read.
+    /// File of the secret key, which only its owner can read.
     pub secret: PathBuf,
-    /// The file of the public key.
+    /// File of the public key.
     pub public: PathBuf,
-    /// The public key.
+    /// Public key.
     pub key: PublicKey,
 }
 
-/// A plugin that was signed.
+/// Result of signing a plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignedFile {
-    /// The signature's file.
+    /// File of the signature.
     pub signature: PathBuf,
-    /// What was signed beside the plugin's bytes.
+    /// Claims that were signed beside the plugin's bytes.
     pub claims: Claims,
-    /// The public key that fits.
+    /// Public key for checking the signature.
     pub key: PublicKey,
 }
 
-/// Where the signature of a plugin's file stands.
+/// Returns the path of the signature of a plugin's file.
 pub fn signature_path(plugin: &Path) -> PathBuf {
     let mut path = plugin.as_os_str().to_owned();
     path.push(".minisig");
     path.into()
 }
 
-/// Makes a key, and writes it to `secret` and, beside it, to a file that ends in `.pub`.
+/// Generates a key pair, and writes it to `secret` and to a file beside it that ends in `.pub`.
 ///
 /// # Errors
-/// When one of the files exists, or the system refuses; nothing is written then.
+/// A file exists, or the system refuses; nothing is written then.
 pub fn generate(secret: &Path) -> Result<GeneratedKey, RepositoryError> {
     let public = secret.with_extension("pub");
     if public == secret {
@@ -59,7 +59,7 @@ pub fn generate(secret: &Path) -> Result<GeneratedKey, RepositoryError> {
     write_new(secret, &text, 0o600)?;
     let lines = format!("untrusted comment: minisign public key {}\n{key}\n", key.id());
     if let Err(error) = write_new(&public, &lines, 0o644) {
-        // Half a pair is of no use; why the other half is missing is said.
+        // Half a pair is useless; the error tells why the other half is missing.
         let _ = fs::remove_file(secret);
         return Err(error);
     }
@@ -76,11 +76,11 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), RepositoryError> 
     opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(RepositoryError::io(file))
 }
 
-/// Signs the plugin of a file with the key of another, and writes the signature beside the plugin. One that is there is
-/// replaced. A shared object is loaded for that, so its constructors run.
+/// Signs the plugin in a file with the key in another file, and writes the signature beside the plugin,
+/// replacing an existing one. A shared object is loaded for this, so its constructors run.
 ///
 /// # Errors
-/// When the file is no plugin, the key is none or needs a password, or the system refuses.
+/// The file is no plugin, the key is invalid or needs a password, or the system refuses.
 pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryError> {
     let module = read(plugin, MOST_MODULE)?;
     let no_plugin = |problem: String| RepositoryError::NoPlugin { file: plugin.to_owned(), problem };
@@ -102,16 +102,16 @@ pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryE
     Ok(SignedFile { signature, claims, key: key.public()? })
 }
 
-/// What is seen of a plugin's signature outside of a router.
+/// State of a plugin's signature, checked outside of a router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SignatureState {
-    /// There is none.
+    /// No signature.
     Unsigned,
-    /// There is one with this key; nobody said which keys count.
+    /// Signature by this key; no trusted keys were given for a check.
     Unchecked(KeyId),
-    /// It was made with this key, and fits.
+    /// Valid signature by this key.
     Good(KeyId),
-    /// It can't be read, or does not fit.
+    /// Unreadable or invalid signature.
     Bad(String),
 }
 
@@ -128,8 +128,8 @@ impl fmt::Display for SignatureState {
     }
 }
 
-/// Looks at the signature beside a plugin's file, whose bytes are `module`. With keys, it is checked as a router does that has
-/// these.
+/// Returns the state of the signature beside a plugin's file, whose bytes are `module`. With keys, the check
+/// is that of a router with these keys.
 pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> SignatureState {
     let file = match read(&signature_path(plugin), MOST_SIGNATURE) {
         Ok(file) => file,
@@ -161,7 +161,8 @@ fn bad(problem: Untrusted) -> SignatureState {
     SignatureState::Bad(problem.to_string())
 }
 
-/// Reads a file of at most `most` bytes; of a longer one, so much that it is told to be too long.
+/// Reads at most `most` bytes of a file, and one more byte of a longer file, so that the caller detects its
+/// excess length.
 fn read(file: &Path, most: usize) -> Result<Vec<u8>, RepositoryError> {
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(RepositoryError::io(file))?;
@@ -196,7 +197,7 @@ mod tests {
         assert!(text.contains(&made.key.id().to_string()));
     }
 
-    /// The smallest module with a manifest and what a plugin must export.
+    /// Returns the smallest module with a manifest and the exports that a plugin must have.
     fn plugin() -> Vec<u8> {
         let manifest = r#"{"abi":1,"name":"a","version":"1.0.0","summary":"x","positions":["late"]}"#;
         let text = format!(

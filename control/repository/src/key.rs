@@ -1,4 +1,4 @@
-//! Keys of the format of `minisign`.
+//! Keys in the format of `minisign`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use ct_codecs::{Base64, Decoder as _};
 
 use crate::{KeyId, RepositoryError};
 
-/// A public key: who has it can check signatures.
+/// Public key, for checking signatures.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublicKey {
     id: KeyId,
@@ -16,7 +16,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Which key it is.
+    /// Returns the id of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }
@@ -29,7 +29,7 @@ impl PublicKey {
 impl FromStr for PublicKey {
     type Err = RepositoryError;
 
-    /// Reads the line of 56 characters that stands in a `.pub` file.
+    /// Reads the line of 56 characters in a `.pub` file.
     fn from_str(text: &str) -> Result<Self, RepositoryError> {
         let text = text.trim();
         let wrong = || RepositoryError::PublicKey { text: text.chars().take(64).collect() };
@@ -48,7 +48,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A secret key: who has it can sign. Its text is never shown.
+/// Secret key, for signing. Its text is never shown.
 pub struct SecretKey(minisign::SecretKey);
 
 impl fmt::Debug for SecretKey {
@@ -57,21 +57,21 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Why a secret key can't be read.
+/// Reason why a secret key can't be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SecretKeyProblem {
-    /// A password is needed.
+    /// The key needs a password.
     #[error("it is protected by a password")]
     Protected,
-    /// It is none, or damaged.
+    /// The text is no secret key, or the key is damaged.
     #[error("{0}")]
     Other(String),
 }
 
-/// Bytes of a secret key; at 2 stands how it is protected, and its checksum fills the last 32.
+/// Size of a secret key in bytes; byte 2 is its protection, and the last 32 bytes are its checksum.
 const SECRET_BYTES: usize = 158;
 
-/// A key that `minisign -G -W` has made: it has no password, and zeros for a checksum.
+/// Reads a key made by `minisign -G -W`, which has no password, and zeros as its checksum.
 fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
     let bytes = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
     let plain = bytes.len() == SECRET_BYTES && bytes.starts_with(b"Ed\0\0");
@@ -82,7 +82,7 @@ fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
 impl FromStr for SecretKey {
     type Err = SecretKeyProblem;
 
-    /// Reads the two lines of a key's file.
+    /// Reads the two lines of a key file.
     fn from_str(text: &str) -> Result<Self, SecretKeyProblem> {
         if let Some(key) = without_checksum(text) {
             return Ok(Self(key));
@@ -96,30 +96,30 @@ impl FromStr for SecretKey {
 }
 
 impl SecretKey {
-    /// A new key, by the system's random numbers.
+    /// Generates a key from the system's random numbers.
     ///
     /// # Errors
-    /// When the system has none.
+    /// The system has no random numbers.
     pub fn generate() -> Result<Self, RepositoryError> {
         let pair = minisign::KeyPair::generate_unencrypted_keypair();
         pair.map(|pair| Self(pair.sk)).map_err(failed("make a key"))
     }
 
-    /// The two lines of its file. They are as secret as the key.
+    /// Returns the two lines of the key file, which are as secret as the key.
     pub(crate) fn text(&self) -> Result<String, RepositoryError> {
         let boxed = self.0.to_box(Some("millrace secret key, without a password"));
         boxed.map(String::from).map_err(failed("write the key"))
     }
 
-    /// Which key it is.
+    /// Returns the id of the key.
     pub fn id(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
-    /// The public key that belongs to it.
+    /// Returns the matching public key.
     ///
     /// # Errors
-    /// When the key is damaged.
+    /// The key is damaged.
     pub fn public(&self) -> Result<PublicKey, RepositoryError> {
         let key = minisign::PublicKey::from_secret_key(&self.0).map_err(failed("read the key"))?;
         key.to_base64().parse()
@@ -130,7 +130,7 @@ impl SecretKey {
     }
 }
 
-/// Makes errors of `what` could not be done.
+/// Returns a function that converts errors of the operation `what`.
 pub(crate) fn failed(what: &'static str) -> impl FnOnce(minisign::PError) -> RepositoryError {
     move |error| RepositoryError::Signing { what, problem: error.to_string() }
 }
@@ -170,7 +170,7 @@ mod tests {
         let text = minisign::SecretKey::from_bytes(&unchecked).unwrap().to_box(None).unwrap().to_string();
         assert_eq!(text.parse::<SecretKey>().unwrap().id(), KeyId::of(pair.sk.keynum()));
         let mut bytes = pair.sk.to_bytes();
-        // The two letters that say how it is protected.
+        // Two letters for the kind of protection.
         bytes[2..4].copy_from_slice(b"Sc");
         let text = minisign::SecretKey::from_bytes(&bytes).unwrap().to_box(None).unwrap().to_string();
         assert!(matches!(text.parse::<SecretKey>(), Err(SecretKeyProblem::Protected)));

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Which key it is: 64 random bits that stand in the key and in its signatures. It names a key, and proves nothing.
+/// Id of a key: 64 random bits in the key and in its signatures. The id names a key, but proves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct KeyId(u64);
 
 impl KeyId {
-    /// The id out of a key or a signature.
+    /// Reads the id from bytes of a key or a signature.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut id = [0; 8];
         id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);

@@ -1,10 +1,11 @@
-//! Where plugins come from, and what is remembered of them: keys, signatures, versions that don't go back, quarantine.
+//! Trust in plugins and memory of them: keys, signatures, versions without downgrade, quarantine.
 //!
-//! A signature is a file of the format of `minisign`, beside the plugin and with `.minisig` behind its name. It signs the
-//! plugin's bytes, and in its trusted comment the [`Claims`]: name, version and capabilities, as the manifest has them. What
-//! the router trusts is a [`Trust`]. It is asked before anything of a module is read, about the very bytes that are compiled
-//! then, and what it answers, [`Checked`], is held against the manifest. What was loaded so far a [`Repository`] remembers;
-//! what has to outlive the router stands in files, its [`Memory`].
+//! A signature is a file in the format of `minisign`, beside the plugin and named after it with `.minisig`
+//! appended. It signs the plugin's bytes and, in its trusted comment, the [`Claims`]: name, version and
+//! capabilities of the manifest. A [`Trust`] holds the keys that the router trusts. It checks the bytes of a
+//! module before they are parsed, and exactly these bytes are compiled. Its result, [`Checked`], is then
+//! compared with the manifest. A [`Repository`] records the loaded plugins. State that outlives the router is
+//! in files, the router's [`Memory`].
 #![forbid(unsafe_code)]
 
 mod claims;

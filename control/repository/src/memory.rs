@@ -1,4 +1,4 @@
-//! Where the router remembers things, and all that it remembers of plugins.
+//! State directory, and the router's persistent memory of plugins.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 use crate::Quarantine;
 use crate::versions::Versions;
 
-/// What the router remembers of plugins from one start to the next.
+/// Router's memory of plugins across starts.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) versions: Versions,
@@ -17,25 +17,27 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What stands in a directory, which need not be there yet; without one, nothing, and nothing is kept.
+    /// Opens the memory in a directory, which may not exist yet; without a directory, it is empty and not
+    /// persistent.
     pub fn open(directory: Option<&Path>) -> Self {
         Self { versions: Versions::open(directory), quarantine: Quarantine::open(directory) }
     }
 
-    /// The files that could not be read, and why: a sentence for each.
+    /// Returns one sentence for each file that could not be read.
     pub fn damages(&self) -> impl Iterator<Item = &str> {
         [self.versions.damage(), self.quarantine.damage()].into_iter().flatten()
     }
 }
 
-/// The directory in which the router remembers things if nothing is said: the first of STATE_DIRECTORY, which systemd sets;
-/// `/var/lib/millrace` for root; else `millrace` in the user's state. `None` for a user who has no place.
+/// Returns the default state directory: the first of STATE_DIRECTORY, which systemd sets; `/var/lib/millrace`
+/// for root; else `millrace` in the user's state directory. `None` for a user without one.
 pub fn usual_state_directory() -> Option<PathBuf> {
     usual(geteuid().is_root(), |name| std::env::var_os(name))
 }
 
-/// The same for the router at a socket: where it is not the usual one, a directory of its own there, `at` and the socket's path. A
-/// directory that systemd names is the service's own anyway.
+/// Returns the default state directory of the router at a socket. For an unusual socket, it is a
+/// subdirectory: `at` and the socket's path. A directory given by systemd has no subdirectory, since it
+/// belongs to the service.
 pub fn state_directory_at(socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
     at(usual_state_directory(), std::env::var_os("STATE_DIRECTORY").is_some(), socket, usual_socket)
 }

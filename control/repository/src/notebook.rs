@@ -1,8 +1,8 @@
-//! Small files in which the router remembers something from one start to the next.
+//! Notebooks: small files of persistent state.
 //!
-//! A file is never written in place: what is new is written beside it, brought to the disk, and put in its place in one step, and
-//! then the directory is brought to the disk. So after a crash or a power cut it is the old one or the new one. Routers that share a
-//! directory take turns by a lock.
+//! A file is never written in place. The new content is written beside it, synced, and renamed into place,
+//! and then the directory is synced. So after a crash or a power cut the file is either the old or the new
+//! one. Routers that share a directory take turns by a lock.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -14,20 +14,20 @@ use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The form of the files; another one is not read.
+/// Version of the file format; files of other versions are not read.
 const FORM: u32 = 1;
-/// Longest file that is read, in bytes.
+/// Maximum length of a file in bytes.
 const MOST: u64 = 1 << 20;
-/// The file whose lock says whose turn it is.
+/// Lock file of the directory.
 const LOCK: &str = "lock";
 
-/// Why something could not be remembered.
+/// Error of persistent state.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct NotebookError {
-    /// The file or directory.
+    /// Path of the file or directory.
     pub path: PathBuf,
-    /// Why.
+    /// Error of the system.
     pub error: io::Error,
 }
 
@@ -38,7 +38,7 @@ impl NotebookError {
     }
 }
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content<T> {
@@ -46,7 +46,7 @@ struct Content<T> {
     entries: Vec<T>,
 }
 
-/// A list of entries in a file of a directory; without a directory, in memory alone.
+/// List of entries in a file of a directory; without a directory, in memory only.
 #[derive(Clone, Debug)]
 pub struct Notebook<T> {
     directory: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub struct Notebook<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
-    /// Reads a file. One that is missing is empty; one that can't be read is [damaged](Self::damage).
+    /// Reads a file. A missing file is empty; an unreadable file is [damaged](Self::damage).
     pub fn open(directory: Option<&Path>, file: &'static str) -> Self {
         let directory = directory.map(Path::to_owned);
         let (entries, damage) = match directory.as_ref().map(|directory| read(&directory.join(file))) {
@@ -67,32 +67,33 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         Self { directory, file, entries, damage }
     }
 
-    /// What stands there, as far as this router knows.
+    /// Returns the entries, as far as this router knows them.
     pub fn entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// Why the file could not be read, with its path.
+    /// Returns why the file could not be read, with its path.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// Whether anything outlives the router.
+    /// Whether the entries outlive the router.
     pub fn is_kept(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Why the file can't be read now, with its path; `None` where it can, or there is none.
+    /// Returns why the file can't be read now, with its path; `None` for a readable file or without a
+    /// directory.
     pub fn problem(&self) -> Option<String> {
         let path = self.directory.as_ref()?.join(self.file);
         read::<T>(&path).err()
     }
 
-    /// Changes the entries as they are in the file now. A damaged file is put aside, with `.damaged` behind its name, and begun
-    /// anew. When this returns, the change is on the disk.
+    /// Changes the current entries of the file. A damaged file is copied to a name with `.damaged` appended,
+    /// and replaced by a new one. The change is on the disk on return.
     ///
     /// # Errors
-    /// When it is not; nothing has changed then.
+    /// The change could not be written; nothing has changed then.
     pub fn change(&mut self, change: impl FnOnce(&mut Vec<T>)) -> Result<(), NotebookError> {
         let Some(directory) = &self.directory else {
             change(&mut self.entries);
@@ -103,7 +104,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         let mut entries = match read(&path) {
             Ok(entries) => entries,
             Err(_) => {
-                // What can't be read just now is not damaged; and what is goes only with what takes its place.
+                // Copied rather than renamed: the file may be only temporarily unreadable, and is replaced
+                // only by new content.
                 let aside = directory.join(format!("{}.damaged", self.file));
                 fs::copy(&path, &aside).map_err(NotebookError::of(&path))?;
                 Vec::new()
@@ -118,14 +120,14 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
     }
 }
 
-/// Options for a file that its owner alone reads and writes; a symbolic link is not followed.
+/// Returns options for a file with access for its owner only, not following a symbolic link.
 pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600).custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
     options
 }
 
-/// The lock of a directory, which is made if it isn't there. It ends when it is dropped.
+/// Locks a directory until the lock is dropped; creates a missing directory.
 fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(NotebookError::of(directory))?;
     let path = directory.join(LOCK);
@@ -134,7 +136,7 @@ fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| NotebookError::of(&path)(error.into()))
 }
 
-/// The entries of a file; the error is a sentence that names it.
+/// Reads the entries of a file; the error is a sentence with its path.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
     let Some(text) = read_own(path)? else { return Ok(Vec::new()) };
     let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
@@ -145,7 +147,8 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
     }
 }
 
-/// What stands in a file that nobody else may write; `None` when it isn't there. The error is a sentence that names it.
+/// Reads a file that only this user may write; `None` for a missing file. The error is a sentence with its
+/// path.
 pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let wrong = |problem: String| format!("{} can't be read: {problem}", path.display());
     let file = match private().read(true).open(path) {
@@ -165,7 +168,7 @@ pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(text))
 }
 
-/// Puts a file with this text in the place of one, and all of it on the disk.
+/// Replaces a file by one with this text, and syncs both file and directory.
 fn write(directory: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = private().write(true).create(true).truncate(true).open(&new)?;
@@ -191,7 +194,7 @@ mod tests {
         assert!(book.entries().is_empty() && book.damage().is_none() && book.is_kept());
         book.change(|list| list.push(3)).unwrap();
         assert_eq!(open(&folder).entries(), [3]);
-        // Another router has written meanwhile: both entries stay.
+        // Another router has written meanwhile: the entries of both stay.
         open(&folder).change(|list| list.push(4)).unwrap();
         book.change(|list| list.push(5)).unwrap();
         assert_eq!(book.entries(), [3, 4, 5]);

@@ -1,4 +1,5 @@
-//! Instances that may not come back by themselves: a call of theirs did not return, or crashed, and the router ended for it.
+//! Quarantine: instances that must not run again by themselves, since a call hung or crashed and ended the
+//! router.
 
 use std::path::Path;
 
@@ -8,71 +9,71 @@ use crate::notebook::{Notebook, NotebookError};
 
 const FILE: &str = "quarantine.json";
 
-/// An instance in quarantine.
+/// Instance in quarantine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
-    /// Its name.
+    /// Name of the instance.
     pub instance: String,
-    /// Its plugin. An instance of this name of another plugin is another one.
+    /// Name of its plugin. An instance with the same name of another plugin has its own entry.
     pub plugin: String,
-    /// When it happened, in seconds since 1970.
+    /// Time of the hang or crash, in seconds since 1970.
     pub since: u64,
-    /// What happened, in a sentence.
+    /// Reason, in a sentence.
     pub why: String,
 }
 
 impl Held {
-    /// Whether it is the entry of this instance of this plugin.
+    /// Whether the entry is for this instance of this plugin.
     fn is(&self, instance: &str, plugin: &str) -> bool {
         self.instance == instance && self.plugin == plugin
     }
 }
 
-/// The instances in quarantine, which outlive the router.
+/// Instances in quarantine, which outlive the router.
 #[derive(Clone, Debug)]
 pub struct Quarantine(Notebook<Held>);
 
 impl Quarantine {
-    /// Those of a directory; without one, those that this router puts there itself.
+    /// Opens the quarantine in a directory; without a directory, it holds only the entries of this run.
     pub fn open(directory: Option<&Path>) -> Self {
         Self(Notebook::open(directory, FILE))
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub fn all(&self) -> &[Held] {
         self.0.entries()
     }
 
-    /// Why what stands on the disk could not be read.
+    /// Returns why the file could not be read.
     pub fn damage(&self) -> Option<&str> {
         self.0.damage()
     }
 
-    /// Whether the next start knows of them.
+    /// Whether the quarantine outlives the router.
     pub fn is_kept(&self) -> bool {
         self.0.is_kept()
     }
 
-    /// Why an instance is in quarantine, if it is.
+    /// Returns the entry of an instance in quarantine.
     pub fn find(&self, instance: &str, plugin: &str) -> Option<&Held> {
         self.all().iter().find(|held| held.is(instance, plugin))
     }
 
-    /// Entries of an instance name, one for each plugin.
+    /// Returns the entries of an instance name, one for each plugin.
     pub fn named<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a Held> {
         self.all().iter().filter(move |held| held.instance == instance)
     }
 
-    /// Entries of a plugin, one for each instance.
+    /// Returns the entries of a plugin, one for each instance.
     pub fn of_plugin<'a>(&'a self, plugin: &'a str) -> impl Iterator<Item = &'a Held> {
         self.all().iter().filter(move |held| held.plugin == plugin)
     }
 
-    /// Puts an instance there.
+    /// Puts an instance into quarantine.
     ///
     /// # Errors
-    /// When that is not on the disk.
+    /// The entry could not be written to the disk.
     pub fn put(&mut self, held: Held) -> Result<(), NotebookError> {
         self.0.change(|all| {
             all.retain(|other| !other.is(&held.instance, &held.plugin));
@@ -83,7 +84,7 @@ impl Quarantine {
     /// Releases an instance of a plugin; returns whether it was in quarantine.
     ///
     /// # Errors
-    /// When that is not on the disk.
+    /// The change could not be written to the disk.
     pub fn release(&mut self, instance: &str, plugin: &str) -> Result<bool, NotebookError> {
         if self.find(instance, plugin).is_none() {
             return Ok(false);
@@ -92,10 +93,10 @@ impl Quarantine {
         Ok(true)
     }
 
-    /// Notes that an instance of a plugin has another name. An earlier entry of that name and plugin is replaced.
+    /// Renames an instance of a plugin. An earlier entry with the new name and plugin is replaced.
     ///
     /// # Errors
-    /// When that is not on the disk.
+    /// The change could not be written to the disk.
     pub fn rename(&mut self, instance: &str, plugin: &str, to: &str) -> Result<(), NotebookError> {
         let Some(held) = self.find(instance, plugin).cloned() else { return Ok(()) };
         self.0.change(|all| {
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(quarantine.find("a", "p"), Some(&held("a")));
         assert!(!quarantine.release("b", "p").unwrap());
         assert!(quarantine.release("b", "q").unwrap());
-        // The entry of a name that an instance gets is replaced.
+        // Renaming replaces an entry with the new name.
         quarantine.put(held("c")).unwrap();
         quarantine.rename("c", "p", "a").unwrap();
         assert_eq!(quarantine.all(), [held("a")]);

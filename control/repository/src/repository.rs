@@ -1,21 +1,22 @@
-//! What is loaded: whose it is, and how far each plugin's version has come.
+//! Loaded plugins: their signers, and the highest version of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{KeyId, Memory, NotebookError, Origin, Quarantine, Trust, Untrusted, Version};
 
-/// What a router remembers of the plugins that it loaded.
+/// Record of the loaded plugins.
 #[derive(Clone, Debug)]
 pub struct Repository {
     trust: Arc<Trust>,
     memory: Memory,
     origins: BTreeMap<String, Origin>,
-    /// Those of the versions that were there before.
+    /// Origins of the previous versions.
     previous: BTreeMap<String, Origin>,
 }
 
-/// A plugin that may be loaded: what [`Repository::admit`] returns for [`Repository::remember`] and [`Repository::loaded`].
+/// Permission to load a plugin: from [`Repository::admit`], for [`Repository::remember`] and
+/// [`Repository::loaded`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Admission {
@@ -24,29 +25,29 @@ pub struct Admission {
     origin: Origin,
 }
 
-/// What [`Repository::remember`] has changed.
+/// Change made by [`Repository::remember`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Remembered(Option<(String, KeyId, Option<Version>)>);
 
 impl Repository {
-    /// One that nothing was loaded from yet, with what is remembered of earlier times.
+    /// Creates a repository without loaded plugins, with the memory of earlier runs.
     pub fn new(trust: Trust, memory: Memory) -> Self {
         Self { trust: Arc::new(trust), memory, origins: BTreeMap::new(), previous: BTreeMap::new() }
     }
 
-    /// What is trusted, for other threads too.
+    /// Returns the trust, which other threads may share.
     pub fn trust(&self) -> Arc<Trust> {
         self.trust.clone()
     }
 
-    /// Whether a version may be loaded after those that were: a signed one that is lower than the highest one of its name, with
-    /// its key's signature or with that of another key that counts, is refused, so that nobody brings back an old mistake
-    /// with an old signature.
+    /// Admits a plugin unless it is a downgrade. A signed version below the highest signed version of its
+    /// name is refused. The highest version counts signatures by the same key and by other trusted keys. So
+    /// nobody can bring back an old vulnerability with an old signature.
     ///
     /// # Errors
-    /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`] for a version that
-    /// is none.
+    /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`]
+    /// for an invalid version.
     pub fn admit(
         &self,
         name: &str,
@@ -73,11 +74,11 @@ impl Repository {
         }
     }
 
-    /// Remembers the version of a plugin that is to be loaded, before it is. What nobody signed does not count as a version:
-    /// anybody can choose its number.
+    /// Records the version of a plugin before it is loaded. Unsigned versions don't count: anybody can choose
+    /// their numbers.
     ///
     /// # Errors
-    /// When that is not on the disk.
+    /// The record could not be written to the disk.
     pub fn remember(&mut self, admission: &Admission) -> Result<Remembered, NotebookError> {
         let Admission { name, version, origin } = admission;
         let Origin::Signed(key) = *origin else { return Ok(Remembered(None)) };
@@ -89,21 +90,21 @@ impl Repository {
         Ok(Remembered(Some((name.clone(), key, before))))
     }
 
-    /// Forgets what was remembered of a version that could not be loaded.
+    /// Undoes the record of a version that could not be loaded.
     ///
     /// # Errors
-    /// When it is still on the disk.
+    /// The record is still on the disk.
     pub fn take_back(&mut self, remembered: Remembered) -> Result<(), NotebookError> {
         let Some((name, key, before)) = remembered.0 else { return Ok(()) };
         self.memory.versions.set(&name, key, before)
     }
 
-    /// Instances that may not come back by themselves.
+    /// Returns the instances in quarantine.
     pub fn quarantine(&self) -> &Quarantine {
         &self.memory.quarantine
     }
 
-    /// The same, to be changed.
+    /// Returns the quarantine for changes.
     pub fn quarantine_mut(&mut self) -> &mut Quarantine {
         &mut self.memory.quarantine
     }
@@ -116,7 +117,7 @@ impl Repository {
         }
     }
 
-    /// Notes that a plugin and the version that was there before have changed places.
+    /// Notes that a plugin and its previous version have changed places.
     pub fn rolled_back(&mut self, name: &str) {
         let (Some(now), Some(before)) = (self.origins.get_mut(name), self.previous.get_mut(name)) else {
             return;
@@ -124,13 +125,13 @@ impl Repository {
         std::mem::swap(now, before);
     }
 
-    /// Notes that a plugin is gone. How far its version has come stays known.
+    /// Notes that a plugin was unloaded. Its highest version stays recorded.
     pub fn unloaded(&mut self, name: &str) {
         self.origins.remove(name);
         self.previous.remove(name);
     }
 
-    /// Who has signed a plugin that is loaded; `None` for one that came with the router.
+    /// Returns the origin of a loaded plugin; `None` for a built-in plugin.
     pub fn origin(&self, name: &str) -> Option<Origin> {
         self.origins.get(name).copied()
     }
@@ -179,7 +180,7 @@ mod tests {
         let mut repository = start(&[&first, &second]);
         let admission = repository.admit("a", "2.0.0", of_first, false).unwrap();
         let _ = repository.remember(&admission).unwrap();
-        // What could not be loaded after all was never there.
+        // A version that could not be loaded does not count.
         let later = repository.admit("a", "3.0.0", of_first, false).unwrap();
         let remembered = repository.remember(&later).unwrap();
         repository.take_back(remembered).unwrap();
@@ -187,7 +188,8 @@ mod tests {
         let refused = repository.admit("a", "1.0.0", of_first, false).unwrap_err().to_string();
         assert!(refused.contains("older than 2.0.0"), "{refused}");
         assert!(repository.admit("a", "2.0.0", of_first, false).is_ok());
-        // The other key counts as well, so an old signature of its owner is of no use; without the first key it has its own say.
+        // The second key is trusted, too, so its old signature doesn't help; without the first key, only its
+        // own versions count.
         assert!(repository.admit("a", "1.0.0", of_second, false).is_err());
         assert!(start(&[&second]).admit("a", "1.0.0", of_second, false).is_ok());
         assert!(repository.admit("b", "1.0.0", of_first, false).is_ok());

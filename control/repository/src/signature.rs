@@ -1,7 +1,7 @@
 //! Signatures: the four lines of a `.minisig` file.
 //!
-//! The first line of such a file is not signed, so that what it says could be changed unseen. Only what the tools write there
-//! is taken: nothing of the file is left unchecked.
+//! The first line of such a file is not signed, so it could be changed unnoticed. Therefore only the texts
+//! that the tools write there are accepted: no part of the file is unchecked.
 
 use crate::key::failed;
 use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
@@ -9,29 +9,29 @@ use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
 /// Maximum size of a signature file, in bytes.
 pub const MOST_SIGNATURE: usize = 4096;
 
-/// What the tools write into the first line: `minisign`, and this one; `rsign`.
+/// Accepted first lines: of `minisign` and Millrace, and of `rsign`.
 const UNTRUSTED: [&str; 2] = [
     "untrusted comment: signature from minisign secret key",
     "untrusted comment: signature from rsign secret key",
 ];
-/// What the third line begins with.
+/// Start of the third line.
 const TRUSTED: &str = "trusted comment: ";
 
-/// A signature that is well formed. Whether it fits is another matter.
+/// Well-formed signature, not yet verified.
 pub(crate) struct Signature {
-    /// Which key it says made it.
+    /// Id of the key that the signature names, not yet verified.
     pub key: KeyId,
-    /// Its trusted comment.
+    /// Trusted comment.
     pub comment: String,
-    /// Its four lines.
+    /// The four lines.
     pub lines: minisign_verify::Signature,
 }
 
 impl Signature {
-    /// Reads a file.
+    /// Reads a signature file.
     ///
     /// # Errors
-    /// [`Untrusted::Form`] when it is not, byte for byte, what a tool writes.
+    /// [`Untrusted::Form`] if the file is not, byte for byte, what a tool writes.
     pub fn read(file: &[u8]) -> Result<Self, Untrusted> {
         if file.len() > MOST_SIGNATURE {
             return Err(Untrusted::Form("it has more than 4096 bytes"));
@@ -57,10 +57,10 @@ impl Signature {
     }
 }
 
-/// Signs the bytes of a plugin. Returns the four lines of the signature's file.
+/// Signs the bytes of a plugin. Returns the four lines of the signature file.
 ///
 /// # Errors
-/// [`RepositoryError::Signing`] when the system has no random numbers, or the key's two halves don't belong together.
+/// [`RepositoryError::Signing`] if the system has no random numbers, or the key's two halves don't match.
 pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
     let comment = claims.to_string();
     let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");

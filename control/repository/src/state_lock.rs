@@ -1,4 +1,4 @@
-//! A state directory has one router at a time.
+//! Lock of a state directory, so that only one router uses it at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
-/// The file that the router holds which keeps its state there.
+/// Lock file of the state directory.
 const FILE: &str = "router.lock";
 
-/// A state directory that is this router's until this is dropped, or the process ends.
+/// Lock of a state directory, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct StateLock {
     _held: Flock<File>,
 }
 
-/// Another router keeps its state there.
+/// Error: another router uses the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the state directory {} is in use by the router at {holder}: choose another with --state DIR",
     directory.display()
 )]
 pub struct StateTaken {
-    /// The directory.
+    /// State directory.
     pub directory: PathBuf,
-    /// The socket of that router.
+    /// Socket of the other router.
     pub holder: String,
 }
 
 impl StateLock {
-    /// Takes a directory for the router at a socket. `None` where no file can be made there: nothing is kept there then, and who tries
-    /// says so.
+    /// Locks a directory for the router at a socket. Returns `None` if no file can be created there: no state
+    /// can be kept there either, and later writes report that.
     ///
     /// # Errors
-    /// Another router has it.
+    /// Another router has locked the directory.
     pub fn take(directory: &Path, socket: &Path) -> Result<Option<Self>, StateTaken> {
         let Ok(file) = open(directory) else { return Ok(None) };
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut held) => {
-                // The name is for people alone.
+                // The name is only for people.
                 let _ = write(&mut held, &socket.display().to_string());
                 Ok(Some(Self { _held: held }))
             }

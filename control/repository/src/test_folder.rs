@@ -1,9 +1,9 @@
-//! A folder for tests.
+//! Temporary folder for tests.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder that goes with the test.
+/// Folder that is removed at the end of the test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

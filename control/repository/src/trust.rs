@@ -1,4 +1,4 @@
-//! What is trusted, and whether a plugin is.
+//! Trusted keys, and the check of plugins against them.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use millrace_plugin::Manifest;
 use crate::signature::Signature;
 use crate::{Claims, KeyId, PublicKey, Untrusted};
 
-/// What is done with plugins that nobody signed.
+/// Treatment of unsigned plugins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsigned {
-    /// They are loaded.
+    /// Unsigned plugins are loaded.
     Allow,
-    /// They are not.
+    /// Unsigned plugins are refused.
     Refuse,
 }
 
-/// The keys whose signatures count, and whether plugins need one.
+/// Trusted keys, and whether plugins need a signature.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trust {
     keys: Vec<PublicKey>,
     unsigned: Unsigned,
 }
 
-/// Who has signed a plugin.
+/// Origin of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Nobody, as far as the router can tell.
+    /// Unsigned, as far as the router can tell.
     Unsigned,
-    /// Who has this key.
+    /// Signed by this key.
     Signed(KeyId),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A plugin's bytes that passed. Their manifest has to fit yet: [`fits`](Self::fits).
+/// Plugin whose bytes have passed the check. [`fits`](Self::fits) checks its manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Checked {
@@ -49,17 +49,19 @@ pub struct Checked {
 }
 
 impl Trust {
-    /// These keys. Unless it is said, unsigned plugins are refused where there are keys, and loaded where there are none.
+    /// Creates a trust with keys. By default, unsigned plugins are refused if there are keys, and loaded if
+    /// there are none.
     pub fn new(keys: Vec<PublicKey>, unsigned: Option<Unsigned>) -> Self {
         let default = if keys.is_empty() { Unsigned::Allow } else { Unsigned::Refuse };
         Self { unsigned: unsigned.unwrap_or(default), keys }
     }
 
-    /// Whether the bytes of a plugin, with those of its signature's file if there is one, may be looked at. A signature that
-    /// is there has to be right, also where none is needed; where there are no keys, it can't be checked, and counts as none.
+    /// Checks the bytes of a plugin, and of its signature file if there is one, before they are parsed. A
+    /// present signature must be valid even if none is needed. Without keys, a signature can't be checked and
+    /// is ignored.
     ///
     /// # Errors
-    /// [`Untrusted`], for the first reason against it.
+    /// [`Untrusted`] with the first reason for a refusal.
     pub fn check(&self, module: &[u8], signature: Option<&[u8]>) -> Result<Checked, Untrusted> {
         match signature {
             Some(file) if !self.keys.is_empty() => self.check_signature(module, &Signature::read(file)?),
@@ -68,7 +70,7 @@ impl Trust {
         }
     }
 
-    /// Whether a key's signatures count.
+    /// Whether a key is trusted.
     pub fn has(&self, key: KeyId) -> bool {
         self.keys.iter().any(|known| known.id() == key)
     }
@@ -86,10 +88,10 @@ impl Trust {
 }
 
 impl Checked {
-    /// Who has signed the plugin, once its manifest is what was signed.
+    /// Returns the origin of the plugin if its manifest matches the signed claims.
     ///
     /// # Errors
-    /// [`Untrusted::OtherPlugin`] when the signature names another one.
+    /// [`Untrusted::OtherPlugin`] if the claims differ.
     pub fn fits(self, manifest: &Manifest) -> Result<Origin, Untrusted> {
         let Some((key, signed)) = self.signed else { return Ok(Origin::Unsigned) };
         let found = Claims::of(manifest).to_string();
@@ -179,7 +181,7 @@ mod tests {
             let checked = Trust::new(keys, said).check(MODULE, None);
             assert_eq!(checked, if loaded { unsigned.clone() } else { Err(Untrusted::Unsigned) });
         }
-        // Without a key nobody can tell whose a signature is; with one, it has to be right.
+        // Without keys, no signature can be checked; with a key, a signature must be valid.
         assert_eq!(Trust::new(vec![], None).check(MODULE, Some(b"any")), unsigned);
         assert!(Trust::new(public(), Some(Unsigned::Allow)).check(MODULE, Some(b"any")).is_err());
     }

@@ -1,4 +1,4 @@
-//! How far the versions of plugins have come: what is older is not loaded again, also after a restart of the router.
+//! Highest versions of plugins: older versions are not loaded again, even after a restart of the router.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{KeyId, Version};
 
 const FILE: &str = "plugin-versions.json";
 
-/// The highest version of a plugin that was loaded with a key's signature.
+/// Highest version of a plugin that was loaded with a key's signature.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Highest {
@@ -18,36 +18,36 @@ struct Highest {
     version: Version,
 }
 
-/// The highest versions that were loaded, by plugin and key.
+/// Highest loaded versions, by plugin and key.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions(Notebook<Highest>);
 
 impl Versions {
-    /// Those of a directory; without one, those that this router has loaded itself.
+    /// Opens the versions in a directory; without a directory, they hold only the versions of this run.
     pub fn open(directory: Option<&Path>) -> Self {
         Self(Notebook::open(directory, FILE))
     }
 
-    /// Why it isn't known what was loaded before.
+    /// Returns why the file could not be read.
     pub fn damage(&self) -> Option<&str> {
         self.0.damage()
     }
 
-    /// The highest version of a plugin that one of these keys has signed.
+    /// Returns the highest version of a plugin that any of these keys has signed.
     pub fn highest(&self, plugin: &str, keys: impl Fn(KeyId) -> bool) -> Option<Version> {
         let of_plugin = self.0.entries().iter().filter(|entry| entry.plugin == plugin && keys(entry.key));
         of_plugin.map(|entry| entry.version).max()
     }
 
-    /// The highest version of a plugin with this key's signature.
+    /// Returns the highest version of a plugin with this key's signature.
     pub fn of(&self, plugin: &str, key: KeyId) -> Option<Version> {
         self.highest(plugin, |other| other == key)
     }
 
-    /// Sets the highest version of a plugin with a key's signature; `None` when there was none.
+    /// Sets the highest version of a plugin with a key's signature; `None` removes it.
     ///
     /// # Errors
-    /// When it is not on the disk.
+    /// The change could not be written to the disk.
     pub fn set(&mut self, plugin: &str, key: KeyId, version: Option<Version>) -> Result<(), NotebookError> {
         self.0.change(|all| {
             all.retain(|entry| entry.plugin != plugin || entry.key != key);
@@ -55,10 +55,10 @@ impl Versions {
         })
     }
 
-    /// Notes that a version was loaded. A lower one than another router has noted changes nothing.
+    /// Raises the highest version; a lower version than another router has recorded changes nothing.
     ///
     /// # Errors
-    /// When it is not on the disk.
+    /// The change could not be written to the disk.
     pub fn raise(&mut self, plugin: &str, key: KeyId, version: Version) -> Result<(), NotebookError> {
         self.0.change(|all| match all.iter_mut().find(|entry| entry.plugin == plugin && entry.key == key) {
             Some(entry) => entry.version = entry.version.max(version),

@@ -1,7 +1,8 @@
-//! The audit log: every change that was asked for, by whom, when, and what came of it, one line of JSON each.
+//! Audit log: every requested change with user, time and outcome, one JSON line each.
 //!
-//! Lines are added to a file beside the revisions (`audit_file.rs`), by a thread of their own (`audit_writer.rs`). They are handed to the
-//! system, not to the disk: they survive the router's death, and not that of the machine. An orderly end waits for the last of them.
+//! A separate thread (`audit_writer.rs`) appends lines to a file beside the revisions (`audit_file.rs`). It
+//! writes to the page cache without a sync: lines survive the death of the router, but not of the machine. An
+//! orderly shutdown waits for the last line.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,12 +14,12 @@ use crate::audit_entry::AuditEntry;
 use crate::audit_file::{self, AuditFile, AuditLimits};
 use crate::audit_writer::{AuditTrouble, Writer, Written};
 
-/// Lines that are kept where there is no file.
+/// Number of lines kept in memory, if there is no file.
 const IN_MEMORY: usize = 1000;
-/// How long a reader waits for lines that are still to be written.
+/// Maximum time that a reader waits for queued lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The audit log: in a file, or the latest lines as long as the router runs. Clones are the same.
+/// Audit log in a file, or in memory with the latest lines of this run. Clones share one log.
 #[derive(Clone, Debug)]
 pub struct AuditLog(Kept);
 
@@ -29,17 +30,18 @@ enum Kept {
 }
 
 impl Default for AuditLog {
-    /// One that ends with the router.
+    /// Creates a log in memory, which ends with the router.
     fn default() -> Self {
         Self(Kept::Memory(Arc::default()))
     }
 }
 
 impl AuditLog {
-    /// The log of a directory, which need not be there yet, written by a thread of its own. `tell` hears there what could not be noted.
+    /// Opens the log of a directory, which may not exist yet, and starts its writer thread. The thread calls
+    /// `tell` for each failure.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system refuses a thread.
     pub fn open(
         directory: &Path,
         limits: AuditLimits,
@@ -59,7 +61,7 @@ impl AuditLog {
         }
     }
 
-    /// Adds a line, which is written by and by: this doesn't wait for a disk, and says what can be waited for.
+    /// Queues a line without waiting for the disk. The returned value can wait for the write.
     pub fn add(&self, entry: AuditEntry) -> Written {
         let entry = entry.shortened();
         match &self.0 {
@@ -75,7 +77,7 @@ impl AuditLog {
         }
     }
 
-    /// Waits until all lines are written, but no longer than so long. Says whether they are.
+    /// Waits until all lines are written, at most for `patience`. Returns whether they are written.
     pub fn flush(&self, patience: Duration) -> bool {
         match &self.0 {
             Kept::Disk { writer, .. } => writer.flush(patience),
@@ -83,10 +85,11 @@ impl AuditLog {
         }
     }
 
-    /// The last lines, so many, the oldest first. Lines that can't be read are left out, and those that a disk takes too slowly.
+    /// Returns the last `most` lines, the oldest first. Unreadable lines are omitted, and lines that a slow
+    /// disk delays.
     ///
     /// # Errors
-    /// A file that can't be read.
+    /// The file can't be read.
     pub fn last(&self, most: usize) -> io::Result<Vec<AuditEntry>> {
         match &self.0 {
             Kept::Memory(entries) => {
@@ -102,7 +105,7 @@ impl AuditLog {
 }
 
 fn lock(entries: &Mutex<VecDeque<AuditEntry>>) -> MutexGuard<'_, VecDeque<AuditEntry>> {
-    // A line is there or not.
+    // Each change of the queue is atomic, so a panic leaves it valid.
     entries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -139,7 +142,7 @@ mod tests {
         log.last(most).unwrap().into_iter().map(|entry| entry.operation).collect()
     }
 
-    /// The log of a directory, and what is told of it.
+    /// Opens the log of a directory, and returns it with the receiver of its failures.
     fn open(directory: &Path, limits: AuditLimits) -> (AuditLog, Receiver<AuditTrouble>) {
         let (tell, told) = channel();
         let log = AuditLog::open(directory, limits, move |trouble| drop(tell.send(trouble))).unwrap();
@@ -158,7 +161,7 @@ mod tests {
         }
         let path = folder.0.join("state/audit.jsonl");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        // A line that was cut short harms no other.
+        // A truncated line affects no other line.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         let (again, _) = open(&state, AuditLimits::default());
@@ -211,7 +214,7 @@ mod tests {
         let folder = Folder::new("audit-stall");
         let pipe = folder.0.join("audit.jsonl");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        // Whoever writes there waits as soon as a pipe is full.
+        // A writer of a full pipe blocks.
         let mut reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let (log, told) = open(&folder.0, AuditLimits::default());
         let begun = Instant::now();

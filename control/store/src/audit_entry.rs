@@ -6,57 +6,58 @@ use serde_json::Value;
 
 use crate::Who;
 
-/// Longest text in a line, in letters: whoever asks for much, or for what is refused with many words, must not push out what others did.
+/// Maximum length of a text in a line, in characters, so that long requests and refusals can't displace the
+/// lines of other users.
 const MOST_TEXT: usize = 200;
-/// Longest list in it.
+/// Maximum number of entries of a list in a line.
 const MOST_ENTRIES: usize = 20;
 
-/// What came of what was asked for.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// It was refused, and nothing was changed.
+    /// The request was refused, and nothing changed.
     Refused,
-    /// It could not be done.
+    /// The request failed.
     Failed,
-    /// Whoever asked went before it was answered: it may have been done.
+    /// The client left before the answer: the request may have been carried out.
     Abandoned,
 }
 
-/// Something that was asked for.
+/// Entry of the audit log: a request for a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
-    /// When it was answered: date and time, UTC.
+    /// Date and time of the answer, UTC.
     pub time: String,
-    /// By whom.
+    /// User, router or plugin instance that made the request.
     pub who: Who,
-    /// The role that they had; none where they had none, or it was the router or a plugin.
+    /// Role of the requester; none for a requester without a role, the router or a plugin.
     #[serde(default)]
     pub role: Option<String>,
-    /// The process that asked; none where it was the router or a plugin, or somebody elsewhere.
+    /// Process id of the requester; none for the router, a plugin or a remote client.
     pub pid: Option<i32>,
-    /// The address that it was asked from; none where it was this machine.
+    /// Remote address of the requester; none for this machine.
     #[serde(default)]
     pub from: Option<String>,
-    /// The operation: a method and a resource, or what a plugin did.
+    /// Operation: a method and a resource, or the action of a plugin.
     pub operation: String,
-    /// What was asked for, in short; nothing where the operation says all.
+    /// Shortened content of the request; none if the operation is the whole request.
     pub request: Option<Value>,
-    /// What came of it.
+    /// Outcome of the request.
     pub outcome: Outcome,
-    /// The status of the answer, where it was one of the interface.
+    /// Status of the answer, for requests over the interface.
     pub status: Option<u16>,
-    /// Why it was not done.
+    /// Reason why the request was not carried out.
     pub why: Option<String>,
-    /// The revision of the configuration that it led to; none where it made none.
+    /// Revision of the configuration that the request created; none without a revision.
     #[serde(default)]
     pub revision: Option<u64>,
 }
 
 impl AuditEntry {
-    /// Without what is long in it.
+    /// Returns the entry with long texts and lists shortened.
     pub(crate) fn shortened(self) -> Self {
         let Self { operation, request, why, .. } = &self;
         let (operation, why) = (shortened(operation), why.as_deref().map(shortened));

@@ -1,4 +1,5 @@
-//! The files of the audit log. When one is long enough it becomes `audit.1.jsonl`, that one `audit.2.jsonl`, and so on; the oldest goes.
+//! Files of the audit log. Rotation renames a full file to `audit.1.jsonl`, that file to `audit.2.jsonl`, and
+//! so on, and deletes the oldest.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -8,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::audit_entry::AuditEntry;
 
-/// How much is kept.
+/// Size limits of the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditLimits {
-    /// Bytes of a file that goes on being written.
+    /// Maximum size of the current file, in bytes.
     pub bytes: u64,
-    /// Files, that one among them.
+    /// Maximum number of files, the current file included.
     pub files: u32,
 }
 
@@ -23,7 +24,7 @@ impl Default for AuditLimits {
     }
 }
 
-/// The file that goes on being written.
+/// Current file of the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
@@ -32,24 +33,24 @@ pub(crate) struct AuditFile {
 }
 
 impl AuditFile {
-    /// The one in a directory, which need not be there yet.
+    /// Creates the file of a directory, which may not exist yet.
     pub fn new(directory: &Path, limits: AuditLimits) -> Self {
         Self { path: directory.join("audit.jsonl"), limits, open: None }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line, and hands it to the system.
+    /// Appends a line and writes it to the system.
     ///
     /// # Errors
-    /// When it could not be written. The next line is tried from the beginning.
+    /// The line could not be written. The next write opens the file again.
     pub fn write(&mut self, entry: &AuditEntry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
-        // Whoever moved the file away wants another one.
+        // If the path names another file, such as after a rename, write to a new file.
         let mut open = match self.open.take() {
             Some(open) if is_at(&open, &self.path) => open,
             _ => open_at(&self.path)?,
@@ -80,16 +81,16 @@ impl AuditFile {
     }
 }
 
-/// Whether an open file is the one at a path.
+/// Whether an open file is the file at a path.
 fn is_at(open: &File, path: &Path) -> bool {
     let (Ok(one), Ok(other)) = (open.metadata(), fs::metadata(path)) else { return false };
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The last lines of a log, so many, the oldest first. Lines that can't be read are left out.
+/// Returns the last `most` lines of a log, the oldest first. Unreadable lines are omitted.
 ///
 /// # Errors
-/// A file that can't be read.
+/// A file can't be read.
 pub(crate) fn last(path: &Path, limits: AuditLimits, most: usize) -> io::Result<Vec<AuditEntry>> {
     let mut found: VecDeque<AuditEntry> = VecDeque::new();
     for number in 0..limits.files {
@@ -103,7 +104,7 @@ pub(crate) fn last(path: &Path, limits: AuditLimits, most: usize) -> io::Result<
     Ok(found.into())
 }
 
-/// The last lines of a file; none where it isn't there.
+/// Returns the last lines of a file; none for a missing file.
 fn last_lines(path: &Path, most: usize) -> io::Result<Vec<AuditEntry>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -120,7 +121,7 @@ fn last_lines(path: &Path, most: usize) -> io::Result<Vec<AuditEntry>> {
     Ok(last.into())
 }
 
-/// The file, open at its end; a line that was cut short there is ended.
+/// Opens the file for appending; ends a truncated last line.
 fn open_at(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -143,7 +144,7 @@ fn open_at(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file with older lines of that number; 0 is the newest.
+/// Returns the path of the file with this number; 0 is the current file.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 0 { path.to_owned() } else { path.with_extension(format!("{number}.jsonl")) }
 }

@@ -1,8 +1,9 @@
-//! The thread that writes the audit log, so that nobody's thread waits for a disk. Who wants to know when a line is written can wait for that
-//! without keeping a thread.
+//! Writer thread of the audit log, so that no other thread waits for a disk. A caller can await the write of
+//! a line without blocking a thread.
 //!
-//! Lines wait in a queue of bounded length. What finds it full is lost: it is counted, a line says how many were lost, and who opened the
-//! log is told, as of what can't be written.
+//! Lines wait in a bounded queue. A line that finds the queue full is lost and counted, and a later line in
+//! the log states the number of lost lines. The writer reports lost lines and failed writes to the opener of
+//! the log.
 
 use std::io;
 use std::sync::Arc;
@@ -16,62 +17,62 @@ use crate::Who;
 use crate::audit_entry::{AuditEntry, Outcome};
 use crate::audit_file::AuditFile;
 
-/// Why something could not be noted.
+/// Failure of the audit log.
 #[derive(Debug)]
 pub enum AuditTrouble {
     /// A line could not be written.
     Unwritten(io::Error),
-    /// So many lines came faster than they could be written, and are lost.
+    /// Number of lines that were lost because they arrived faster than they could be written.
     Lost(u64),
 }
 
-/// Lines that wait at most.
+/// Maximum number of queued lines.
 pub(crate) const WAITING: usize = 4096;
 
-/// Who is told what could not be noted.
+/// Callback for failures.
 pub(crate) type Tell = Box<dyn Fn(AuditTrouble) + Send>;
 
-/// The way to the thread.
+/// Handle of the writer thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     queue: SyncSender<Order>,
     lost: Arc<AtomicU64>,
 }
 
-/// A line that is being written.
+/// Pending write of a line.
 #[derive(Debug)]
 #[must_use = "a line is written by and by: wait for it, or drop this"]
 pub struct Written(Option<oneshot::Receiver<()>>);
 
 impl Written {
-    /// One that needs no writing.
+    /// Creates a write that is already complete.
     pub(crate) const fn already() -> Self {
         Self(None)
     }
 
-    /// Waits until the line is in the file, or can't get there: that is told elsewhere.
+    /// Waits until the line is in the file or has failed; failures are reported to the opener of the log.
     pub async fn done(self) {
         if let Self(Some(said)) = self {
-            // The other end goes where the line is lost.
+            // The sender is dropped if the line is lost.
             let _ = said.await;
         }
     }
 }
 
-/// What the thread is asked for.
+/// Command to the writer thread.
 #[derive(Debug)]
 enum Order {
-    /// To write a line, and to say when that is done, or has failed.
+    /// Writes a line, and signals completion or failure.
     Write(Box<AuditEntry>, oneshot::Sender<()>),
-    /// To say when all before has been written.
+    /// Signals that all earlier lines are written.
     Say(SyncSender<()>),
 }
 
 impl Writer {
-    /// Starts the thread. It ends when nobody has the way to it any more.
+    /// Starts the thread. The thread ends when all its handles are dropped.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system refuses a thread.
     pub fn start(file: AuditFile, tell: Tell) -> io::Result<Self> {
         let (queue, orders) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
@@ -86,11 +87,11 @@ impl Writer {
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry), say)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // Of what is lost, the other end is gone.
+        // For a lost line, the sender is already dropped.
         Written(Some(said))
     }
 
-    /// Waits until all has been written that was to be before, but no longer than so long. Says whether it was.
+    /// Waits until all earlier lines are written, at most for `patience`. Returns whether they are written.
     pub fn flush(&self, patience: Duration) -> bool {
         let (say, said) = sync_channel(1);
         let begun = std::time::Instant::now();
@@ -106,12 +107,12 @@ impl Writer {
     }
 }
 
-/// The thread's own.
+/// State of the writer thread.
 struct Thread {
     file: AuditFile,
     tell: Tell,
     lost: Arc<AtomicU64>,
-    /// The time of the last line.
+    /// Time of the last line.
     latest: String,
 }
 
@@ -121,7 +122,7 @@ impl Thread {
             match order {
                 Order::Write(entry, say) => {
                     self.write(&entry);
-                    // Whoever asked may have gone.
+                    // The caller may have stopped waiting.
                     let _ = say.send(());
                 }
                 Order::Say(say) => drop(say.send(())),
@@ -143,7 +144,7 @@ impl Thread {
     }
 }
 
-/// The line that stands where others are lost.
+/// Returns the line that replaces lost lines.
 fn gap(lost: u64, time: String) -> AuditEntry {
     AuditEntry {
         time,

@@ -1,4 +1,4 @@
-//! The file: opened, read, changed as a whole.
+//! Database file of the revisions: opening, reading and atomic changes.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,36 +20,37 @@ const FILE: &str = "revisions.redb";
 const NEW: &str = "revisions.new";
 /// Revisions by number, as JSON.
 const REVISIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revisions");
-/// Their texts.
+/// Texts of revisions by number.
 const TEXTS: TableDefinition<u64, &str> = TableDefinition::new("texts");
-/// How many bytes these have. Files of before don't have this table, or lack numbers in it.
+/// Lengths of the texts in bytes. Older files lack this table, or some numbers in it.
 const LENGTHS: TableDefinition<u64, u64> = TableDefinition::new("lengths");
-/// A file that is longer than this, and than so many times what is in it, is made short again. A text takes up to twice its length there.
+/// Minimum size in bytes of a file that is compacted. The file must also exceed [`TIMES`] times its texts: a
+/// text takes up to twice its length there.
 const LONG: u64 = 1 << 20;
 const TIMES: u64 = 4;
-/// Who of this process has a file open: redb lets nobody else, of this process either.
+/// Lock on open files within this process: redb allows only one open handle, even within a process.
 static OWN: Mutex<()> = Mutex::new(());
-/// How long another router may have the file.
+/// Maximum time to wait for another router that has the file open.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The file of a directory.
+/// Directory with the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// Changes of the file that are made as one.
+/// Changes of the file that are made atomically.
 pub(crate) struct Changes {
-    /// What changes, or is new.
+    /// Changed or new revisions, with the text of new ones.
     pub put: Vec<(Revision, Option<String>)>,
-    /// What is forgotten.
+    /// Numbers of the revisions to delete.
     pub forget: Vec<u64>,
 }
 
-/// The file while it is open.
+/// The open file.
 struct Open {
-    // It is closed before another of this process may open it.
+    // Dropped before `_own`, so that the database is closed when another thread may open it.
     database: Database,
     _own: MutexGuard<'static, ()>,
 }
@@ -67,7 +68,7 @@ impl Place {
         StoreError::File { path: self.path(), problem: problem.to_string() }
     }
 
-    /// All revisions, the oldest first.
+    /// Returns all revisions, the oldest first.
     pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
         let Some(Open { database, _own }) = self.open()? else { return Ok(Vec::new()) };
         let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
@@ -82,7 +83,7 @@ impl Place {
         read.iter().map(|json| serde_json::from_slice(json).map_err(|error| self.failed(error))).collect()
     }
 
-    /// The text of a revision.
+    /// Returns the text of a revision.
     pub fn text(&self, number: u64) -> Result<Option<String>, StoreError> {
         let Some(Open { database, _own }) = self.open()? else { return Ok(None) };
         let read = || -> Result<Option<String>, redb::Error> {
@@ -92,13 +93,13 @@ impl Place {
         read().map_err(|error| self.failed(error))
     }
 
-    /// How many bytes the texts have, by the numbers of their revisions.
+    /// Returns the lengths of the texts in bytes, by revision number.
     pub fn lengths(&self) -> Result<HashMap<u64, u64>, StoreError> {
         let Some(Open { database, _own }) = self.open()? else { return Ok(HashMap::new()) };
         lengths(&database).map_err(|error| self.failed(error))
     }
 
-    /// Makes changes. When this returns, they are on the disk.
+    /// Makes changes, which are on the disk on return.
     pub fn change(&self, changes: &Changes) -> Result<(), StoreError> {
         if let Some(Open { mut database, _own }) = self.open()? {
             write(&database, changes).map_err(|error| self.failed(error))?;
@@ -107,13 +108,14 @@ impl Place {
             }
             return Ok(());
         }
-        // A file that isn't there is whole from its first moment on.
+        // A new file is written beside its path and renamed, so that it is complete from the start.
         let new = self.directory.join(NEW);
         let made = self.make(&new, changes);
         made.inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
-    /// Gives back to the disk what a file has too much. Where that fails, the file is as it was, and the next change tries it again.
+    /// Compacts the file if it is too large. After a failure the file is unchanged, and the next change tries
+    /// again.
     fn shorten(&self, database: &mut Database) {
         let Ok(kept) = lengths(database) else { return };
         let needed = kept.values().sum::<u64>().saturating_mul(TIMES).max(LONG);
@@ -139,10 +141,10 @@ impl Place {
         placed.map_err(|error| self.failed(error))
     }
 
-    /// The file, if it is there. Waits for others of this process that have it open, and for another process no longer than
+    /// Opens the file if it exists. Waits for other threads of this process, and for another process at most
     /// [`PATIENCE`].
     fn open(&self) -> Result<Option<Open>, StoreError> {
-        // What a thread that panicked has left is in the file or not.
+        // A panicked thread can't leave a partial change in the file, so the lock is still valid.
         let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path();
         let known = match fs::symlink_metadata(&path) {
@@ -253,7 +255,7 @@ mod tests {
         let folder = Folder::new("database-other");
         let place = Place::new(&folder.0);
         place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
-        // A handle beside ours locks the file as another process does.
+        // A second handle locks the file as another process does.
         let _held = Database::open(place.path()).unwrap();
         let refused = place.revisions().unwrap_err().to_string();
         assert!(refused.contains("another process has it open"), "{refused}");

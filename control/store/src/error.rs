@@ -1,38 +1,38 @@
-//! Why revisions can't be read or written.
+//! Errors of reading and writing revisions.
 
 use std::path::PathBuf;
 
-/// Why revisions can't be read or written.
+/// Error of reading or writing revisions.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file or its directory can't be used.
     #[error("{}: {problem}", path.display())]
     File {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         problem: String,
     },
-    /// The revision is of another router.
+    /// The revision belongs to another router.
     #[error(
         "revision {number} is of the router at {theirs}, and this one is at {own}: apply its text (`history show {number}`) if it is meant"
     )]
     Foreign {
-        /// The number.
+        /// Number of the revision.
         number: u64,
-        /// The socket of the router that it is of.
+        /// Socket of the router that the revision belongs to.
         theirs: String,
-        /// The socket of this one.
+        /// Socket of this router.
         own: String,
     },
-    /// There is no revision of that number.
+    /// No revision has this number.
     #[error("there is no revision {number}{}", known(*oldest, *newest))]
     Unknown {
-        /// The number.
+        /// Requested number.
         number: u64,
-        /// The oldest that is kept; 0 where there is none.
+        /// Oldest kept revision; 0 if there are none.
         oldest: u64,
-        /// The newest.
+        /// Newest revision.
         newest: u64,
     },
 }

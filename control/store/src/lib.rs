@@ -1,9 +1,10 @@
-//! The revisions of the configuration: what was applied, when, by whom and why.
+//! Revisions of the configuration: text, time, user and reason of each applied configuration. Also the audit
+//! log.
 //!
-//! They stand in one file of an embedded database, which changes from one state to the next as a whole: after a crash at any
-//! moment it holds the old revisions or the new ones. A file that isn't there yet is made beside its place, with its first
-//! revisions in it, and renamed. The file is opened for each question and closed behind it, so that a second router that shares
-//! the directory waits its turn and is not refused.
+//! The revisions are in one file of an embedded database, which changes atomically. After a crash at any
+//! moment, it holds either the old revisions or the new ones. A new file is created under another name with
+//! its first revisions, then renamed. Each access opens and closes the file, so that commands that run beside
+//! the router read it, too. A second router with the same directory is refused.
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -1,31 +1,31 @@
-//! A revision: a configuration that was applied.
+//! Revision: an applied configuration.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who applied it, as the kernel says of the other end of the socket.
+/// Originator of a request, as the kernel identifies the peer of the socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Who {
-    /// The user's number; `None` for the router itself and for plugins.
+    /// User id; `None` for the router itself and for plugins.
     pub uid: Option<u32>,
-    /// The user's name, or the number where it has none.
+    /// Name of the user, or the user id if the user has no name.
     pub name: String,
 }
 
 impl Who {
-    /// The router itself: at its start, or when a confirmation did not come.
+    /// Returns the router itself: at its start, or after a missing confirmation.
     pub fn router() -> Self {
         Self { uid: None, name: "router".to_owned() }
     }
 
-    /// An instance of a plugin.
+    /// Returns a plugin instance.
     pub fn instance(name: &str) -> Self {
         Self { uid: None, name: format!("instance {name}") }
     }
 
-    /// A user.
+    /// Returns a user.
     pub fn user(uid: u32, name: Option<String>) -> Self {
         Self { uid: Some(uid), name: name.unwrap_or_else(|| uid.to_string()) }
     }
@@ -37,59 +37,59 @@ impl fmt::Display for Who {
     }
 }
 
-/// What became of a revision.
+/// State of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It counts.
+    /// The revision is good: it needs no confirmation any more.
     Good,
-    /// It runs, and goes back by itself unless it is confirmed.
+    /// The revision runs, and is rolled back unless it is confirmed.
     Waiting,
-    /// It was not confirmed.
+    /// The revision was not confirmed.
     Withdrawn,
 }
 
-/// A revision without its text.
+/// Revision without its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revision {
-    /// Its number: the first is 1, each one more than the one before.
+    /// Number of the revision: the first is 1, each next one is higher by 1.
     pub number: u64,
-    /// When it was applied, in seconds since 1970.
+    /// Time of the application, in seconds since 1970.
     pub time: u64,
-    /// Who applied it.
+    /// Originator of the application.
     pub who: Who,
-    /// Why, as that said.
+    /// Comment of the originator.
     pub comment: Option<String>,
-    /// Where its text came from: a file's name, or the revision that was returned to.
+    /// Origin of the text: a file's name, or the revision that was restored.
     pub origin: String,
-    /// What became of it.
+    /// State of the revision.
     pub state: State,
     /// Number of changes, counted in commands.
     pub changes: usize,
-    /// The router that it is of: its socket. Nothing where none was noted.
+    /// Socket of the router that the revision belongs to; none if it was not recorded.
     #[serde(default)]
     pub router: Option<String>,
 }
 
-/// A revision that is to be.
+/// New revision, before it has a number.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Who applies it.
+    /// Originator of the application.
     pub who: Who,
-    /// Why.
+    /// Comment of the originator.
     pub comment: Option<String>,
-    /// Where its text came from.
+    /// Origin of the text.
     pub origin: String,
-    /// Whether it counts from the beginning.
+    /// Initial state.
     pub state: State,
     /// Number of changes, counted in commands.
     pub changes: usize,
-    /// The text.
+    /// Text of the configuration.
     pub text: String,
 }
 
 impl Draft {
-    /// The revision of that number, applied at that time.
+    /// Returns the revision with a number and a time.
     pub(crate) fn numbered(&self, number: u64, time: u64, router: Option<String>) -> Revision {
         Revision {
             number,

@@ -1,4 +1,4 @@
-//! The revisions of a router.
+//! Store of a router's revisions.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::database::{Changes, Place};
 use crate::{Draft, Revision, State, StoreError};
 
-/// Revisions that are kept; of more, those that don't count are forgotten first, then the oldest.
+/// Maximum number of revisions. Beyond it, revisions that aren't good are deleted first, then the oldest.
 const MOST: usize = 100;
-/// Of those that count, the newest ones that are never forgotten.
+/// Number of newest good revisions that the count limit never deletes.
 const MOST_SURE: usize = 10;
-/// Bytes of all texts together; of more, the oldest revisions are forgotten in the same order, down to the newest that counts.
+/// Maximum bytes of all texts together. Beyond it, revisions are deleted in the same order, except the newest
+/// good one.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The revisions of a router: in a file, or as long as the router runs. Clones are the same.
+/// Revisions of a router, in a file or in memory until the router ends. Clones share one store.
 #[derive(Clone, Debug)]
 pub struct Store {
     kept: Kept,
     most_bytes: u64,
-    /// The router that it is of.
+    /// Socket of the router that the store belongs to.
     router: Option<String>,
 }
 
@@ -31,7 +32,7 @@ enum Kept {
 }
 
 impl Store {
-    /// The revisions of a directory, which need not be there yet; without one they end with the router.
+    /// Opens the revisions of a directory, which may not exist yet; without a directory, they are in memory.
     pub fn open(directory: Option<&Path>) -> Self {
         let kept = match directory {
             Some(directory) => Kept::Disk(Place::new(directory)),
@@ -40,18 +41,19 @@ impl Store {
         Self { kept, most_bytes: MOST_BYTES, router: None }
     }
 
-    /// The same, of one router: it notes that at its revisions, and takes back none of another.
+    /// Returns the store for one router: it records the router in new revisions and refuses to restore those
+    /// of another router.
     #[must_use]
     pub fn of(self, router: Option<String>) -> Self {
         Self { router, ..self }
     }
 
-    /// Another router, whose revision this is.
+    /// Returns the other router that a revision belongs to, if any.
     fn owner<'a>(&self, revision: &'a Revision) -> Option<&'a str> {
         revision.router.as_deref().filter(|theirs| self.router.as_deref().is_some_and(|own| own != *theirs))
     }
 
-    /// The file; `None` where nothing outlives the router.
+    /// Returns the path of the file; `None` for a store in memory.
     pub fn path(&self) -> Option<PathBuf> {
         match &self.kept {
             Kept::Disk(place) => Some(place.path()),
@@ -59,10 +61,10 @@ impl Store {
         }
     }
 
-    /// All revisions that are kept, the oldest first.
+    /// Returns all kept revisions, the oldest first.
     ///
     /// # Errors
-    /// A file that can't be read.
+    /// The file can't be read.
     pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
         match &self.kept {
             Kept::Disk(place) => place.revisions(),
@@ -70,10 +72,10 @@ impl Store {
         }
     }
 
-    /// A revision and its text.
+    /// Returns a revision and its text.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`]; a file that can't be read.
+    /// [`StoreError::Unknown`], or the file can't be read.
     pub fn revision(&self, number: u64) -> Result<(Revision, String), StoreError> {
         let revisions = self.revisions()?;
         let end = |revision: Option<&Revision>| revision.map_or(0, |revision| revision.number);
@@ -85,10 +87,10 @@ impl Store {
         Ok((revision, self.text(number)?.ok_or(unknown)?))
     }
 
-    /// A revision of this router, and its text.
+    /// Returns a revision of this router, and its text.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`], [`StoreError::Foreign`]; a file that can't be read.
+    /// [`StoreError::Unknown`], [`StoreError::Foreign`], or the file can't be read.
     pub fn own_revision(&self, number: u64) -> Result<(Revision, String), StoreError> {
         let (revision, text) = self.revision(number)?;
         match self.owner(&revision) {
@@ -101,30 +103,30 @@ impl Store {
         }
     }
 
-    /// The revisions of this router that count, the newest first.
+    /// Returns the good revisions of this router, the newest first.
     ///
     /// # Errors
-    /// A file that can't be read.
+    /// The file can't be read.
     pub fn good(&self) -> Result<Vec<Revision>, StoreError> {
         let revisions = self.revisions()?.into_iter();
         let good = revisions.filter(|one| one.state == State::Good && self.owner(one).is_none());
         Ok(good.rev().collect())
     }
 
-    /// The newest revision of this router that counts, and its text.
+    /// Returns the newest good revision of this router, and its text.
     ///
     /// # Errors
-    /// A file that can't be read.
+    /// The file can't be read.
     pub fn last_good(&self) -> Result<Option<(Revision, String)>, StoreError> {
         let newest = self.good()?.into_iter().next();
         newest.map(|revision| self.revision(revision.number)).transpose()
     }
 
-    /// Adds revisions, all of them or none, and returns the last. When this returns, they are on the disk. What is too much is
-    /// forgotten, but never revision `runs`, nor the newest one that counts, nor what is added.
+    /// Adds revisions atomically and returns the last. They are on the disk on return. Surplus revisions are
+    /// deleted, but never revision `runs`, the newest good revision, or an added one.
     ///
     /// # Errors
-    /// When they are not.
+    /// The revisions could not be written.
     pub fn add(&self, drafts: &[Draft], runs: Option<u64>) -> Result<Option<Revision>, StoreError> {
         let old = self.revisions()?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -143,16 +145,16 @@ impl Store {
         Ok(new.into_iter().next_back().map(|(revision, _)| revision))
     }
 
-    /// Says what became of a revision.
+    /// Sets the state of a revision.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`]; when it could not be written.
+    /// [`StoreError::Unknown`], or the change could not be written.
     pub fn settle(&self, number: u64, state: State) -> Result<(), StoreError> {
         let (revision, _) = self.revision(number)?;
         self.change(Changes { put: vec![(Revision { state, ..revision }, None)], forget: Vec::new() })
     }
 
-    /// How many bytes the texts have, by the numbers of their revisions.
+    /// Returns the lengths of the texts in bytes, by revision number.
     fn lengths(&self) -> Result<HashMap<u64, u64>, StoreError> {
         match &self.kept {
             Kept::Disk(place) => place.lengths(),
@@ -191,7 +193,7 @@ impl Store {
     }
 }
 
-/// The revisions that are forgotten where there are so many too many: the oldest that don't count, then the oldest that do.
+/// Returns `excess` revisions to delete: the oldest that aren't good, then the oldest good ones.
 fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u64> {
     let counts = |revision: &&Revision| revision.state == State::Good;
     let good = revisions.iter().filter(counts).count();
@@ -201,8 +203,8 @@ fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u6
     numbers.filter(|number| Some(*number) != runs).take(excess).collect()
 }
 
-/// Adds what is forgotten beside those because the texts of what is left have more than `room` bytes: the oldest that don't count, then
-/// the oldest that do, but neither the newest of these nor what runs.
+/// Adds further revisions to delete, until the remaining texts have at most `room` bytes. The oldest that
+/// aren't good come first, then the oldest good ones. The newest good one and the running one stay.
 fn too_long(
     revisions: &[Revision],
     lengths: &HashMap<u64, u64>,
@@ -226,7 +228,7 @@ fn too_long(
 }
 
 fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one step.
+    // Each change of the list is atomic, so a panic leaves it valid.
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -260,7 +262,7 @@ mod tests {
             let added =
                 store.add(&[draft("a", State::Good), draft("b", State::Waiting)], None).unwrap().unwrap();
             assert_eq!((added.number, numbers(&store)), (2, vec![1, 2]));
-            // What waits for its confirmation doesn't count yet.
+            // A revision that waits for its confirmation isn't good yet.
             assert_eq!(store.last_good().unwrap().unwrap().1, "a");
             store.settle(2, State::Good).unwrap();
             let (revision, text) = store.last_good().unwrap().unwrap();
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!((numbers.len(), numbers[0]), (MOST, 4));
     }
 
-    /// A text of so many bytes that is like no other.
+    /// Returns a unique text of `bytes` bytes.
     fn long(number: usize, bytes: usize) -> String {
         format!("{number:08}").repeat(bytes / 8)
     }
@@ -328,7 +330,7 @@ mod tests {
         assert_eq!(store.revisions().unwrap().len(), MOST);
         assert_eq!(store.good().unwrap().len(), 20);
         assert_eq!(store.last_good().unwrap().unwrap().0.number, 20);
-        // Numbers are never given again, and what runs stays.
+        // Numbers are never reused, and the running revision stays.
         let newest = store.add(&[draft("new", State::Good)], None).unwrap().unwrap().number;
         assert_eq!(newest, 20 + 3 * MOST as u64 + 1);
         for _ in 0..MOST {

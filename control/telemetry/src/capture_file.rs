@@ -1,4 +1,4 @@
-//! Captures as pcapng, written piece by piece to whoever reads.
+//! Captures in pcapng format, written piece by piece.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::{DataLink, PcapError};
 
-/// A capture could not be written.
+/// Error of writing a capture.
 #[derive(Debug, thiserror::Error)]
 #[error("can't write a capture: {0}")]
 pub struct CaptureFileError(#[from] PcapError);
 
-/// A pcapng file in the making. One interface per port, nanosecond times since the Unix epoch.
+/// Pcapng file that is being written, with one interface for each port and nanosecond times since the Unix
+/// epoch.
 pub struct CaptureFile {
     writer: PcapNgWriter<Vec<u8>>,
     snap: u32,
@@ -39,10 +40,11 @@ impl std::fmt::Debug for CaptureFile {
 }
 
 impl CaptureFile {
-    /// A capture with these interfaces, whose order gives their numbers. `snap` is the most bytes kept of a frame.
+    /// Creates a capture with these interfaces, numbered by their order. `snap` is the most bytes kept of a
+    /// frame.
     ///
     /// # Errors
-    /// [`CaptureFileError`] when a name has no form in the file.
+    /// [`CaptureFileError`] for a name that the file format can't hold.
     pub fn new(interfaces: &[&str], snap: u32) -> Result<Self, CaptureFileError> {
         let mut writer = PcapNgWriter::new(Vec::new())?;
         for name in interfaces {
@@ -51,16 +53,16 @@ impl CaptureFile {
         Ok(Self { writer, snap })
     }
 
-    /// Adds an interface: its number is how many there were before.
+    /// Adds an interface. Its number is the count of earlier interfaces.
     ///
     /// # Errors
-    /// [`CaptureFileError`] when the name has no form in the file.
+    /// [`CaptureFileError`] for a name that the file format can't hold.
     pub fn interface(&mut self, name: &str) -> Result<(), CaptureFileError> {
         self.writer.write_block(&describe(name, self.snap).into_block())?;
         Ok(())
     }
 
-    /// Adds a frame that came in by an interface, with something that is said of it.
+    /// Adds a frame that arrived at an interface, with a comment.
     ///
     /// # Errors
     /// [`CaptureFileError`] when there is no such interface.
@@ -95,7 +97,8 @@ impl CaptureFile {
         Ok(())
     }
 
-    /// Adds a frame that passed interface `interface` at `at` since the Unix epoch; `length` is its length there.
+    /// Adds a frame that passed `interface` at the time `at` since the Unix epoch; `length` is its original
+    /// length.
     ///
     /// # Errors
     /// [`CaptureFileError`] when there is no such interface.
@@ -111,7 +114,7 @@ impl CaptureFile {
         self.write(interface, at, length, bytes, vec![flags])
     }
 
-    /// What was written since the last call.
+    /// Returns the bytes written since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(self.writer.get_mut())
     }

@@ -1,20 +1,20 @@
-//! Dates as people read them.
+//! Dates as texts.
 
 use std::time::Duration;
 
 use jiff::civil::{DateTime, date};
 
-/// Seconds since 1970 as date and time (RFC 3339).
+/// Returns seconds since 1970 as date and time (RFC 3339).
 pub fn utc(seconds: u64) -> String {
     format!("{:.0}Z", since_1970(Duration::from_secs(seconds)))
 }
 
-/// Milliseconds since 1970 as date and time (RFC 3339).
+/// Returns milliseconds since 1970 as date and time (RFC 3339).
 pub fn utc_milliseconds(milliseconds: u64) -> String {
     format!("{:.3}Z", since_1970(Duration::from_millis(milliseconds)))
 }
 
-/// Date and time after `duration` since 1970, or the end of the year 9999 if that is earlier.
+/// Returns date and time after `duration` since 1970, or the end of the year 9999 if that is earlier.
 fn since_1970(duration: Duration) -> DateTime {
     date(1970, 1, 1).at(0, 0, 0, 0).saturating_add(duration)
 }

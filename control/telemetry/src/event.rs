@@ -1,4 +1,4 @@
-//! An event: something that happened in a running router, and that a person or a program may have to know.
+//! Events of a running router that a person or a program may have to know.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How much an event matters.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// It was meant to happen.
+    /// Intended change.
     Information,
-    /// Something doesn't work as it should, and the router goes on by itself.
+    /// Malfunction that the router handles by itself.
     Warning,
-    /// Something has stopped working until somebody acts.
+    /// Failure that lasts until somebody acts.
     Error,
 }
 
 impl Severity {
-    /// Its name in JSON.
+    /// Returns the name of the severity in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Information => "information",
@@ -32,7 +32,7 @@ impl Severity {
 
 macro_rules! kinds {
     ($($(#[doc = $text:literal])+ $variant:ident $name:literal $severity:ident,)+) => {
-        /// What kind of thing happened.
+        /// Kind of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "kebab-case")]
         pub enum EventKind {
@@ -40,24 +40,24 @@ macro_rules! kinds {
         }
 
         impl EventKind {
-            /// All kinds.
+            /// All kinds of events.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Its name in JSON and on the command line.
+            /// Returns the name of the kind in JSON and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// How much it matters.
+            /// Returns the severity of the kind.
             pub const fn severity(self) -> Severity {
                 match self {
                     $(Self::$variant => Severity::$severity,)+
                 }
             }
 
-            /// What it means, and what its subject is.
+            /// Returns the meaning of the kind, and the meaning of its subject.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($text),+).trim_ascii(),)+
@@ -80,9 +80,9 @@ kinds! {
     DeviceGone "device-gone" Error,
     /// The device of a port exists again, and is used. Subject: the port.
     DeviceBack "device-back" Information,
-    /// The kernel has a queueing discipline at a port that no packet of the router passes. Subject: the port.
+    /// The kernel has a queueing discipline at a port that packets of the router bypass. Subject: the port.
     QueueingPassedBy "queueing-passed-by" Warning,
-    /// It is there no more. Subject: the port.
+    /// The queueing discipline that packets of the router bypassed is gone. Subject: the port.
     QueueingGone "queueing-gone" Information,
     /// A neighbour's link address became known. Subject: its address and the port.
     NeighbourLearned "neighbour-learned" Information,
@@ -94,17 +94,18 @@ kinds! {
     NeighbourFailed "neighbour-failed" Warning,
     /// Another station uses an address of the router's. Subject: the address and the port.
     AddressConflict "address-conflict" Error,
-    /// The kernel doesn't have a configured route, which it is given again. Subject: its prefix, or the first of several.
+    /// The kernel lacks a configured route, and the router gives it again. Subject: its prefix, or the first
+    /// of several.
     RouteMissing "route-missing" Warning,
-    /// The kernel was given such a route again. Subject: its prefix, or the first of several.
+    /// The kernel was given a missing configured route again. Subject: its prefix, or the first of several.
     RouteBack "route-back" Information,
     /// A plugin was loaded. Subject: the plugin.
     PluginLoaded "plugin-loaded" Information,
     /// A plugin was unloaded. Subject: the plugin.
     PluginUnloaded "plugin-unloaded" Information,
-    /// A plugin has another version. Subject: the plugin.
+    /// A plugin was upgraded to another version. Subject: the plugin.
     PluginUpgraded "plugin-upgraded" Information,
-    /// A plugin has the version again that it had before. Subject: the plugin.
+    /// A plugin was rolled back to its previous version. Subject: the plugin.
     PluginRolledBack "plugin-rolled-back" Information,
     /// An instance failed. Subject: the instance.
     PluginFault "plugin-fault" Warning,
@@ -112,29 +113,31 @@ kinds! {
     InstanceRestarted "instance-restarted" Information,
     /// An instance is in quarantine. Subject: the instance.
     InstanceQuarantined "instance-quarantined" Error,
-    /// An instance was let out of quarantine. Subject: the instance.
+    /// An instance was released from quarantine. Subject: the instance.
     InstanceReleased "instance-released" Information,
-    /// A configuration was applied. Subject: where it came from.
+    /// A configuration was applied. Subject: its source.
     ConfigurationApplied "configuration-applied" Information,
-    /// A configuration was not applied. Subject: where it came from.
+    /// A configuration was not applied. Subject: its source.
     ConfigurationRefused "configuration-refused" Warning,
-    /// A configuration that waited to be confirmed was. Subject: its revision.
+    /// A configuration was confirmed. Subject: its revision.
     ConfigurationConfirmed "configuration-confirmed" Information,
-    /// A configuration that waited to be confirmed was withdrawn. Subject: its revision.
+    /// A configuration was rolled back instead of being confirmed. Subject: its revision.
     ConfigurationRolledBack "configuration-rolled-back" Warning,
-    /// What runs was given out, to be saved as a file. Subject: the file.
+    /// The running configuration was saved as a revision. Subject: its origin.
     ConfigurationSaved "configuration-saved" Information,
-    /// A rate or a service curve is reserved, or another one. Subject: the port, and the queue, node or flow.
+    /// A rate or a service curve was reserved or changed. Subject: the port, and the queue, node or flow.
     ReservationSet "reservation-set" Information,
     /// A rate or a service curve is no longer reserved. Subject: the port, and the queue, node or flow.
     ReservationRemoved "reservation-removed" Information,
-    /// Something is nearly full, or loses packets all the time. Subject: what.
+    /// A table or memory is nearly full, or a port loses packets continuously. Subject: the table, memory or
+    /// port.
     ThresholdExceeded "threshold-exceeded" Warning,
-    /// That is over. Subject: what.
+    /// A table, a memory or a port is below its threshold again. Subject: the table, memory or port.
     ThresholdCleared "threshold-cleared" Information,
     /// The handler of a request panicked: its client got the status 500. Subject: method and path.
     HandlerPanicked "handler-panicked" Error,
-    /// Lines could not be written into the audit log, or came faster than its disk took them. Subject: its file.
+    /// Lines could not be written to the audit log, or arrived faster than its disk took them. Subject: its
+    /// file.
     AuditFailed "audit-failed" Error,
 }
 
@@ -152,37 +155,37 @@ impl FromStr for EventKind {
     }
 }
 
-/// Something that happens, before it has a number.
+/// Event before it has a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occurrence {
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What it happened to; [`EventKind::meaning`] says what that is.
+    /// Subject of the event; [`EventKind::meaning`] explains it.
     pub subject: String,
-    /// One sentence for people.
+    /// Text of the event, in one sentence.
     pub text: String,
-    /// The same for programs.
+    /// Details of the event for programs.
     pub details: Map<String, Value>,
 }
 
-/// Something that happened.
+/// Event of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
-    /// Its number: the first of a router is 1, each one more than the one before.
+    /// Number of the event: 1 for the first event of a router, then one more for each.
     pub number: u64,
-    /// When it happened, or the last of several: date and time, UTC.
+    /// Time of the event, or of the last of several: date and time, UTC.
     pub time: String,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What it happened to.
+    /// Subject of the event.
     pub subject: String,
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
-    /// One sentence for people; of several, about the last.
+    /// Text of the event, in one sentence; of several events, about the last.
     pub text: String,
-    /// How many there were.
+    /// Number of events that this entry combines.
     pub count: u64,
-    /// What the sentence says, for programs.
+    /// Details of the event for programs.
     pub details: Map<String, Value>,
 }
 

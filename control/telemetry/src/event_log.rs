@@ -1,8 +1,9 @@
-//! The log of events: the latest ones, numbered. However often something happens, it takes few of the places.
+//! Log of the latest events, which are numbered. A frequent event takes few of its entries.
 //!
-//! The first event of a kind and subject is logged at once. Those of the same kind and subject that follow within a second become
-//! one, with a count, when the second is over, and begin the next second. Of a kind, 16 subjects are told apart at one time;
-//! others have the subject `others` meanwhile. So a kind makes few events in a second, and an event that was read never changes.
+//! The first event of a kind and subject is logged at once. Events of the same kind and subject that follow
+//! within a second become one entry with a count when the second is over, and start the next second. The log
+//! distinguishes 16 subjects of a kind at one time; further subjects are logged as `others`. So a kind makes
+//! few entries in a second, and an entry that was read never changes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,72 +13,73 @@ use serde::Serialize;
 use crate::date::utc_milliseconds;
 use crate::event::{Event, EventKind, Occurrence};
 
-/// Events that are kept.
+/// Most entries of the log.
 pub const MOST_EVENTS: usize = 4096;
-/// Subjects of a kind that are told apart within a second.
+/// Most subjects of a kind that are distinguished within a second.
 const MOST_SUBJECTS: usize = 16;
-/// The subject of others.
+/// Subject of events beyond the distinguished subjects.
 const OTHERS: &str = "others";
-/// Milliseconds in which events of one kind and subject are gathered.
+/// Milliseconds in which events of one kind and subject are combined.
 const WINDOW: u64 = 1000;
 
-/// The latest events.
+/// Log of the latest events.
 #[derive(Debug, Default)]
 pub struct EventLog {
     kept: VecDeque<Event>,
-    /// How many there ever were.
+    /// Number of the newest entry.
     newest: u64,
-    /// Time of the newest, in milliseconds.
+    /// Time of the newest entry, in milliseconds.
     latest: u64,
-    /// What happened less than a second ago, by kind and subject.
+    /// Events of less than a second ago, by kind and subject.
     open: HashMap<(EventKind, String), Window>,
-    /// What the clock on the wall is ahead of that by which seconds are counted, in milliseconds.
+    /// Milliseconds by which the wall clock is ahead of the clock that counts the seconds.
     ahead: i64,
 }
 
-/// A second that began with an event.
+/// Second that began with an event.
 #[derive(Debug)]
 struct Window {
-    /// When, in milliseconds.
+    /// Start of the second, in milliseconds.
     began: u64,
-    /// What has happened since: the last of it, when, and how often.
+    /// Further events in the second: the last event, its time, and their count.
     more: Option<(Occurrence, u64, u64)>,
 }
 
-/// Which events are asked for.
+/// Selection of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
-    /// Those with higher numbers. One that no event has had yet was another router's, and asks for all.
+    /// Number behind which the entries start. A number above the newest belongs to an earlier router, and
+    /// selects all entries.
     pub since: Option<u64>,
-    /// Of these, those of such kinds; none named: all.
+    /// Kinds of the entries; empty for all kinds.
     pub kinds: Vec<EventKind>,
-    /// Of these, the last ones, so many.
+    /// Most entries, counted from the newest.
     pub last: Option<usize>,
-    /// Of these, the first ones, so many; the others are further pages.
+    /// Most entries of the page, counted from the oldest; the others are on further pages.
     pub limit: Option<usize>,
 }
 
-/// Events out of those that there are.
+/// Page of the event log.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EventPage {
-    /// The events, the oldest first.
+    /// Entries, the oldest first.
     pub events: Vec<Event>,
-    /// Events that were asked for and are not kept any more, of whatever kind.
+    /// Number of requested entries of any kind that the log no longer has.
     pub missed: u64,
-    /// The number of the newest event that there is.
+    /// Number of the newest entry.
     pub newest: u64,
-    /// What to ask for as `since` to get those that follow these.
+    /// Value of `since` for the entries that follow this page.
     pub next: u64,
 }
 
 impl EventLog {
-    /// Says what the clock on the wall, in milliseconds since 1970, shows at `now`. It may be set meanwhile; `now` goes on by itself. Until
-    /// this is said both are the same.
+    /// Sets the wall clock: its milliseconds since 1970 at `now`. The wall clock may be set while the router
+    /// runs; `now` continues independently. Before the first call both clocks are the same.
     pub fn set_wall_clock(&mut self, now: u64, wall: u64) {
         self.ahead = wall.wrapping_sub(now).cast_signed();
     }
 
-    /// Notes that something happens, at `now`, in milliseconds. Returns whether an event has come of it by now.
+    /// Notes an event at `now`, in milliseconds. Returns whether a new entry was logged.
     pub fn note(&mut self, mut occurrence: Occurrence, now: u64) -> bool {
         let before = self.newest;
         self.flush(now);
@@ -100,8 +102,8 @@ impl EventLog {
         self.newest > before
     }
 
-    /// Logs what was gathered in seconds that are over, in the order in which the last of it happened. Returns whether that was
-    /// something.
+    /// Logs the combined events of seconds that are over, in the order of their last events. Returns whether
+    /// any entry was logged.
     pub fn flush(&mut self, now: u64) -> bool {
         let mut due = Vec::new();
         self.open.retain(|_, window| {
@@ -120,7 +122,7 @@ impl EventLog {
         is_something
     }
 
-    /// Logs what was gathered of a subject, so that it stands before the subject's next event.
+    /// Logs the combined events of a subject, so that they precede the subject's next event.
     fn add_gathered_of(&mut self, subject: &str) {
         let of_subject = self.open.iter_mut().filter(|((_, own), _)| own == subject);
         let mut due: Vec<_> = of_subject.filter_map(|(_, window)| window.more.take()).collect();
@@ -134,7 +136,8 @@ impl EventLog {
 
     fn add(&mut self, occurrence: Occurrence, at: u64, count: u64) {
         let Occurrence { kind, subject, text, details } = occurrence;
-        // What was gathered is logged after its second: its time is not before that of the event above it.
+        // Combined events are logged after their second; the time of an entry is never before that of its
+        // predecessor.
         let at = at.max(self.latest);
         self.latest = at;
         self.newest += 1;
@@ -146,12 +149,12 @@ impl EventLog {
         self.kept.push_back(Event { number, time, kind, subject, severity, text, count, details });
     }
 
-    /// The number of the newest event; 0 where there is none.
+    /// Returns the number of the newest entry; 0 where there is none.
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// The events that are asked for.
+    /// Returns the selected page of entries.
     pub fn page(&self, query: &EventQuery) -> EventPage {
         let gone = self.newest - self.kept.len() as u64;
         let since = query.since.filter(|since| *since <= self.newest);
@@ -193,7 +196,7 @@ mod tests {
     fn a_million_of_a_kind_and_subject_are_one_in_a_second() {
         let mut log = EventLog::default();
         for number in 0..1_000_000 {
-            // Ten seconds of them.
+            // The events cover ten seconds.
             log.note(fault("i1"), 5_000 + number / 100);
         }
         assert!(log.flush(20_000));
@@ -286,7 +289,7 @@ mod tests {
         let page = ask(None, Some(2), None);
         assert_eq!((numbers(&page), page.missed, page.next), (vec![newest - 1, newest], 0, newest));
         assert!(ask(Some(newest), None, None).events.is_empty());
-        // The number of a router that ran before.
+        // A number from an earlier router.
         assert_eq!(ask(Some(newest + 1), None, None).events.len(), MOST_EVENTS);
         let kinds = vec![EventKind::LinkUp];
         let page = log.page(&EventQuery { kinds, since: Some(newest - 5), ..EventQuery::default() });

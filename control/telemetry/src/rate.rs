@@ -1,14 +1,15 @@
-//! Rates from counters that are looked at now and then.
+//! Rates of counters that are read at irregular times.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use millrace_units::Instant;
 
-/// Shortest time between two readings that make a rate: shorter ones say more about the reader than about the router.
+/// Shortest time between two readings for a rate; over shorter times a rate would depend on the reader more
+/// than on the router.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Remembers counters by name, and says how fast each grows.
+/// Counters by name with their rates.
 #[derive(Debug)]
 pub struct Rate {
     begun: Instant,
@@ -23,23 +24,24 @@ struct Reading {
 }
 
 impl Rate {
-    /// For counters that began at 0 then.
+    /// Creates the rates of counters that were 0 at `begun`.
     pub fn since(begun: Instant) -> Self {
         Self { begun, before: HashMap::new() }
     }
 
-    /// A counter of that name begins at 0 now, whatever another one was that had the name.
+    /// Starts a counter of this name at 0; an earlier counter with the name is forgotten.
     pub fn begin(&mut self, name: &str, at: Instant) {
         self.before.insert(name.to_owned(), Reading { at, value: 0, rate: 0.0 });
     }
 
-    /// There is no counter of that name any more.
+    /// Forgets the counter of this name.
     pub fn forget(&mut self, name: &str) {
         self.before.remove(name);
     }
 
-    /// Takes a reading of the counter `name`, and returns its growth per second since the last one, the first time since
-    /// all began; 0 when the counter was set back. Readings closer than 200 ms repeat the last rate.
+    /// Reads the counter `name`, and returns its growth per second since the last reading, or since the start
+    /// for the first one. Returns 0 when the counter was set back. Readings closer than 200 ms repeat the
+    /// last rate.
     pub fn read(&mut self, name: &str, value: u64, at: Instant) -> f64 {
         let begun = Reading { at: self.begun, value: 0, rate: 0.0 };
         let before = self.before.entry(name.to_owned()).or_insert(begun);

@@ -1,4 +1,4 @@
-//! The page about events has a row for each kind, with its severity, and no others.
+//! Test that the page about events has one row for each kind, with its severity, and no others.
 
 use millrace_telemetry::EventKind;
 

@@ -1,4 +1,4 @@
-//! What a plugin costs on this machine.
+//! Measurement of a plugin's costs on this machine.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -14,70 +14,70 @@ use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
 use millrace_pipeline::cycles;
 
-/// Packets in a call that are measured.
+/// Numbers of packets per call that are measured.
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
-/// Bytes of the packets, link header included.
+/// Length of the packets in bytes, link header included.
 const BYTES: usize = 128;
-/// Rounds for each size of a batch, at most; as many before them are not measured, up to a tenth of the time.
+/// Maximum number of calls per batch size; as many calls warm up before, up to a tenth of the time.
 const ROUNDS: usize = 20_000;
-/// Time for each size of a batch, at most.
+/// Maximum time per batch size.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Instances that are made to see how much memory one takes.
+/// Number of instances that are created to measure the memory of one.
 const INSTANCES: usize = 8;
 
-/// What a plugin costs.
+/// Costs of a plugin.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Costs {
-    /// Its name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
-    /// Bytes of its module.
+    /// Size of the module in bytes.
     pub module: usize,
-    /// Bytes of the machine code that was made of it, with what belongs to it; of a shared object, those of its file.
+    /// Size of the compiled code with its data in bytes; for a shared object, the size of its file.
     pub code: usize,
-    /// Milliseconds that compiling it took, or loading a shared object.
+    /// Time to compile the module, or to load the shared object, in milliseconds.
     pub compile: f64,
-    /// Milliseconds that an instance takes to begin.
+    /// Time to create an instance, in milliseconds.
     pub create: f64,
-    /// Bytes of memory that an instance begins with, by its module.
+    /// Initial memory of an instance in bytes, as the module declares it.
     pub memory: u64,
-    /// Bytes of memory of the process that an instance really takes, before its first packet.
+    /// Resident memory of an instance in bytes, before its first packet.
     pub resident: u64,
-    /// Bytes of the packets, link header included.
+    /// Length of the packets in bytes, link header included.
     pub packet: usize,
-    /// The costs of calls, by the number of their packets.
+    /// Costs of calls, by their number of packets.
     pub batches: Vec<BatchCost>,
 }
 
-/// What calls with so many packets cost.
+/// Cost of calls with a given number of packets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct BatchCost {
-    /// Packets in a call.
+    /// Number of packets per call.
     pub packets: usize,
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub rounds: usize,
-    /// Those that were stopped in the middle, since their time was over.
+    /// Number of calls that were suspended at the end of their slice.
     pub suspended: usize,
-    /// Nanoseconds for each packet.
+    /// Nanoseconds per packet.
     pub nanoseconds: Spread,
-    /// Cycles of the time-stamp counter for each packet; nothing where there is no such counter.
+    /// Cycles of the time-stamp counter per packet; none without such a counter.
     pub cycles: Option<Spread>,
 }
 
-/// How figures are spread.
+/// Distribution of figures.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// Half of them are not above it.
+    /// 50th percentile.
     pub median: f64,
-    /// 99 in a hundred are not above it.
+    /// 99th percentile.
     pub p99: f64,
 }
 
-/// Measures a plugin with settings, in two to three seconds beside what compiling takes.
+/// Measures a plugin with settings, in two to three seconds plus its compile time.
 ///
 /// # Errors
-/// What is no plugin, settings that it refuses, and a plugin that does something wrong.
+/// The module is no plugin, the plugin refuses the settings, or a call fails.
 pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
     let compiled = module.compile()?;
     let plugin = module.load(&compiled)?;
@@ -106,7 +106,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Bytes of memory that the process has grown by for each instance.
+/// Returns the growth of the process in bytes of memory per instance.
 fn resident(
     create: impl Fn() -> Result<Box<dyn Instance>, millrace_plugin_abi::PluginError>,
 ) -> Result<u64, WorkbenchError> {
@@ -117,13 +117,13 @@ fn resident(
     Ok(pages * 4096 / INSTANCES as u64)
 }
 
-/// Pages of memory that the process has; 0 where the system does not say.
+/// Returns the resident memory of the process in pages; 0 if the system does not report it.
 fn resident_pages() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
 
-/// Measures calls with so many packets.
+/// Measures calls with a given number of packets.
 fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<BatchCost, WorkbenchError> {
     let frames: Vec<_> = (0..packets).map(|index| sized(BYTES, 1000 + index as u16)).collect();
     round(instance, pool, &frames, ROUNDS, PATIENCE / 10)?;
@@ -140,14 +140,15 @@ fn batch(instance: &mut dyn Instance, pool: &Pool, packets: usize) -> Result<Bat
     })
 }
 
-/// What a call took.
+/// Measurement of one call.
 struct Round {
     nanoseconds: u64,
     cycles: Option<u64>,
     slices: u32,
 }
 
-/// Makes calls until there are enough, or the time is over. The packets are new ones each time: a plugin may change them.
+/// Makes at most `most` calls, for at most `patience`. Each call gets new packets, since a plugin may change
+/// them.
 fn round(
     instance: &mut dyn Instance,
     pool: &Pool,

@@ -1,18 +1,18 @@
-//! Which bytes of a packet were changed.
+//! Comparison of the bytes of a packet before and after a call.
 
 use serde::{Deserialize, Serialize};
 
 use crate::inspect::hex;
 
-/// Neighbouring bytes that were changed.
+/// Change of adjacent bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Where the first one stands, from the first byte of the link header on.
+    /// Offset of the first changed byte, from the start of the link header.
     pub offset: usize,
-    /// What stood there, as hexadecimal digits.
+    /// Previous bytes, as hexadecimal digits.
     pub before: String,
-    /// What stands there now.
+    /// New bytes, as hexadecimal digits.
     pub after: String,
 }
 
@@ -22,8 +22,8 @@ impl Change {
     }
 }
 
-/// The changes that lead from `before` to `after`. Of packets of another length, all from the first byte that differs to the
-/// last.
+/// Returns the changes from `before` to `after`. If the lengths differ, one change covers all bytes from the
+/// first to the last difference.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Change> {
     if before.len() == after.len() {
         runs(before, after)

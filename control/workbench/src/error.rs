@@ -1,17 +1,17 @@
-//! Why a plugin can't be inspected, tried or measured.
+//! Errors of inspecting, trying and measuring a plugin.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a plugin can't be inspected, tried or measured.
+/// Error of inspecting, trying or measuring a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkbenchError {
-    /// The router would not load it.
+    /// The router would not load the plugin.
     #[error("plugin {}: {problem}", file.display())]
     Refused {
-        /// The plugin's file.
+        /// File of the plugin.
         file: PathBuf,
-        /// What is wrong.
+        /// Reason of the refusal.
         problem: String,
     },
     /// This machine can't run plugins.
@@ -23,32 +23,32 @@ pub enum WorkbenchError {
     /// The capture can't be read or written.
     #[error("{0}")]
     Capture(String),
-    /// It refused its settings, or a message.
+    /// The plugin refused its settings, or a message.
     #[error(transparent)]
     Plugin(#[from] millrace_plugin_abi::PluginError),
-    /// It went wrong while its time was taken.
+    /// The plugin failed during the measurement.
     #[error("it failed while it was measured: {0}")]
     Failed(String),
-    /// What was expected can't be read.
+    /// The expectation can't be read.
     #[error("{}: {problem}", file.display())]
     Expectation {
-        /// The file.
+        /// File of the expectation.
         file: PathBuf,
-        /// What is wrong.
+        /// Reason of the failure.
         problem: String,
     },
-    /// The system has refused something.
+    /// The system refused an operation on a file.
     #[error("{}: {error}", file.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
 impl WorkbenchError {
-    /// Makes errors about a file.
+    /// Returns a function that converts I/O errors about a file.
     pub(crate) fn io(file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
         move |error| Self::Io { file, error }

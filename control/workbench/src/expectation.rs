@@ -1,4 +1,4 @@
-//! What a plugin is expected to do to the packets of a capture.
+//! Expectation: a plugin's expected effect on the packets of a capture.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, Outcome, Trial, WorkbenchError};
 
-/// The verdicts of all packets, and the bytes that were changed in them.
+/// Expected verdicts and changed bytes of all packets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// The plugin's name, for people.
+    /// Name of the plugin, for people.
     pub plugin: String,
-    /// The packets, by number.
+    /// Expected results of the packets, by number.
     pub packets: Vec<Expected>,
 }
 
-/// What is expected of a packet.
+/// Expected result of a packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// Its number, from 1.
+    /// Number of the packet, from 1.
     pub number: usize,
-    /// Its verdict.
+    /// Expected verdict.
     pub verdict: String,
-    /// What is written to it.
+    /// Expected changes of its bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -40,7 +40,7 @@ impl From<&Outcome> for Expected {
 }
 
 impl Expectation {
-    /// That everything happens as it did.
+    /// Creates the expectation that a trial repeats exactly.
     pub fn of(trial: &Trial) -> Self {
         Self { plugin: trial.plugin.clone(), packets: trial.packets.iter().map(Expected::from).collect() }
     }
@@ -48,7 +48,7 @@ impl Expectation {
     /// Reads a file.
     ///
     /// # Errors
-    /// When there is none, or it holds something else.
+    /// The file can't be read, or holds no expectation.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
         let text = fs::read(file).map_err(WorkbenchError::io(file))?;
         let problem = |error: serde_json::Error| WorkbenchError::Expectation {
@@ -62,10 +62,10 @@ impl Expectation {
         serde_json::from_slice(&text).map_err(problem)
     }
 
-    /// Writes a file; one that is there is replaced.
+    /// Writes a file, replacing an existing one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn save(&self, file: &Path) -> Result<(), WorkbenchError> {
         let problem = |error: serde_json::Error| WorkbenchError::Expectation {
             file: file.to_owned(),
@@ -77,7 +77,7 @@ impl Expectation {
         written.map_err(WorkbenchError::io(file))
     }
 
-    /// What happened otherwise, a line for each packet.
+    /// Returns the differences of a trial from the expectation, one line per packet.
     pub fn differences(&self, trial: &Trial) -> Vec<String> {
         let mut lines = Vec::new();
         if self.packets.len() != trial.packets.len() {
@@ -98,7 +98,7 @@ impl Expectation {
     }
 }
 
-/// A verdict and changes in words.
+/// Formats a verdict with its changes.
 fn told(expected: &Expected) -> String {
     let change = |change: &Change| format!("at {} {} -> {}", change.offset, change.before, change.after);
     let changes: Vec<String> = expected.changes.iter().map(change).collect();

@@ -1,4 +1,4 @@
-//! Frames for plugins that are tried without a capture: one of each kind that a plugin has to get right.
+//! Built-in frames for trials without a capture: one of each kind that a plugin has to handle.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use millrace_wire::Protocol;
 use millrace_wire::checksum::{Sum, checksum, pseudo_header_v4, pseudo_header_v6, sum};
 
-/// An Ethernet frame, and when it came.
+/// Ethernet frame with its arrival time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The time since the first.
+    /// Time since the first frame.
     pub at: Duration,
-    /// The frame.
+    /// Bytes of the frame.
     pub bytes: Vec<u8>,
 }
 
@@ -20,8 +20,8 @@ const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HOST_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2);
 const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2);
 
-/// TCP, UDP and ICMP over IPv4 and IPv6, both fragments of a packet, one whose UDP header is cut, one without data and one of
-/// full size; a millisecond lies between two.
+/// Returns frames at intervals of a millisecond: TCP, UDP and ICMP over IPv4 and IPv6, and both fragments of
+/// a packet. Further frames have a cut UDP header, no data, and full size.
 pub fn built_in() -> Vec<Frame> {
     let packets = [
         v4(Protocol::TCP, &tcp(V4, 43210, 443, 0x02, b"")),
@@ -41,12 +41,12 @@ pub fn built_in() -> Vec<Frame> {
     (0..).zip(packets).map(frame).collect()
 }
 
-/// A UDP packet over IPv4 in a frame of so many bytes; `flow` is its source port.
+/// Returns a UDP packet over IPv4 in a frame of `bytes` bytes; `flow` is its source port.
 pub(crate) fn sized(bytes: usize, flow: u16) -> Vec<u8> {
     v4(Protocol::UDP, &udp(V4, flow, 5201, &vec![0x77; bytes.saturating_sub(42)]))
 }
 
-/// The sum of a pseudo-header, by protocol and length.
+/// Checksum of a pseudo-header, by protocol and length.
 type PseudoHeader = fn(Protocol, usize) -> Sum;
 const V4: PseudoHeader = |protocol, bytes| pseudo_header_v4(HOST_V4, SERVER_V4, protocol, bytes as u16);
 const V6: PseudoHeader = |protocol, bytes| pseudo_header_v6(HOST_V6, SERVER_V6, protocol, bytes as u32);
@@ -62,7 +62,7 @@ fn v4(protocol: Protocol, transport: &[u8]) -> Vec<u8> {
     v4_with(protocol, transport, 0x4000)
 }
 
-/// With its flags and fragment offset.
+/// Returns an IPv4 packet with given flags and fragment offset.
 fn v4_with(protocol: Protocol, transport: &[u8], fragment: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((20 + transport.len() as u16).to_be_bytes());
@@ -77,7 +77,7 @@ fn v4_with(protocol: Protocol, transport: &[u8], fragment: u16) -> Vec<u8> {
     ethernet(0x0800, &packet)
 }
 
-/// A part of a UDP packet; its bounds are multiples of 8.
+/// Returns a fragment of a UDP packet; the bounds of `part` are multiples of 8.
 fn fragment(transport: &[u8], part: std::ops::Range<usize>, more: bool) -> Vec<u8> {
     let flags = if more { 0x2000 } else { 0 };
     let offset = (part.start / 8) as u16;
@@ -109,7 +109,7 @@ fn udp(pseudo: PseudoHeader, source: u16, destination: u16, data: &[u8]) -> Vec<
     with_checksum(datagram, 6, Protocol::UDP, Some(pseudo))
 }
 
-/// An echo request; ICMPv6 has a pseudo-header.
+/// Returns an echo request; ICMPv6 has a pseudo-header.
 fn echo(pseudo: Option<PseudoHeader>) -> Vec<u8> {
     let kind = if pseudo.is_some() { 128 } else { 8 };
     let mut message = vec![kind, 0, 0, 0, 0, 7, 0, 1];

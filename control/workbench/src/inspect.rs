@@ -1,4 +1,4 @@
-//! What a plugin says of itself.
+//! Inspection of a plugin's file: its manifest and its module.
 
 use std::collections::BTreeMap;
 
@@ -12,80 +12,80 @@ use wasmparser::{Parser, Payload};
 
 use crate::{Module, WorkbenchError};
 
-/// What a plugin says of itself, and what is seen of its file.
+/// Manifest of a plugin, with properties of its file.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
-    /// Where its code lives, and what that means.
+    /// Runtime of the plugin, and its meaning.
     pub home: &'static str,
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
-    /// What it does, in one line.
+    /// Summary of the plugin in one line.
     pub summary: String,
-    /// Positions of the gates that it may be bound at.
+    /// Gate positions at which the plugin may be bound.
     pub positions: Vec<&'static str>,
-    /// The capabilities that it asks for.
+    /// Capabilities that the plugin requests.
     pub capabilities: Vec<&'static str>,
-    /// What it needs of the interface.
+    /// Features of the interface that the plugin needs.
     pub features: Vec<String>,
-    /// Its counters.
+    /// Counters of the plugin.
     pub counters: Vec<String>,
-    /// Its control messages, each with a line of help.
+    /// Control messages of the plugin, each with a line of help.
     pub messages: BTreeMap<String, String>,
-    /// The JSON Schema of its settings; nothing when it takes none.
+    /// JSON Schema of the settings; none for a plugin without settings.
     pub settings: Option<Map<String, Value>>,
-    /// Bytes of each packet that it sees.
+    /// Number of bytes of each packet that the plugin sees.
     pub window: u16,
-    /// Bytes of state for each flow.
+    /// Bytes of state per flow.
     pub flow_state: u16,
-    /// Bytes of state that is common to all flows.
+    /// Bytes of state shared by all flows.
     pub service_state: u16,
-    /// The maps that its instances write.
+    /// Maps that the plugin's instances write.
     pub maps: Vec<MapStatement>,
-    /// The file of its host companion; nothing when it has none.
+    /// File of the host companion; none for a plugin without one.
     pub host_companion: Option<String>,
-    /// The version of what it saves.
+    /// Version of the state format for upgrades.
     pub state_version: u32,
-    /// Milliseconds between two calls that it wants without packets.
+    /// Requested period of calls without packets, in milliseconds.
     pub period: Option<u64>,
-    /// What it says that it costs.
+    /// Declared cost of calls.
     pub cost: Option<CostStatement>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: usize,
     /// SHA-256 of the file.
     pub sha256: String,
-    /// Bytes of memory that an instance begins with.
+    /// Initial memory of an instance in bytes.
     pub memory: u64,
-    /// What it wants of the router: `MODULE.NAME`.
+    /// Imports of the module: `MODULE.NAME`.
     pub imports: Vec<String>,
-    /// What it gives.
+    /// Exports of the module.
     pub exports: Vec<String>,
-    /// Why the router would not load it, although it is a plugin.
+    /// Reason why the router would not load the plugin, although it is valid.
     pub refused: Option<String>,
 }
 
-/// What a plugin says that its calls cost, in cycles.
+/// Cost of calls that a plugin declares, in cycles.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct CostStatement {
-    /// For each packet.
+    /// Cycles per packet.
     pub packet: f64,
-    /// For each byte.
+    /// Cycles per byte.
     pub byte: f64,
 }
 
-/// A map that a plugin declares.
+/// Map that a plugin declares.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MapStatement {
-    /// Its name.
+    /// Name of the map.
     pub name: String,
-    /// Bytes of each key.
+    /// Size of a key in bytes.
     pub key: u16,
-    /// Bytes of each value.
+    /// Size of a value in bytes.
     pub value: u16,
-    /// Entries at most, at each worker.
+    /// Maximum number of entries, at each worker.
     pub entries: u32,
-    /// Bytes of memory that it takes at each worker.
+    /// Memory in bytes at each worker.
     pub memory: usize,
 }
 
@@ -96,10 +96,10 @@ impl MapStatement {
     }
 }
 
-/// Reads a plugin, and compiles it, so that what is wrong with its code is known. No code of a shared object runs.
+/// Reads and compiles a plugin, so that errors in its code are found. No code of a shared object runs.
 ///
 /// # Errors
-/// What is no plugin, with the words that loading it gives.
+/// The module is no plugin, with the same text as an error of loading it.
 pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     let compiled = module.examine()?;
     let refused = match is_object(module.bytes()) {
@@ -141,10 +141,10 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     })
 }
 
-/// Whether it is a plugin, as far as that is known without compiling or loading it.
+/// Checks that the module is a plugin, as far as possible without compiling or loading it.
 ///
 /// # Errors
-/// What is no plugin, with the words that loading it gives.
+/// The module is no plugin, with the same text as an error of loading it.
 pub fn check(module: &Module) -> Result<(), WorkbenchError> {
     let problem = match is_object(module.bytes()) {
         true => check_object(module.bytes()).err().map(|error| error.to_string()),
@@ -154,25 +154,25 @@ pub fn check(module: &Module) -> Result<(), WorkbenchError> {
     problem.map_or(Ok(()), |problem| Err(refused(problem)))
 }
 
-/// Bytes as digits.
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What stands in the sections of a module.
+/// Contents of a module's sections.
 #[derive(Default)]
 pub(crate) struct Outline {
-    /// Bytes that its first memory begins with.
+    /// Initial size of the first memory in bytes.
     pub memory: u64,
     imports: Vec<String>,
     exports: Vec<String>,
 }
 
-/// Bytes of a page of memory.
+/// Size of a memory page in bytes.
 const PAGE: u64 = 64 << 10;
 
 impl Outline {
-    /// Reads a module that was compiled: what can't be read isn't there.
+    /// Reads a compiled module; unreadable parts are omitted.
     pub fn read(module: &[u8]) -> Self {
         let mut outline = Self::default();
         for payload in Parser::new(0).parse_all(module).map_while(Result::ok) {

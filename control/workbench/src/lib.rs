@@ -1,8 +1,8 @@
-//! Plugins outside of a router: what they say of themselves, what they do to packets, and what they cost.
+//! Plugins outside of a router: inspection, trials on packets, and measurement of costs.
 //!
-//! [`inspect`] reads a plugin's file, [`try_out`] has it handle the packets of a capture, and [`measure`] takes its time. All
-//! three use the router's own sandbox and the instance that a worker would have, and packets are read by the stage of the
-//! pipeline that reads them in the router, so that keys and offsets are the same.
+//! [`inspect`] reads a plugin's file, [`try_out`] passes the packets of a capture to it, and [`measure`]
+//! measures its time. All three use the router's own sandbox and the same instances as a worker. The router's
+//! parse stage reads the packets, so that keys and offsets are the same.
 #![deny(unsafe_code)]
 
 mod bench;

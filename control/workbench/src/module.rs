@@ -1,4 +1,4 @@
-//! A plugin's file, read once.
+//! File of a plugin, read once.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,35 +13,35 @@ use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
 
-/// How long compiling may take: longer than in the router, which has two compilers, and takes the quicker one first.
+/// Maximum compile time: longer than in the router, which has two compilers and uses the faster one first.
 const MOST_COMPILING: Duration = Duration::from_secs(30);
 
-/// The bytes of a plugin's file.
+/// Bytes of a plugin's file.
 #[derive(Clone, Debug)]
 pub struct Module {
     file: PathBuf,
     bytes: Vec<u8>,
 }
 
-/// A plugin that was compiled, or loaded, as the router does it.
+/// Plugin that was compiled or loaded in the same manner as in the router.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     code: Code,
-    /// How long that took.
+    /// Time of compiling or loading.
     pub took: Duration,
 }
 
-/// The code of a plugin, by its home.
+/// Code of a plugin, by its runtime.
 #[derive(Debug)]
 enum Code {
     Wasm(WasmPlugin),
     Native(NativePlugin),
-    /// A shared object of which no code runs.
+    /// Shared object whose code does not run.
     Described(Box<DescribedPlugin>),
 }
 
 impl Compiled {
-    /// What it says of itself.
+    /// Returns the manifest of the plugin.
     pub fn manifest(&self) -> &Manifest {
         match &self.code {
             Code::Wasm(plugin) => plugin.manifest(),
@@ -50,7 +50,8 @@ impl Compiled {
         }
     }
 
-    /// Bytes of machine code that were made of a module, with what belongs to it; a shared object is that already.
+    /// Returns the size in bytes of the machine code compiled from a module; `None` for a shared object,
+    /// which needs no compiling.
     pub fn code(&self) -> Option<usize> {
         match &self.code {
             Code::Wasm(plugin) => plugin.artifact().ok().map(|artifact| artifact.len()),
@@ -63,7 +64,7 @@ impl Module {
     /// Reads a file.
     ///
     /// # Errors
-    /// When there is none, or it is none that the router would read.
+    /// The file is missing, or the router would not read it.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
         let refused = |problem: String| WorkbenchError::Refused { file: file.to_owned(), problem };
         let kind = std::fs::metadata(file).map_err(|error| refused(error.to_string()))?;
@@ -82,17 +83,17 @@ impl Module {
         Ok(Self { file: file.to_owned(), bytes })
     }
 
-    /// The bytes.
+    /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Checks and compiles it; of a shared object no code runs.
+    /// Checks and compiles the module; no code of a shared object runs.
     pub(crate) fn examine(&self) -> Result<Compiled, WorkbenchError> {
         if !is_object(&self.bytes) {
             return self.compile();
@@ -101,7 +102,7 @@ impl Module {
         Ok(Compiled { code: Code::Described(Box::new(described)), took: Duration::ZERO })
     }
 
-    /// Checks and compiles it, or loads it as a shared object.
+    /// Checks and compiles the module, or loads it as a shared object.
     pub(crate) fn compile(&self) -> Result<Compiled, WorkbenchError> {
         if is_object(&self.bytes) {
             let begin = Instant::now();
@@ -112,7 +113,7 @@ impl Module {
         let begin = Instant::now();
         let (sender, compiled) = channel();
         let bytes = self.bytes.clone();
-        // The compiler can't be stopped: where it takes too long it goes on until this process ends.
+        // The compiler can't be stopped: if it takes too long, it runs until this process ends.
         std::thread::spawn(move || sender.send(sandbox.compile(&bytes)));
         let plugin = match compiled.recv_timeout(MOST_COMPILING) {
             Ok(plugin) => plugin.map_err(|error| self.refused(error.to_string()))?,
@@ -129,7 +130,7 @@ impl Module {
         Ok(Compiled { code: Code::Wasm(plugin), took: begin.elapsed() })
     }
 
-    /// What the router would make instances of.
+    /// Loads the plugin, from which the router would create instances.
     pub(crate) fn load(&self, compiled: &Compiled) -> Result<Box<dyn Plugin>, WorkbenchError> {
         match &compiled.code {
             Code::Wasm(plugin) => {

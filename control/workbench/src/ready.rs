@@ -1,4 +1,4 @@
-//! Packets that are ready for a plugin, and an instance that gets them.
+//! Preparation of packets and instances for calls of a plugin.
 
 use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_pipeline::{flow_hash, parse};
@@ -13,10 +13,10 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
 use serde_json::{Map, Value};
 
-/// Any: with one worker a flow's hash chooses nothing.
+/// Seed of the flow hash. Any value works: with one worker, the hash of a flow chooses nothing.
 const SEED: u64 = 0;
 
-/// A packet as it comes to a gate.
+/// Packet as it arrives at a gate.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub packet: Packet,
@@ -24,7 +24,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads a frame as the router does, on its first port. The error says why it would come to no gate.
+    /// Reads a frame as the router does, on its first port. The error says why the packet would reach no
+    /// gate.
     pub fn of(pool: &Pool, bytes: &[u8]) -> Result<Self, String> {
         let mut packet =
             pool.packet_from(bytes).ok_or_else(|| format!("no memory for {} bytes", bytes.len()))?;
@@ -40,10 +41,10 @@ impl Ready {
     }
 }
 
-/// An instance that has the maps that its plugin declares, as with one worker.
+/// Creates an instance with the maps that its plugin declares, as for one worker.
 ///
 /// # Errors
-/// What the plugin says against the settings.
+/// The plugin's refusal of the settings.
 pub(crate) fn instance_of(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
@@ -54,7 +55,7 @@ pub(crate) fn instance_of(
     Ok(instance)
 }
 
-/// The state that an instance keeps for flows: a block for each, of which the first 8 bytes say whether it was seen.
+/// Flow state of an instance: a block for each flow, whose first 8 bytes tell whether the flow was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     numbers: HashMap<FlowKey, u32>,
@@ -62,16 +63,16 @@ pub(crate) struct Flows {
     bytes: usize,
 }
 
-/// Where in a block the instance's part begins.
+/// Offset of the instance's part in a block.
 const STATE_OFFSET: usize = 8;
 
 impl Flows {
-    /// For an instance that no packet has come to.
+    /// Creates the flow state of an instance that has seen no packet.
     pub fn new(instance: &dyn Instance) -> Self {
         Self { bytes: instance.flow_state(), ..Self::default() }
     }
 
-    /// The number of a flow's block, which is made where there is none.
+    /// Returns the number of a flow's block; creates a missing block.
     fn number(&mut self, key: FlowKey) -> u32 {
         if self.bytes == 0 {
             return 0;
@@ -89,7 +90,7 @@ impl FlowStates for Flows {
     }
 }
 
-/// The packets of a call, in the form in which a worker has them.
+/// Packets of a call, in the layout of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     pub packets: Vec<Packet>,
@@ -111,8 +112,8 @@ impl Call {
         call
     }
 
-    /// Hands them to an instance, and waits for its verdicts. Returns how often it was stopped in the middle, and what it did
-    /// wrong.
+    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions and
+    /// the fault of the instance.
     pub fn run(
         &mut self,
         instance: &mut dyn Instance,
@@ -127,15 +128,15 @@ impl Call {
         }
     }
 
-    /// Goes on with a call that was stopped in the middle.
+    /// Resumes a suspended call until it ends.
     pub fn go_on(
         &mut self,
         instance: &mut dyn Instance,
         flows: &mut Flows,
         now: Instant,
     ) -> (u32, Option<Fault>) {
-        // As in a router whose binding says nothing else. The clock would not do, as this process may have to wait for the
-        // processor.
+        // The slice limit is that of a router whose binding sets no budget. The clock is unsuitable, since
+        // this process may have to wait for the processor.
         let most = CallLimits::default().slices(self.packets.len(), Limits::default().slice);
         let mut slices = 1;
         while instance.resume(&mut self.lend(flows), now) == Progress::Suspended {
@@ -163,7 +164,8 @@ pub(crate) mod test_modules {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A plugin whose manifest has `keys` and whose module has `body` added. What `body` doesn't export itself is there.
+    /// Returns a plugin with `keys` in its manifest and `body` in its module. Exports that `body` lacks are
+    /// added.
     pub fn module(keys: &str, body: &str) -> Vec<u8> {
         let writes = if keys.contains("capabilities") { "" } else { r#", "capabilities": ["packet-write"]"# };
         let manifest = format!(
@@ -176,7 +178,7 @@ pub(crate) mod test_modules {
             r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)"#,
         );
         let packets = unless("millrace_packets", r#"(func (export "millrace_packets") (param i32))"#);
-        // Imports stand before everything else.
+        // Imports precede all other fields of a module.
         let (imports, body): (Vec<_>, Vec<_>) =
             body.lines().partition(|line| line.trim_start().starts_with("(import"));
         let (imports, body) = (imports.join("\n"), body.join("\n"));
@@ -196,7 +198,7 @@ pub(crate) mod test_modules {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// A plugin that does `what` with each packet, whose description is at `$at`.
+    /// Returns a plugin that does `what` with each packet, whose description is at `$at`.
     pub fn for_each(what: &str) -> Vec<u8> {
         let body = format!(
             r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
@@ -210,11 +212,11 @@ pub(crate) mod test_modules {
         module("", &body)
     }
 
-    /// Writes to the second byte of a packet.
+    /// Code that writes the second byte of a packet.
     pub const WRITE: &str =
         "(i32.store8 offset=1 (i32.wrap_i64 (i64.load offset=8 (local.get $at))) (i32.const 0x99))";
 
-    /// A file that goes with the test.
+    /// File that is removed at the end of the test.
     pub struct Written(PathBuf);
 
     impl Written {

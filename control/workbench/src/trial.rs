@@ -1,4 +1,4 @@
-//! A plugin on the packets of a capture.
+//! Trial of a plugin on the packets of a capture.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,83 +18,84 @@ use crate::frames::{Frame, built_in};
 use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
 
-/// Packets in a call, at most: as many as the router hands over at a time.
+/// Maximum number of packets per call, the same as in the router.
 const MOST_BATCH: usize = 64;
-/// Frames of packet memory: a batch of the largest packets, and then some.
+/// Frames of packet memory: more than a batch of the largest packets needs.
 const POOL: u32 = 4096;
 
-/// How a plugin is tried.
+/// Options of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOptions<'a> {
-    /// The capture whose packets it gets; a small set of all kinds, if there is none.
+    /// Input capture; without one, the built-in packets of all kinds.
     pub input: Option<&'a Path>,
-    /// The capture that is written, of the packets that went on.
+    /// Output capture of the packets that the plugin forwarded.
     pub output: Option<&'a Path>,
-    /// The instance's settings.
+    /// Settings of the instance.
     pub settings: Map<String, Value>,
-    /// Packets in a call, 1 to 64; those of a call come at the time of the last of them.
+    /// Number of packets per call, 1 to 64; the packets of a call arrive at the time of the last one.
     pub batch: usize,
-    /// Control messages that are sent behind the last packet.
+    /// Control messages sent after the last packet.
     pub messages: Vec<Message>,
 }
 
-/// What a plugin did.
+/// Results of a trial.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trial {
-    /// Its name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
-    /// What became of each packet.
+    /// Outcome of each packet.
     pub packets: Vec<Outcome>,
-    /// Packets by verdict.
+    /// Number of packets by verdict.
     pub verdicts: BTreeMap<String, u64>,
-    /// What it did wrong.
+    /// Faults of the plugin.
     pub faults: Vec<FaultReport>,
-    /// How often a call was stopped in the middle, its time being over.
+    /// Number of suspensions of calls at the end of a slice.
     pub suspensions: u64,
-    /// Packets that the capture holds the beginning of only, which were left out.
+    /// Number of skipped packets, which the capture holds only in part.
     pub truncated: u64,
-    /// What it answered.
+    /// Answers to the control messages.
     pub replies: Vec<Exchange>,
 }
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
-    /// Its number, from 1.
+    /// Number of the packet, from 1.
     pub number: usize,
-    /// Its flow, as a filter; nothing where it has none.
+    /// Flow of the packet as a filter; none for a packet without a flow.
     pub flow: Option<String>,
-    /// Its bytes, link header included, without what pads it.
+    /// Length in bytes, with the link header, without padding.
     pub length: usize,
-    /// `pass`, `drop`, `consume`, `hold` with the time, another verdict in a word or two, or `skipped` with the reason for which no plugin would get it.
+    /// Verdict: `pass`, `drop`, `consume`, `hold` with the time, another verdict, or `skipped` with the
+    /// reason why no plugin would get the packet.
     pub verdict: String,
-    /// What was written to it.
+    /// Changes of its bytes.
     pub changes: Vec<Change>,
 }
 
-/// Something that a plugin did wrong. It begins anew then, without what it knew.
+/// Fault of a plugin. The plugin then restarts without its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FaultReport {
-    /// The number of the call's first packet.
+    /// Number of the call's first packet.
     pub first: usize,
-    /// The number of its last.
+    /// Number of the call's last packet.
     pub last: usize,
-    /// The kind, by which the router counts it.
+    /// Kind of the fault, by which the router counts it.
     pub kind: &'static str,
-    /// What happened.
+    /// Description of the fault.
     pub text: String,
 }
 
-/// A control message and its answer.
+/// Control message and its answer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Exchange {
-    /// The message.
+    /// Name of the message.
     pub message: String,
-    /// The answer, or nothing when it was refused.
+    /// Answer; none for a refused message.
     pub reply: Option<Value>,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub refused: Option<String>,
 }
 
@@ -111,11 +112,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Has an instance of a plugin handle packets, under a virtual clock that follows their times.
+/// Passes packets to an instance of a plugin, under a virtual clock that follows their times.
 ///
 /// # Errors
-/// What is no plugin, settings that it refuses, a capture that can't be read or written. What it does wrong with packets is no
-/// error, but stands in the result.
+/// The module is no plugin, the plugin refuses the settings, or a capture can't be read or written. A fault
+/// of the plugin is no error, but part of the result.
 pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
     let plugin = module.load(&module.compile()?)?;
     let (frames, truncated) = frames(options.input)?;
@@ -145,7 +146,7 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
     bench.finish()
 }
 
-/// The frames of a capture, and how many were left out.
+/// Returns the frames of a capture, and the number of omitted ones.
 fn frames(input: Option<&Path>) -> Result<(Vec<Frame>, u64), WorkbenchError> {
     let Some(path) = input else { return Ok((built_in(), 0)) };
     let recording = Recording::read(path).map_err(|error| WorkbenchError::Capture(error.to_string()))?;
@@ -162,7 +163,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Hands the packets of some frames over, in one call.
+    /// Passes the packets of some frames to the instance, in one call.
     fn call(&mut self, pool: &Pool, frames: &[Frame]) -> Result<(), WorkbenchError> {
         let now = Instant::from_nanos(frames.last().map_or(0, |last| nanoseconds(last.at)));
         let first = self.trial.packets.len();
@@ -209,12 +210,12 @@ impl Bench {
         Ok(())
     }
 
-    /// Has it do what it does from time to time.
+    /// Makes a periodic call of the instance.
     fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
         let progress = self.instance.periodic(now);
         let fault = match progress {
             Progress::Done => self.instance.take_fault(),
-            // Goes on like a call, of no packets.
+            // Resume it as a call without packets.
             Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
         };
         self.after(fault, first)
@@ -236,7 +237,7 @@ impl Bench {
         }
     }
 
-    /// What follows a fault: the instance begins anew.
+    /// Handles a fault: restarts the instance.
     fn after(&mut self, fault: Option<Fault>, first: usize) -> Result<(), WorkbenchError> {
         let Some(Fault { kind, text }) = fault else { return Ok(()) };
         self.trial.faults.push(FaultReport { first, last: self.trial.packets.len(), kind, text });
@@ -259,7 +260,7 @@ impl Bench {
     }
 }
 
-/// The filter that only this flow's packets match.
+/// Returns a filter that matches only this flow's packets.
 fn selector(key: &FlowKey) -> String {
     let protocol = Protocol(key.protocol);
     let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
@@ -269,7 +270,7 @@ fn selector(key: &FlowKey) -> String {
     text
 }
 
-/// A verdict in words.
+/// Formats a verdict.
 fn name(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "pass".to_owned(),
@@ -290,7 +291,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The capture that is written, in the order of the packets' times.
+/// Output capture, in the order of the packets' times.
 struct Output {
     path: std::path::PathBuf,
     writer: PcapngWriter<std::fs::File>,
@@ -304,7 +305,7 @@ impl Output {
     }
 
     fn write(&mut self, at: Instant, packet: &Packet) {
-        // Whether it was written is seen at the end.
+        // `finish` reports write errors.
         self.writer.write(at, packet, None);
     }
 

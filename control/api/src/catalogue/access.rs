@@ -1,4 +1,4 @@
-//! Who asked for what, and who may.
+//! Resources of the audit log and of API tokens.
 
 use axum::routing::{delete, get, post};
 use millrace_controller::Role::Admin;
@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::operation::{Operation, Resource};
 use crate::resources::{audit, tokens};
 
-/// The audit log, and tokens.
+/// Returns the resources of the audit log and of tokens.
 pub(super) fn access() -> Vec<Resource> {
     vec![
         Resource::new("/audit").on(

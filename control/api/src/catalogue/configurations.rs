@@ -1,4 +1,4 @@
-//! The configuration as a whole, and its revisions.
+//! Resources of the whole configuration and of its revisions.
 
 use axum::routing::{get, post};
 use millrace_controller::Role::{Admin, Operator, Viewer};
@@ -13,7 +13,7 @@ use crate::operation::{Operation, Resource};
 use crate::resources::configuration;
 use crate::served::paging::pages;
 
-/// The configuration, and its revisions.
+/// Returns the resources of the configuration and of its revisions.
 pub(super) fn configurations() -> Vec<Resource> {
     vec![
         Resource::new("/configuration")

@@ -1,4 +1,4 @@
-//! Gates, and what is bound there.
+//! Resources of gates and bindings.
 
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Operator, Viewer};
@@ -9,7 +9,7 @@ use crate::operation::{Operation, Resource};
 use crate::resources;
 use crate::resources::{find, read};
 
-/// Gates and bindings.
+/// Returns the resources of gates and bindings.
 pub(super) fn gates() -> Vec<Resource> {
     vec![
         Resource::new("/gates")

@@ -1,4 +1,4 @@
-//! Plugins and their instances.
+//! Resources of plugins and their instances.
 
 use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::Role::{Admin, Operator, Viewer};
@@ -14,7 +14,7 @@ use crate::resources::instances;
 use crate::resources::{find, read};
 use crate::served::paging::pages;
 
-/// Plugins.
+/// Returns the resources of plugins.
 pub(super) fn plugins() -> Vec<Resource> {
     vec![
         Resource::new("/plugins")
@@ -56,7 +56,7 @@ pub(super) fn plugins() -> Vec<Resource> {
     ]
 }
 
-/// Instances.
+/// Returns the resources of instances.
 pub(super) fn instances() -> Vec<Resource> {
     vec![
         Resource::new("/instances")

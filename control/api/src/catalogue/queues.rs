@@ -1,4 +1,4 @@
-//! Schedulers of ports, and queues.
+//! Resources of schedulers and queues.
 
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Operator, Viewer};
@@ -12,7 +12,7 @@ use crate::resources::read;
 use crate::resources::schedulers;
 use crate::served::paging::pages;
 
-/// Schedulers.
+/// Returns the resources of schedulers.
 pub(super) fn schedulers() -> Vec<Resource> {
     vec![
         Resource::new("/schedulers").on(
@@ -58,7 +58,7 @@ pub(super) fn schedulers() -> Vec<Resource> {
     ]
 }
 
-/// Queues.
+/// Returns the resources of queues.
 pub(super) fn queues() -> Vec<Resource> {
     vec![
         Resource::new("/queues").on(

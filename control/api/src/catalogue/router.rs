@@ -1,4 +1,4 @@
-//! What the router is: itself, its ports, its neighbours, its settings.
+//! Resources of the router itself: its status, ports, neighbours and settings.
 
 use axum::routing::{delete, get, patch, post};
 use millrace_controller::Role::{Admin, Operator, Viewer};
@@ -16,7 +16,7 @@ use crate::resources::{self, control_plane, status};
 use crate::served::ListView;
 use crate::served::paging::pages;
 
-/// The router, its ports, their neighbours.
+/// Returns the resources of the router, its ports and their neighbours.
 pub(super) fn router() -> Vec<Resource> {
     vec![
         Resource::new("/").on(Operation::get::<ListView>(Viewer, "resources and their methods"), get(list)),
@@ -69,7 +69,7 @@ pub(super) fn router() -> Vec<Resource> {
     ]
 }
 
-/// Neighbours of the ports.
+/// Returns the resource of the ports' neighbours.
 fn neighbours() -> Resource {
     Resource::new("/neighbours")
         .on(

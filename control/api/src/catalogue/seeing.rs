@@ -1,4 +1,4 @@
-//! What becomes of packets, and what happens.
+//! Resources of observation: drops, traces, rates, events, counters and captures.
 
 use axum::routing::{delete, get};
 use millrace_controller::Role::{Operator, Viewer};
@@ -11,7 +11,7 @@ use crate::resources::rates::RatesView;
 use crate::resources::read;
 use crate::resources::{self, capture, drops, events, metrics, rates, trace};
 
-/// Packets that are dropped or traced, rates, events.
+/// Returns the resources of dropped and traced packets, rates and events.
 pub(super) fn packets() -> Vec<Resource> {
     vec![
         Resource::new("/drops")
@@ -55,7 +55,7 @@ pub(super) fn packets() -> Vec<Resource> {
     ]
 }
 
-/// Counters, and frames as they pass.
+/// Returns the resources of counters and captures.
 pub(super) fn counters() -> Vec<Resource> {
     vec![
         Resource::new("/metrics").on(

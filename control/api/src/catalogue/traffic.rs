@@ -1,4 +1,4 @@
-//! Where packets go.
+//! Resources of forwarding: routes, filters, flows and lookups.
 
 use axum::routing::{delete, get, post, put};
 use millrace_controller::Role::{Operator, Viewer};
@@ -11,7 +11,7 @@ use crate::http::naming::FilterView;
 use crate::operation::{Operation, Resource};
 use crate::resources::{self, placement};
 
-/// Routes.
+/// Returns the resources of routes.
 pub(super) fn routes() -> Vec<Resource> {
     vec![
         Resource::new("/routes")
@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Resource> {
     ]
 }
 
-/// Filters.
+/// Returns the resources of filters.
 pub(super) fn filters() -> Vec<Resource> {
     vec![
         Resource::new("/filters")
@@ -104,7 +104,7 @@ pub(super) fn filters() -> Vec<Resource> {
     ]
 }
 
-/// Flows, and what would become of a packet.
+/// Returns the resources of flows and of the lookup of a packet.
 pub(super) fn flows() -> Vec<Resource> {
     vec![
         Resource::new("/flows")

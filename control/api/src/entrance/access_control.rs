@@ -1,6 +1,8 @@
-//! Access control: authentication of the caller of each request, the role that the operation needs, and limits of rates.
+//! Access control: authentication of the caller of each request, the role that the operation needs, and rate
+//! limits.
 //!
-//! The catalogue alone says which role an operation needs. A path that is not in it takes the role of a viewer.
+//! The catalogue defines the role that each operation needs. A path outside the catalogue needs the role of a
+//! viewer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -26,55 +28,55 @@ use crate::principal::Principal;
 pub(crate) enum Caller {
     /// Process of this machine, at the Unix socket.
     Local {
-        /// Its user; none if the kernel names none.
+        /// User of the process; `None` if the kernel names none.
         uid: Option<u32>,
         /// Process id.
         pid: Option<i32>,
         /// Name and role of the user, after the first request.
         known: OnceLock<Principal>,
-        /// Place of the connection.
+        /// Slot of the connection.
         place: Standing<Option<u32>>,
     },
     /// Remote client.
     Remote {
-        /// Its address.
+        /// Address of the client.
         address: SocketAddr,
         /// Holder of the token of the last request.
         holder: Mutex<Option<Holder>>,
-        /// Place of the connection.
+        /// Slot of the connection.
         place: Standing<IpAddr>,
     },
 }
 
-/// Place of a connection.
+/// Slot of a connection.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
 #[derive(Debug)]
 enum Stands<S: Source> {
-    /// Among strangers: the caller is not authenticated yet.
+    /// Slot among strangers: the caller is not authenticated yet.
     Stranger(StrangersPlace<S>),
-    /// Among authenticated callers.
+    /// Slot among authenticated callers.
     Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
-    /// Among those reserved for root and the router's own user.
+    /// Slot reserved for root and the router's own user.
     Reserved,
 }
 
 impl<S: Source> Standing<S> {
-    /// Returns the place of a stranger.
+    /// Returns the slot of a stranger.
     pub fn stranger(place: StrangersPlace<S>) -> Self {
         Self(Mutex::new(Stands::Stranger(place)))
     }
 
-    /// Returns the place of root or the router's own user.
+    /// Returns the slot of root or the router's own user.
     pub fn reserved() -> Self {
         Self(Mutex::new(Stands::Reserved))
     }
 
-    /// Exchanges a stranger's place for that of an authenticated caller.
+    /// Exchanges a stranger's slot for the slot of an authenticated caller.
     ///
     /// # Errors
-    /// 503 when no such place is left.
+    /// 503 when no such slot is free.
     fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
@@ -97,7 +99,7 @@ impl<S: Source> Standing<S> {
 }
 
 impl Caller {
-    /// Returns the holder of the token of the last request, if it had one.
+    /// Returns the holder of the token of the last request, if there was one.
     pub fn holder(&self) -> Option<Holder> {
         match self {
             Self::Local { .. } => None,
@@ -122,8 +124,8 @@ impl Caller {
         }
     }
 
-    /// Returns the bytes of an unread request body to read after the answer, so that the client gets the answer: as many as any operation
-    /// takes, and fewer of a remote client without a token.
+    /// Returns the number of bytes of an unread request body to read after the answer, so that the client
+    /// gets the answer. It is the maximum of all operations, and less for a remote client without a token.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
@@ -142,7 +144,7 @@ impl Caller {
 /// Bytes of a stranger's request to read after its answer.
 const STRANGERS_UNREAD: u64 = 1 << 20;
 
-/// Roles that the methods of a path need.
+/// Roles that the methods of a path need, by method.
 pub(crate) type Needs = Arc<[(&'static str, Role)]>;
 
 /// Admits requests, or refuses them.

@@ -1,4 +1,4 @@
-//! The certificate that the interface is served with over TLS: one that was given, or one of the router's own making.
+//! TLS certificate of the interface: a configured one, or one that the router makes itself.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -22,47 +22,48 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ApiError;
 
-/// The files of the router's own certificate, in the directory of what outlives it.
+/// Files of the router's own certificate, in the state directory.
 const OWN: [&str; 2] = ["interface.crt", "interface.key"];
-/// What stands before the names that an own certificate is for, above it.
+/// Prefix of the line with the names of an own certificate, above the certificate.
 const NAMES: &str = "# for: ";
-/// What is tried with files that were given.
+/// Action named in errors about configured files.
 const READ: &str = "read the certificate";
-/// Years that an own certificate holds.
+/// Lifetime of an own certificate, in years.
 const YEARS: i32 = 20;
 
-/// Where a certificate is, or is to be.
+/// Source of a certificate.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A file of it and those that vouch for it, and one of its key, both in PEM.
+    /// Configured files, both in PEM: the certificate with its chain, and its key.
     Given(PathBuf, PathBuf),
-    /// One of the router's own, for these names and addresses, kept in a directory; without one, until the router ends.
+    /// Certificate of the router's own for these names and addresses, kept in a directory. Without a
+    /// directory it is kept until the router ends.
     Own(Option<PathBuf>, Vec<String>),
 }
 
-/// A certificate in use. One that was given is read again when its file has changed.
+/// Certificate in use. A configured one is read again when its files change.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     place: Place,
     used: RwLock<Used>,
-    /// Whether it was said that the one in use has expired.
+    /// Whether the expiry of the certificate in use was reported.
     is_told: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Used {
-    /// None where what was given has expired: nobody is let in.
+    /// Certificate and key; `None` where the configured certificate has expired and TLS admits no client.
     key: Option<Arc<CertifiedKey>>,
-    /// What the files were when they were last read.
+    /// Stamps of the files when they were last read.
     changed: Option<[Stamp; 2]>,
 }
 
-/// By what a file is known to be another one, or to have been written: its number, length, and times in seconds and nanoseconds.
+/// Identity of a file's content: inode number, length, and times of change in seconds and nanoseconds.
 type Stamp = (u64, u64, [i64; 4]);
 
 impl Certificate {
-    /// Reads it, or makes it. With one that was given and has expired nobody is let in until there is another one: that is told, and no reason
-    /// not to forward.
+    /// Reads or makes the certificate. While a configured certificate has expired, the router forwards and
+    /// reports the expiry, and TLS admits no client.
     ///
     /// # Errors
     /// Files that can't be read or written, or don't belong together.
@@ -83,24 +84,26 @@ impl Certificate {
         Ok(Self { place, used: RwLock::new(Used { key, changed }), is_told: AtomicBool::new(false) })
     }
 
-    /// SHA-256 of the certificate, as openssl and browsers write it; none where what was given has expired.
+    /// Returns the SHA-256 of the certificate, as openssl and browsers write it; `None` where the configured
+    /// certificate has expired.
     pub fn fingerprint(&self) -> Option<String> {
         let key = self.key()?;
         let digest = key.cert.first().map(Sha256::digest).unwrap_or_default();
         Some(digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
     }
 
-    /// Until when it holds, UTC; none where that can't be read.
+    /// Returns the end of the certificate, UTC; `None` where it can't be read.
     pub fn holds_until(&self) -> Option<String> {
         self.end().map(utc)
     }
 
-    /// The same in seconds since 1970.
+    /// Returns the end of the certificate, in seconds since 1970.
     fn end(&self) -> Option<u64> {
         end_of(&self.key()?.cert)
     }
 
-    /// Since when the certificate in use has expired, UTC, once.
+    /// Returns the time of expiry of the certificate in use, UTC, on the first call after that time.
+    /// Otherwise returns `None`.
     pub fn tell_expired(&self) -> Option<String> {
         let end = self.end().filter(|end| *end < now().as_secs());
         match end {
@@ -111,17 +114,19 @@ impl Certificate {
         end.map(utc)
     }
 
-    /// Reads it again if its files have changed. Returns whether it is another one now.
+    /// Reads the certificate again if its files have changed. Returns whether another certificate is in use
+    /// now.
     ///
     /// # Errors
-    /// When they can't be read, don't belong together, or have expired: the one before stays in use, and this is not tried again until they change.
+    /// When the files can't be read, don't belong together, or the certificate has expired. The old
+    /// certificate stays in use, and the files are read again only when they change.
     pub fn renew(&self) -> Result<bool, ApiError> {
         let Place::Given(chain, key) = &self.place else { return Ok(false) };
         let now = stamps(chain, key);
         if now.is_none() || now == self.used.read().unwrap_or_else(PoisonError::into_inner).changed {
             return Ok(false);
         }
-        // No handshake waits for the disk.
+        // The disk is read without the lock, so that no handshake waits for it.
         let read = read(chain, key);
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
         used.changed = now;
@@ -149,12 +154,13 @@ fn stamps(chain: &Path, key: &Path) -> Option<[Stamp; 2]> {
     Some([stamp(chain)?, stamp(key)?])
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// When a certificate ends, in seconds since 1970: what a check says that is made at the end of all times.
+/// Returns the end of a certificate in seconds since 1970, as named by the error of a check at the end of all
+/// times.
 fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
     let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
@@ -169,10 +175,11 @@ fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     }
 }
 
-/// Looks whether a certificate that was given can be used; else the key of `[api]` whose file is wrong.
+/// Checks whether a configured certificate can be used. Otherwise returns the key of `[api]` whose file is
+/// wrong.
 ///
 /// # Errors
-/// Those of [`Certificate::open`], and [`ApiError::Expired`].
+/// The errors of [`Certificate::open`], and [`ApiError::Expired`].
 pub(crate) fn check(chain: &Path, key: &Path) -> Result<(), (&'static str, ApiError)> {
     let text = |name, path| fs::read(path).map_err(|error| (name, ApiError::system(READ, path)(error)));
     let texts = [text("certificate", chain)?, text("key", key)?];
@@ -184,7 +191,7 @@ fn read(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
     parsed(&[text(chain)?, text(key)?], chain)
 }
 
-/// A certificate and its key, each as PEM.
+/// Parses a certificate and its key, each as PEM.
 fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
     let wrong = |why: String| ApiError::Certificate { path: path.to_owned(), why };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
@@ -204,7 +211,8 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     Ok(Arc::new(certified))
 }
 
-/// The router's own certificate: that of before, if it is for these names, or a new one with the key of before.
+/// Returns the router's own certificate: the stored one if it is for these names, or a new one with the
+/// stored key.
 fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError> {
     let [chain, key] = OWN.map(|name| directory.join(name));
     let old_key = fs::read(&key).ok();
@@ -217,7 +225,7 @@ fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError
     let made = make(names, old_key.as_deref())?;
     let failed = ApiError::system("make the directory", directory);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    // The key first: a certificate without it would be of no use.
+    // The key first: a certificate without its key is useless.
     write(&key, &made[1], 0o600)?;
     write(&chain, &made[0], 0o644)?;
     parsed(&made, &chain)
@@ -230,7 +238,8 @@ fn is_for(text: &[u8], names: &[String]) -> bool {
     said.is_some_and(|said| names.iter().all(|name| said.split(' ').any(|one| one == name)))
 }
 
-/// A new certificate for these names, and its key, each as PEM.
+/// Makes a new certificate for these names, with the old key if it is usable. Returns certificate and key as
+/// PEM.
 fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiError> {
     let failed = |error: rcgen::Error| ApiError::OwnCertificate { why: error.to_string() };
     let old = old_key.and_then(|text| KeyPair::from_pem(&String::from_utf8_lossy(text)).ok());
@@ -241,7 +250,7 @@ fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiErr
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // A machine may not know the year when it starts first.
+    // At its first start a machine may not know the year.
     let year = (1970 + (now().as_secs() / 31_556_952) as i32).max(2026);
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
@@ -285,7 +294,7 @@ mod tests {
         assert_eq!((mode("interface.key"), mode("interface.crt")), (0o600, 0o644));
     }
 
-    /// A certificate that ended on the first day of a year, and its key.
+    /// Makes a certificate that ended on the first day of a year, and its key.
     fn ended(year: i32) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["router".to_owned()]).unwrap();
@@ -333,7 +342,7 @@ mod tests {
         let [made, its_key] = make(&["b".to_owned()], None).unwrap();
         fs::write(&chain, &made).unwrap();
         assert!(certificate.renew().is_err(), "it is not this key's");
-        // As long as writes take, and within a tick of the clock.
+        // Partial writes of the key, within a tick of the clock.
         for length in [0, 1, its_key.len() / 2, its_key.len() - 2] {
             fs::write(&key, &its_key[..length]).unwrap();
             assert!(certificate.renew().is_err(), "{length}");
@@ -352,7 +361,7 @@ mod tests {
             let [made, its_key] = make(&[name.to_owned()], None).unwrap();
             fs::write(&chain, made).unwrap();
             fs::write(&key, its_key).unwrap();
-            // A clock's tick later, whatever that is here.
+            // Later than a tick of any machine's clock.
             let later = SystemTime::now() + std::time::Duration::from_secs(name.len() as u64);
             fs::File::open(&chain).unwrap().set_modified(later).unwrap();
         };

@@ -1,7 +1,8 @@
-//! Control channel: requests from the threads that speak with clients to control, which alone has privileges, and answers back.
+//! Control channel: requests from the client threads to control, which alone has privileges, and answers
+//! back.
 //!
-//! Heads of requests and complete answers cross whole; bodies of requests and streaming answers cross piece by piece. All code that makes an
-//! answer runs at control.
+//! Heads of requests and complete answers cross whole. Bodies of requests and streaming answers cross piece
+//! by piece. All code that makes an answer runs at control.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -24,7 +25,7 @@ use crate::http::problem::Problem;
 use crate::limits::remote_limit::RemoteLimit;
 use crate::principal::Principal;
 
-/// Most messages in the channel.
+/// Maximum number of messages in the channel.
 const WAITING: usize = 64;
 
 /// Message to control.
@@ -38,16 +39,16 @@ pub(crate) enum Message {
     Find(u32, oneshot::Sender<Known>),
 }
 
-/// Sending end, for the threads that speak with clients.
+/// Sending end, for the client threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlChannel {
     control: mpsc::Sender<Message>,
-    /// Limit of requests; none for local ones.
+    /// Limit of remote requests; `None` for local ones.
     limit: Option<RemoteLimit>,
 }
 
 impl ControlChannel {
-    /// Returns both ends.
+    /// Returns both ends of the channel.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self { control: sender, limit: None }, receiver)
@@ -68,12 +69,12 @@ impl ControlChannel {
             },
         };
         let (mut parts, body) = request.into_parts();
-        // No other extension of this side crosses.
+        // No other extension of the client's side crosses.
         parts.extensions = Extensions::new();
         parts.extensions.insert(principal);
         let plain = Request::from_parts(parts, body);
         let (reply, answer) = oneshot::channel();
-        // When control has ended, the channel is closed, and so is the answer's.
+        // When control has ended, the channel and the reply are closed.
         let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
         answer.await.unwrap_or_else(|_| ending().into_response())
     }
@@ -98,8 +99,8 @@ fn ending() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router ends")
 }
 
-/// Carries out a request at control, until its client goes. A panic of the handler is a status of 500 and an event, and ends no other
-/// request.
+/// Carries out a request at control, until its client goes. A panic of the handler leads to a status of 500
+/// and an event, and ends no other request.
 pub(crate) async fn carry_out(
     resources: TowerToHyperService<axum::Router>,
     events: Events,
@@ -199,7 +200,7 @@ mod tests {
             let mut slow = Vec::new();
             while let Some(Message::Carry(request, reply)) = asked.recv().await {
                 match &*request.extensions().get::<Principal>().unwrap().who.name {
-                    // These are never answered.
+                    // The test never answers these.
                     "token slow" => slow.push(reply),
                     _ => reply.send(StatusCode::OK.into_response()).unwrap(),
                 }

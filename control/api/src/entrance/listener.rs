@@ -1,4 +1,5 @@
-//! The daemon's Unix socket: one router per path, never a stale one in the way, nothing left behind.
+//! The daemon's Unix socket: one router per path. Stale sockets are replaced, and the file is removed at the
+//! end.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -17,14 +18,14 @@ use nix::sys::stat::{Mode, fchmod};
 
 use crate::ApiError;
 
-/// Bytes that fit a socket address, its closing zero left out.
+/// Maximum length of a socket path in bytes, without the closing zero.
 const LONGEST: usize = 107;
-/// How long another starting router may keep the directory locked.
+/// Time limit for another starting router to keep the directory locked.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Owner and group may connect.
+/// Mode of the socket: owner and group may connect.
 const MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// A socket that is listened at; dropping it removes its file, and the directory if it was made for it.
+/// Listening socket. Dropping it removes its file, and the directory if it was made for it.
 #[derive(Debug)]
 pub struct Listener {
     listener: net::UnixListener,
@@ -32,12 +33,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. A missing directory is made (mode 0755), and a socket that nobody
-    /// listens at any more is replaced. Clients may connect at once; they are answered when [`crate::Server::run`] does.
+    /// Listens at `path`. Makes a missing directory (mode 0755), and replaces a socket without a listener.
+    /// Clients may connect at once; [`crate::Server::run`] answers them.
     ///
     /// # Errors
-    /// [`ApiError::Occupied`] when a router listens there; the others where the path can't be a socket. Nothing is
-    /// changed then.
+    /// [`ApiError::Occupied`] when a router listens there; other errors where the path can't be a socket.
+    /// Nothing is changed then.
     pub fn bind(path: &Path) -> Result<Self, ApiError> {
         let length = path.as_os_str().as_bytes().len();
         if length > LONGEST {
@@ -45,7 +46,7 @@ impl Listener {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = make_directory(parent)?;
-        // From the look at an old socket to the new one's first breath no other router may do the same.
+        // From the check of an old socket until the new one listens, no other router may do the same.
         let _lock =
             lock(parent).and_then(|lock| make_room(path).map(|()| lock)).inspect_err(|_| unmake(&made))?;
         let listener =
@@ -54,10 +55,10 @@ impl Listener {
         Ok(Self { listener, file })
     }
 
-    /// Looks for what would keep [`bind`](Self::bind) from listening at `path`, and changes nothing.
+    /// Checks whether [`bind`](Self::bind) can listen at `path`, and changes nothing.
     ///
     /// # Errors
-    /// Those of [`bind`](Self::bind), as far as they can be seen.
+    /// The errors of [`bind`](Self::bind), as far as they can be foreseen.
     pub fn look(path: &Path) -> Result<(), ApiError> {
         let length = path.as_os_str().as_bytes().len();
         if length > LONGEST {
@@ -66,24 +67,24 @@ impl Listener {
         is_dead(path).map(drop)
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Lets every user connect: what each may do is looked at then.
+    /// Lets every user connect: access control decides about each request.
     pub(crate) fn open_to_all(&self) -> Result<(), ApiError> {
         let opened = fs::set_permissions(self.path(), Permissions::from_mode(0o666));
         opened.map_err(ApiError::system("let all users connect at", self.path()))
     }
 
-    /// The socket, and what removes its file when it is dropped.
+    /// Returns the socket, and the guard that removes its file.
     pub(crate) fn into_parts(self) -> (net::UnixListener, SocketFile) {
         (self.listener, self.file)
     }
 }
 
-/// The socket's file, told apart from a later one of the same name.
+/// Guard of the socket's file, which recognises a later file of the same name.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -92,7 +93,7 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -110,14 +111,14 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
         if ours {
-            // Nobody is left to tell; the next router replaces what stays.
+            // An error can't be reported any more; the next router replaces the file.
             let _ = fs::remove_file(&self.path);
         }
         unmake(&self.made);
     }
 }
 
-/// Makes the directory where it is missing; returns the last one that was made.
+/// Makes the directory where it is missing. Returns its path if it was made.
 fn make_directory(directory: &Path) -> Result<Option<PathBuf>, ApiError> {
     if directory.is_dir() {
         return Ok(None);
@@ -127,7 +128,7 @@ fn make_directory(directory: &Path) -> Result<Option<PathBuf>, ApiError> {
     Ok(Some(directory.to_owned()))
 }
 
-/// Removes a directory that was made, unless something else has come into it.
+/// Removes a directory that was made, unless it has other content.
 fn unmake(made: &Option<PathBuf>) {
     if let Some(directory) = made {
         let _ = fs::remove_dir(directory);
@@ -148,7 +149,7 @@ fn lock(directory: &Path) -> Result<File, ApiError> {
     }
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a socket without a listener.
 fn make_room(path: &Path) -> Result<(), ApiError> {
     match is_dead(path)? {
         true => fs::remove_file(path).map_err(ApiError::system("replace the dead socket", path)),
@@ -156,7 +157,7 @@ fn make_room(path: &Path) -> Result<(), ApiError> {
     }
 }
 
-/// Whether there is a socket that nobody listens at; else there is none at all.
+/// Returns whether there is a socket without a listener; false where there is no file.
 fn is_dead(path: &Path) -> Result<bool, ApiError> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -172,7 +173,7 @@ fn is_dead(path: &Path) -> Result<bool, ApiError> {
             let pid = getsockopt(&probe, sockopt::PeerCredentials).ok().map(|peer| peer.pid());
             Err(ApiError::Occupied { path: path.to_owned(), pid })
         }
-        // Its queue of clients is full.
+        // The listener's queue of clients is full.
         Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
         Err(Errno::ECONNREFUSED) => Ok(true),
         Err(Errno::ENOENT) => Ok(false),
@@ -187,7 +188,7 @@ fn new_socket() -> nix::Result<OwnedFd> {
 
 fn open(path: &Path) -> io::Result<net::UnixListener> {
     let socket = new_socket()?;
-    // The file gets the socket's mode less the umask: it is never open to more than MODE says.
+    // The file gets the socket's mode less the umask, so it is never more open than MODE.
     fchmod(&socket, MODE)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     let listening = fs::set_permissions(path, Permissions::from_mode(MODE.bits()))

@@ -1,4 +1,4 @@
-//! Entrances: sockets, the threads that speak with clients, and access control. None of it carries out an operation.
+//! Entrances: sockets, the client threads, and access control. None of them carries out an operation.
 
 pub(crate) mod access_control;
 pub(crate) mod certificate;

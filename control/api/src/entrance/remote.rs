@@ -1,4 +1,4 @@
-//! Where the interface is served to others than processes of this machine: TCP, and only with TLS.
+//! Remote access: the interface over TCP, always with TLS.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use rustls::version::{TLS12, TLS13};
 use crate::ApiError;
 use crate::entrance::certificate::{self, Certificate, Place};
 
-/// Sockets that are listened at, and what is served there with.
+/// Listening sockets, and the certificate that they serve with.
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) listeners: Vec<TcpListener>,
@@ -24,22 +24,22 @@ pub struct Remote {
     pub(crate) certificate: Arc<Certificate>,
 }
 
-/// What is wrong with settings of the interface: the key of `[api]` that says it, and why.
+/// Error in settings of the interface: the key of `[api]`, and the cause.
 #[derive(Debug)]
 pub struct Unservable {
-    /// The key.
+    /// Key of `[api]`.
     pub key: &'static str,
-    /// Why.
+    /// Cause.
     pub error: ApiError,
 }
 
 impl Remote {
-    /// Looks for what would keep [`open`](Self::open) from succeeding. Nothing is written or listened at: certificates that were given are
-    /// read, and each address is taken and let go of. Returns what keeps from nothing, or may be otherwise soon: a certificate that has
-    /// expired, and addresses at which somebody listens.
+    /// Checks whether [`open`](Self::open) can succeed. Writes nothing and listens nowhere: reads the
+    /// configured certificates, and binds each address and releases it. Returns conditions that prevent
+    /// nothing or may change soon: an expired certificate, and addresses where another program listens.
     ///
     /// # Errors
-    /// What can't be right.
+    /// Settings that can't work.
     pub fn check(settings: &Api) -> Result<Vec<ApiError>, Unservable> {
         let mut notes = Vec::new();
         if settings.listen.is_empty() {
@@ -64,10 +64,11 @@ impl Remote {
         Ok(notes)
     }
 
-    /// Listens where the settings say; `None` where they name no address. An own certificate is kept in `state`.
+    /// Listens at the configured addresses; returns `None` where there are none. An own certificate is kept
+    /// in `state`.
     ///
     /// # Errors
-    /// A certificate that can't be used, or an address that can't be listened at.
+    /// A certificate that can't be used, or an address that can't be bound.
     pub fn open(settings: &Api, state: Option<PathBuf>) -> Result<Option<Self>, ApiError> {
         if settings.listen.is_empty() {
             return Ok(None);
@@ -91,10 +92,11 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
     Ok(listener)
 }
 
-/// Refuses two addresses of which one is the other, or all of the machine's at the same port.
+/// Refuses two addresses with the same port that are equal, or of which one covers all addresses of the
+/// machine.
 fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     let covers = |one: &SocketAddr, other: &SocketAddr| {
-        // A socket for all addresses of IPv6 takes those of IPv4 as well.
+        // An IPv6 socket for all addresses takes IPv4 as well.
         let is_within = one.is_ipv6() || other.is_ipv4();
         one.port() == other.port() && (one.ip() == other.ip() || (one.ip().is_unspecified() && is_within))
     };
@@ -107,11 +109,11 @@ fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A socket with an address, at which nobody can come in: it doesn't listen.
+/// Returns a socket bound to an address. It doesn't listen, so no client can connect.
 fn take(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let taken = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // As who listens: connections that have just ended are no hindrance.
+    // As for a listener: recently closed connections don't prevent binding.
     setsockopt(&taken, sockopt::ReuseAddr, &true)?;
     bind(taken.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(taken)
@@ -131,7 +133,8 @@ fn config(certificate: Arc<Certificate>) -> Result<ServerConfig, ApiError> {
     Ok(config)
 }
 
-/// What an own certificate is for: this machine by its name, by those that were said, and by the addresses that are listened at.
+/// Returns the names of an own certificate: the machine's name, the configured names, and the listening
+/// addresses.
 fn names(settings: &Api) -> Vec<String> {
     let host = nix::sys::utsname::uname().ok().and_then(|about| about.nodename().to_str().map(str::to_owned));
     let usual = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
@@ -185,7 +188,7 @@ mod tests {
         drop(listening);
         assert!(Remote::check(&settings).unwrap().is_empty());
         assert!(TcpListener::bind(busy).is_ok(), "it was let go of");
-        // No machine has it: it is for documents (RFC 5737).
+        // No machine has this address, which is reserved for documentation (RFC 5737).
         settings.listen = vec![address("192.0.2.1:8443")];
         let wrong = Remote::check(&settings).unwrap_err();
         assert!(wrong.key == "listen" && wrong.error.to_string().contains("192.0.2.1:8443"), "{wrong:?}");

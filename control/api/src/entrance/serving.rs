@@ -1,5 +1,4 @@
-//! The threads that speak with clients. Each has the sockets of one kind, and no privileges: what it is asked for is carried out by
-//! control.
+//! Client threads. Each has the sockets of one kind, and no privileges: control carries out the requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,40 +27,41 @@ use crate::entrance::access_control::{Caller, Standing};
 use crate::limits::places::{Places, Sizes};
 use crate::limits::{Patient, network};
 
-/// How long a client may take to send a request's head, or keep a connection without a request.
+/// Time limit for a client to send a request's head, and for a connection without a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may take until its caller is known, the handshake of TLS included.
+/// Time limit for authentication of a connection's caller, the TLS handshake included.
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request's head at most; a longer one gets 431.
+/// Maximum length of a request's head, in bytes; a longer head gets 431.
 const MOST_HEAD: usize = 16 << 10;
-/// How long is read of a client that still sends when it was answered, so that it reads the answer.
+/// Time for which the thread reads from a client that still sends after its answer, so that the client reads
+/// the answer.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long answers that are under way may take when the server stops.
+/// Time limit for running answers when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
-/// Connections of root and of the router's own user at the Unix socket; more wait.
+/// Number of connections of root and of the router's own user at the Unix socket; further ones wait.
 const RESERVED: usize = 256;
-/// Connections of other users there.
+/// Numbers of connections of other users at the Unix socket.
 const LOCAL: Sizes =
     Sizes { strangers: 64, each_source: 16, known: 160, administrators: 32, each_caller: 40 };
-/// Connections over TCP.
+/// Numbers of connections over TCP.
 const REMOTE: Sizes =
     Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
-/// A rest after the system refused a connection: it lacks descriptors, and asking again at once gets none.
+/// Pause after a failed accept: the process lacks descriptors, and an immediate retry would fail again.
 const REST: Duration = Duration::from_millis(100);
-/// How often it is looked whether the token of a connection still holds.
+/// Interval between checks whether the token of a connection is still valid.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a thread listens at.
+/// Listening sockets of a thread.
 #[derive(Debug)]
 pub(crate) enum Sockets {
-    /// The Unix socket.
+    /// Unix socket.
     Unix(std::os::unix::net::UnixListener),
-    /// TCP, with TLS.
+    /// TCP sockets, with TLS.
     Tls(Vec<std::net::TcpListener>, Arc<ServerConfig>),
 }
 
 impl Sockets {
-    /// The name of their thread.
+    /// Returns the name of the sockets' thread.
     fn thread(&self) -> &'static str {
         match self {
             Self::Unix(_) => "api-local",
@@ -70,31 +70,31 @@ impl Sockets {
     }
 }
 
-/// A thread that serves.
+/// Client thread.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    /// Its name.
+    /// Name of the thread.
     pub name: &'static str,
-    /// Its number.
+    /// Id of the thread.
     pub thread: i32,
-    /// Ready when it has ended.
+    /// Receiver that is ready when the thread has ended.
     pub ended: oneshot::Receiver<()>,
 }
 
-/// What a thread answers with, and until when.
+/// Service that a thread answers with, and the signal of its end.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub access: axum::Router,
     pub tokens: Tokens,
-    /// True when the server stops.
+    /// Whether the server stops.
     pub ending: watch::Receiver<bool>,
 }
 
 impl Serving {
-    /// Starts a thread, which is confined when this returns.
+    /// Starts a thread. The thread is confined when this function returns.
     ///
     /// # Errors
-    /// When it can't be started or confined.
+    /// When the thread can't be started or confined.
     pub fn start(sockets: Sockets, service: Service) -> Result<Self, ApiError> {
         let name = sockets.thread();
         let failed = |what: &'static str| move |why: String| ApiError::Thread { name, what, why };
@@ -106,7 +106,7 @@ impl Serving {
                     let _ = tell.send(Ok(nix::unistd::gettid().as_raw()));
                     runtime.block_on(acceptors.serve(service));
                 }
-                // Who starts it hears why it has ended.
+                // The starter of the thread gets the cause.
                 Err(error) => drop(tell.send(Err(error))),
             }
             let _ = end.send(());
@@ -118,7 +118,7 @@ impl Serving {
     }
 }
 
-/// All that takes privileges, and giving them away.
+/// Does all work that needs privileges, and drops them.
 fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -133,18 +133,18 @@ fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), Strin
 /// Listening sockets.
 struct Acceptors(Vec<Acceptor>);
 
-/// Listening socket, with the places of its clients.
+/// Listening socket, with the slots of its clients.
 enum Acceptor {
     Unix(UnixListener, LocalPlaces),
     Tls(TcpListener, TlsAcceptor, Places<IpAddr>),
 }
 
-/// Places for clients at the Unix socket.
+/// Slots for clients at the Unix socket.
 #[derive(Clone)]
 struct LocalPlaces {
-    /// Of root and of the router's own user.
+    /// Slots of root and of the router's own user.
     reserved: Arc<Semaphore>,
-    /// Of other users.
+    /// Slots of other users.
     users: Places<Option<u32>>,
 }
 
@@ -173,7 +173,7 @@ impl Acceptors {
         Ok(Self(all))
     }
 
-    /// Answers clients until the server stops; gives those that are being answered half a second then.
+    /// Answers clients until the server stops. Then running answers get half a second.
     async fn serve(self, service: Service) {
         let mut acceptors = JoinSet::new();
         for acceptor in self.0 {
@@ -206,7 +206,7 @@ impl Acceptor {
         }
     }
 
-    /// Takes in the next client.
+    /// Accepts the next client.
     async fn accept(&self) -> io::Result<Client> {
         match self {
             Self::Unix(listener, places) => Ok(Client::Local(listener.accept().await?.0, places.clone())),
@@ -248,7 +248,7 @@ async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) 
 }
 
 async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, service: Service) {
-    // Answers are written whole.
+    // Each answer is written as a whole.
     let _ = stream.set_nodelay(true);
     keep_alive(&stream);
     let caller = Arc::new(caller);
@@ -264,9 +264,10 @@ async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, servi
     }
 }
 
-/// A client that has vanished without a word is noticed within a minute, also where nothing is sent to it.
+/// Enables TCP keepalive, so that a vanished client is noticed within a minute, also where nothing is sent to
+/// it.
 fn keep_alive(stream: &TcpStream) {
-    // Where the kernel refuses it, all else goes on.
+    // A refusal by the kernel does no harm.
     let _ = setsockopt(stream, sockopt::TcpKeepIdle, &30);
     let _ = setsockopt(stream, sockopt::TcpKeepInterval, &10);
     let _ = setsockopt(stream, sockopt::TcpKeepCount, &3);
@@ -294,18 +295,18 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     linger(connection.into_parts().io.into_inner(), caller.unread()).await;
 }
 
-/// Closes a connection so that its client reads the answer. A client that still sends would meet a reset otherwise: of it so many
-/// bytes are read.
+/// Closes a connection so that its client reads the answer. A client that still sends would get a reset;
+/// therefore up to `most` bytes of it are read.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let drained = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
     };
-    // A client that sends on for longer meets the reset.
+    // A client that sends for longer gets the reset.
     let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
-/// Ready when the token of a connection holds no longer: what goes on by it ends.
+/// Waits until the token of a connection is no longer valid, so that its streams end.
 async fn locked_out(caller: &Caller, tokens: &Tokens) {
     if matches!(caller, Caller::Local { .. }) {
         return std::future::pending().await;
@@ -336,7 +337,7 @@ mod tests {
     use crate::entrance::control_channel::{ControlChannel, Message};
     use crate::limits::{Key, Limits};
 
-    /// A service, and what keeps it running.
+    /// Service, and the handles that keep it running.
     struct Served {
         service: Service,
         limits: Limits,
@@ -356,7 +357,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_sends_a_large_body_behind_its_head_reads_429() {
         let Served { service, limits, .. } = &served();
-        // An hour ahead no request gains a token before the test ends.
+        // An hour ahead no request gains a rate token before the test ends.
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
         let caller =
@@ -386,7 +387,7 @@ mod tests {
         let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        // It keeps the connection, and begins no handshake.
+        // The client keeps the connection without starting a handshake.
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, address) = listener.accept().await.unwrap();
         let caller = Caller::remote(address, Places::new(REMOTE).enter(address.ip()));

@@ -1,4 +1,4 @@
-//! Users of this machine: their names, and what their groups let them do at the Unix socket.
+//! Users of this machine: their names, and the roles of their groups at the Unix socket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use millrace_controller::{Role, Who};
 use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 
-/// How long it is believed what the system said of a user.
+/// Time for which an answer of the system about a user is used.
 const FRESH: Duration = Duration::from_secs(60);
-/// Users that are remembered at one time.
+/// Maximum number of remembered users.
 const MOST: usize = 1000;
 
-/// A user: its name, and what it may do.
+/// User: its name and its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub who: Who,
     pub role: Option<Role>,
 }
 
-/// What is known of users. Clones are the same.
+/// Cache of user lookups. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Users {
     groups: Arc<BTreeMap<String, Role>>,
@@ -33,7 +33,7 @@ impl Users {
         Self { groups: Arc::new(groups), known: Arc::default() }
     }
 
-    /// What is known of a user. The system may be slow to say it: this may wait for a directory service.
+    /// Returns the name and role of a user. The system may be slow: this may wait for a directory service.
     pub fn find(&self, uid: u32) -> Known {
         let now = Instant::now();
         let remembered =
@@ -63,7 +63,7 @@ impl Users {
         Known { who: Who::user(uid, user.map(|user| user.name)), role }
     }
 
-    /// The highest role of the groups that a user is in.
+    /// Returns the highest role of a user's groups.
     fn by_groups(&self, name: &str, first: Gid) -> Option<Role> {
         if self.groups.is_empty() {
             return None;

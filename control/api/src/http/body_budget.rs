@@ -1,8 +1,8 @@
-//! Memory for the bodies of requests, all together.
+//! Memory budget of all request bodies together.
 //!
-//! Most are short: their first 64 KiB cost nothing, so commands get through whatever others send. What is longer takes of a budget as it
-//! arrives, and gives it back when the request is answered. Where the budget is used up, a request is refused at once: one
-//! that waited would keep what it has from others that wait.
+//! The first 64 KiB of a body are free, so short commands pass whatever other clients send. Further bytes
+//! take from the budget as they arrive, and return to it when the request is answered. Where the budget is
+//! used up, the request is refused at once: a waiting request would keep its memory from other waiting ones.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use hyper::body::{Frame, SizeHint};
 use crate::http::problem::Problem;
 use crate::principal::Principal;
 
-/// Bytes of all bodies at one time that are being received or worked on, beyond what is free.
+/// Total budget: bytes of all bodies being received or processed, beyond the free part.
 const ALL: usize = 128 << 20;
-/// Of these, those of bodies that come from elsewhere.
+/// Part of the budget for remote requests, in bytes.
 const ELSEWHERE: usize = 64 << 20;
-/// Bytes of each body that cost nothing.
+/// Free bytes of each body.
 const FREE: usize = 64 << 10;
 
-/// What is taken of the budget. Clones are the same.
+/// Used part of the budget. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Arc<Taken>);
 
@@ -36,7 +36,7 @@ struct Taken {
     elsewhere: AtomicUsize,
 }
 
-/// What one request has taken of it, until it is answered.
+/// Part of the budget that one request uses, until it is answered.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: BodyBudget,
@@ -80,14 +80,14 @@ impl BodyBudget {
     }
 }
 
-/// Adds, unless that is more than there may be.
+/// Adds `bytes`, unless the sum would exceed `most`.
 fn take(taken: &AtomicUsize, bytes: usize, most: usize) -> bool {
     let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= most);
     taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 impl Share {
-    /// Takes what these bytes cost; false where the budget is used up.
+    /// Takes the cost of some bytes from the budget. Returns false where the budget is used up.
     fn take(&self, bytes: usize) -> bool {
         let before = self.arrived.fetch_add(bytes, Ordering::Relaxed);
         let cost = (before + bytes).saturating_sub(FREE.max(before));
@@ -99,7 +99,7 @@ impl Share {
         false
     }
 
-    /// Why the body was not taken in, where that was for want of memory.
+    /// Returns the problem to answer if the body was refused for lack of memory.
     pub fn problem(&self) -> Option<Problem> {
         let most = if self.is_elsewhere { ELSEWHERE } else { ALL };
         let detail = format!(
@@ -121,7 +121,7 @@ impl Drop for Share {
     }
 }
 
-/// A body whose bytes are counted as they arrive.
+/// Body that counts its bytes as they arrive.
 struct Counted {
     body: Body,
     share: Arc<Share>,

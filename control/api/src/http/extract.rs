@@ -1,4 +1,4 @@
-//! What a request says, taken apart; what can't be read becomes a [`Problem`].
+//! Extractors of requests. Unreadable input becomes a [`Problem`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::http::body_budget::Share;
 use crate::http::problem::Problem;
 use crate::http::wording::{explain, of_arguments};
 
-/// Longest body of a request that holds a configuration or a list, in bytes.
+/// Maximum length of a body with a configuration or a list, in bytes.
 pub(crate) const LONG_BODY: usize = 64 << 20;
 
-/// How long a body may take to arrive.
+/// Time limit for the arrival of a body.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The JSON object in a request's body.
+/// JSON object in a request's body.
 pub(crate) struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -36,7 +36,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// The JSON object in a request's body, where there is one.
+/// Optional JSON object in a request's body.
 pub(crate) struct MaybeBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
@@ -49,7 +49,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-/// Whether a request says that its body is something else than JSON.
+/// Returns the declared content type of a body if it is no JSON.
 fn is_no_json(request: &Request) -> Option<String> {
     let kind = request.headers().get(header::CONTENT_TYPE)?;
     let text = kind.to_str().unwrap_or_default();
@@ -58,7 +58,7 @@ fn is_no_json(request: &Request) -> Option<String> {
     (!is_json).then(|| text.to_owned())
 }
 
-/// How many bytes a body may have.
+/// Maximum length of a body, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Longest(pub usize);
 
@@ -67,7 +67,7 @@ impl Longest {
         request.extensions().get().copied().unwrap_or(Self(0))
     }
 
-    /// Refuses a body that is said to be longer, before any of it comes.
+    /// Refuses a body whose declared length exceeds the maximum, before any of it arrives.
     fn check(self, request: &Request) -> Result<(), Problem> {
         let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         let too_long =
@@ -81,7 +81,7 @@ impl Longest {
     }
 }
 
-/// The bytes of a request's body, of which there are some.
+/// Returns the bytes of a request's body, which must not be empty.
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     match bytes(request, state).await? {
         bytes if bytes.is_empty() => Err(Problem::bad_request("the request has no body: send a JSON object")),
@@ -89,7 +89,7 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     }
 }
 
-/// The bytes of a request's body.
+/// Returns the bytes of a request's body.
 async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
         let detail = format!("the request's body is said to be {kind:?}: send application/json");
@@ -108,22 +108,22 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Pro
         })
     })?;
     if let Some(Noted(noted)) = noted {
-        // Whoever asked for it has one body.
+        // A request has one body.
         let _ = noted.set(bytes.clone());
     }
     Ok(bytes)
 }
 
-/// Where the body of a request is left for who notes what was asked for.
+/// Cell for the body of a request, which the audit log reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted(pub Arc<OnceLock<Bytes>>);
 
-/// No argument at all.
+/// Arguments of an operation without arguments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Refuses arguments where none are taken: who sends them expects that they matter.
+/// Refuses arguments at an operation without any, since their sender expects an effect.
 pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
@@ -136,7 +136,7 @@ fn late() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
 }
 
-/// Refuses a body where none is read: who sends one expects that it matters.
+/// Refuses a body at an operation without one, since its sender expects an effect.
 pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
@@ -149,11 +149,11 @@ pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     }
 }
 
-/// The JSON object in a request's body, or a list of such.
+/// JSON object in a request's body, or a list of such objects.
 pub(crate) enum OneOrList<T> {
-    /// One.
+    /// One object.
     One(T),
-    /// A list, of any length.
+    /// List of any length.
     List(Vec<T>),
 }
 
@@ -162,7 +162,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for On
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = body(request, state).await?;
-        // Lists may be long: others are not kept waiting.
+        // On a blocking thread, since long lists would make others wait.
         let read = tokio::task::spawn_blocking(move || Self::read(&bytes)).await;
         Ok(read.map_err(|error| ControlError::system("read the request", error))??)
     }
@@ -184,7 +184,7 @@ impl<T: DeserializeOwned> OneOrList<T> {
     }
 }
 
-/// The object that bytes hold; a list of its values is none.
+/// Returns the object in `bytes`. Refuses a list of the object's values.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(no_object());
@@ -195,7 +195,7 @@ fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     Ok(read)
 }
 
-/// What JSON says; where it is wrong, it is told where in it.
+/// Parses JSON. An error names its place in the JSON.
 fn parsed<'de, T: DeserializeOwned>(
     json: impl Deserializer<'de, Error = serde_json::Error>,
 ) -> Result<T, ControlError> {
@@ -210,12 +210,12 @@ fn no_object() -> ControlError {
 fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {
     let text = error.to_string();
     let is_syntax = error.is_syntax() || error.is_eof();
-    // A place in the text helps where it is no JSON; elsewhere the path does.
+    // A position in the text helps where the text is no JSON; otherwise the path helps.
     let text = if is_syntax { &text } else { text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text) };
     ControlError::Invalid(explain(path, text))
 }
 
-/// The name in a request's path.
+/// Name in a request's path.
 pub(crate) struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
@@ -228,7 +228,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// The names in a request's path, of which there are two.
+/// Two names in a request's path.
 pub(crate) struct Names(pub [String; 2]);
 
 impl<S: Send + Sync> FromRequestParts<S> for Names {
@@ -242,7 +242,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Names {
     }
 }
 
-/// The arguments behind the `?` of a request's path.
+/// Query arguments of a request.
 pub(crate) struct Arguments<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Arguments<T> {

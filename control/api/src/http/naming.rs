@@ -1,7 +1,7 @@
-//! Names that keys have in JSON, where they are others inside: settings of a file, which are written with hyphens there, and the
-//! flows of a filter.
+//! Names of JSON keys that differ from internal names: settings of the file, which have hyphens there, and
+//! the flows of a filter.
 //!
-//! Why JSON has underscores where files and commands have hyphens stands in `docs/decisions.md`.
+//! `docs/decisions.md` gives the reason for underscores in JSON and hyphens in files and commands.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,15 @@ use serde_json::{Map, Value};
 use crate::http::problem::Problem;
 use crate::http::tag::Tagged;
 
-/// What a file has keys with hyphens for.
+/// Value whose keys have hyphens in a file.
 #[derive(Debug)]
 pub(crate) struct Settings<T>(pub T);
 
-/// A filter: a binding whose flows are called `match`.
+/// Filter: a binding with its flows under the key `match`.
 #[derive(Debug)]
 pub(crate) struct FilterView(pub BindingView);
 
-/// Why settings are refused, with their names as JSON has them, those that were given among them.
+/// Returns the conversion of errors about settings: names are as in JSON, also in the given values.
 pub(crate) fn refused(given: &Map<String, Value>) -> impl Fn(ControlError) -> Problem {
     |error| {
         let said =
@@ -41,7 +41,7 @@ fn match_of(key: &str) -> String {
     if key == "filter" { "match" } else { key }.to_owned()
 }
 
-/// An object with other keys.
+/// Returns an object with renamed keys.
 fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     match value {
         Value::Object(keys) => keys.into_iter().map(|(key, value)| (name(&key), value)).collect(),
@@ -49,7 +49,7 @@ fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// The schema of an object with other keys.
+/// Returns the schema of an object with renamed keys.
 fn renamed_schema(schema: Schema, name: impl Fn(&str) -> String) -> Schema {
     let mut schema = schema.to_value();
     if let Some(properties) = schema.get_mut("properties") {

@@ -9,24 +9,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// An answer that says why there is no other.
+/// Error answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub status: StatusCode,
     pub detail: String,
-    /// How many entries of a list are wrong, or things in a configuration.
+    /// Number of wrong entries of a list, or of errors in a configuration.
     wrong: usize,
-    /// The first of them.
+    /// First errors, up to 100.
     errors: Vec<WrongEntry>,
-    /// What is there, where something else was expected, with its tag.
+    /// Current state where the request expected another one, with its tag.
     current: Option<Box<(String, Value)>>,
-    /// Seconds after which it makes sense to try again.
+    /// Seconds after which a retry makes sense.
     retry: Option<u64>,
-    /// The role that is needed.
+    /// Role that the operation needs.
     needs: Option<Role>,
-    /// By what one may be let in (RFC 9110, 11.6.1).
+    /// Authentication challenge (RFC 9110, 11.6.1).
     challenge: Option<String>,
-    /// Whether the connection ends with the answer; it does where the caller is refused.
+    /// Whether the connection ends with the answer, as for refused callers.
     closes: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct ProblemBody {
     needs: Option<Role>,
 }
 
-/// The status that says what kind of error it is; of a list's, the first entry's.
+/// Returns the status for a kind of error; for a list, the status of its first error.
 fn status(error: &ControlError) -> StatusCode {
     match error {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
@@ -105,32 +105,32 @@ impl Problem {
         Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge, closes }
     }
 
-    /// With what is there, where something else was expected, and its tag.
+    /// Adds the current state, where the request expected another one, and its tag.
     pub fn with_current(self, tag: String, current: Value) -> Self {
         Self { current: Some(Box::new((tag, current))), ..self }
     }
 
-    /// With the seconds after which it makes sense to try again.
+    /// Adds the seconds after which a retry makes sense.
     pub fn with_retry(self, seconds: u64) -> Self {
         Self { retry: Some(seconds), ..self }
     }
 
-    /// With the role that is needed.
+    /// Adds the role that the operation needs.
     pub fn with_needed(self, role: Role) -> Self {
         Self { needs: Some(role), ..self }
     }
 
-    /// With what one may be let in by.
+    /// Adds an authentication challenge.
     pub fn with_challenge(self, challenge: String) -> Self {
         Self { challenge: Some(challenge), ..self }
     }
 
-    /// With the end of the connection.
+    /// Ends the connection with the answer.
     pub fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
 
-    /// The same in other words.
+    /// Rewords the detail.
     pub fn with_detail(self, detail: impl FnOnce(String) -> String) -> Self {
         Self { detail: detail(self.detail), ..self }
     }
@@ -162,7 +162,7 @@ impl From<ControlError> for Problem {
     }
 }
 
-/// The text of a problem, for who notes what was refused.
+/// Text of a problem, for the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub String);
 
@@ -191,7 +191,7 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         if self.closes || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status) {
-            // A caller who is refused keeps no connection.
+            // The connection of a refused caller ends.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {

@@ -1,5 +1,5 @@
-//! Streaming answers: events, rates, journeys, drops and captures are each a [`Source`], sent as server-sent events or as a file of packets
-//! until the source ends, the client goes, or the router stops.
+//! Streaming answers: events, rates, traces, drops and captures are each a [`Source`]. They are sent as
+//! server-sent events or as a file of packets until the source ends, the client goes, or the router stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -97,7 +97,7 @@ impl Ending {
     pub async fn or<T>(&mut self, other: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             other = other => Some(other),
-            // A closed channel means that the server is gone, and this with it.
+            // A closed channel means that the server has ended.
             _ = self.0.wait_for(|ending| *ending) => None,
         }
     }

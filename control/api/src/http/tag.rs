@@ -1,6 +1,6 @@
-//! Entity tags: by them a client says which state of a thing it wants to change (RFC 9110, 8.8.3 and 13.1.1).
+//! Entity tags: a client names the state of a resource that it wants to change (RFC 9110, 8.8.3 and 13.1.1).
 //!
-//! A tag names what can be changed of a thing; what is counted is left out, so that it stays while packets flow.
+//! A tag covers the changeable part of a resource without its counters, so it is constant while packets flow.
 
 use super::put_tag;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 
 use crate::http::problem::Problem;
 
-/// A thing that has a tag.
+/// Resource with a tag.
 pub(crate) trait Tagged: Serialize {
-    /// What can be changed of it.
+    /// Returns the changeable part of the resource.
     fn settings(&self) -> Value;
 
-    /// Its tag, in quotation marks.
+    /// Returns the tag of the resource, in quotation marks.
     fn tag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.settings().to_string().hash(&mut hasher);
@@ -89,7 +89,7 @@ impl Tagged for SchedulerView {
 
 impl Tagged for QueueView {
     fn settings(&self) -> Value {
-        // Queues of flows come and go; those with a rate were told to.
+        // Queues of flows come and go; only queues with a configured rate count.
         let reserved = self.flows.iter().filter(|flow| flow.rate.is_some());
         let reserved: Vec<Value> =
             reserved.map(|flow| json!([flow.flow, flow.rate, flow.quantum, flow.threshold])).collect();
@@ -103,7 +103,7 @@ impl Tagged for ConfigurationView {
     }
 }
 
-/// A thing that is answered with its tag.
+/// Answer with the tag of its resource.
 pub(crate) struct WithTag<V>(pub V);
 
 impl<V: Tagged> IntoResponse for WithTag<V> {
@@ -115,7 +115,7 @@ impl<V: Tagged> IntoResponse for WithTag<V> {
     }
 }
 
-/// What has to hold before something is changed: the `If-Match` of a request.
+/// Condition of a change: the `If-Match` of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Condition(Option<Vec<String>>);
 
@@ -132,7 +132,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     }
 }
 
-/// Answers 304 without a body where who asks has what there is already: its tag is one of `If-None-Match` (RFC 9110, 13.1.2).
+/// Answers 304 without a body where the client has the current state: its `If-None-Match` contains the tag
+/// (RFC 9110, 13.1.2).
 pub(crate) async fn spare(request: Request, next: Next) -> Response {
     let known: Vec<HeaderValue> = request.headers().get_all(header::IF_NONE_MATCH).iter().cloned().collect();
     let response = next.run(request).await;
@@ -140,7 +141,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     else {
         return response;
     };
-    // Weak or not: the same is the same.
+    // Weak comparison: the prefix `W/` makes no difference.
     let known = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
     let mut known = known.map(|tag| tag.trim().trim_start_matches("W/"));
     match known.any(|one| one == "*" || one.as_bytes() == tag.as_bytes()) {
@@ -149,7 +150,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses `If-Match` where nothing has a tag: who sends it expects that it is looked at (RFC 9110, 13.1.1).
+/// Refuses `If-Match` at an operation without tags, since the sender expects a check (RFC 9110, 13.1.1).
 pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::IF_MATCH) {
         let detail = "what this changes has no tag that If-Match could name: leave it out";
@@ -159,23 +160,23 @@ pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
 }
 
 impl Condition {
-    /// Whether there is something to be looked at.
+    /// Whether there is a condition to check.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Looks at the thing as it is, if that matters.
+    /// Reads the resource and checks its tag, if there is a condition.
     ///
     /// # Errors
-    /// 412 with what is there, where it has another tag; why it could not be looked at.
+    /// 412 with the current state, where the tag differs; the error of reading the resource.
     pub fn check<V: Tagged>(&self, current: impl FnOnce() -> Result<V, Problem>) -> Result<(), Problem> {
         if self.0.is_none() { Ok(()) } else { self.check_this(&current()?) }
     }
 
-    /// The same for a thing that is at hand.
+    /// Checks the tag of a resource that was read already.
     ///
     /// # Errors
-    /// 412 with what is there, where it has another tag.
+    /// 412 with the current state, where the tag differs.
     pub fn check_this<V: Tagged>(&self, current: &V) -> Result<(), Problem> {
         let tag = current.tag();
         match &self.0 {

@@ -1,6 +1,6 @@
-//! What is wrong with a request, in words for people.
+//! Wording of request errors for users.
 
-/// The words for what serde says of the value at a path.
+/// Returns a message for an error of serde about the value at a path.
 pub(crate) fn explain(path: &str, said: &str) -> String {
     millrace_config::explain("the request", "key of this request", path, said)
 }

@@ -1,5 +1,5 @@
-//! How much a client may ask for: so many requests in a second, so many streams at one time (`streams.rs`), and it has to read what it
-//! asked for.
+//! Limits of clients: requests per second, simultaneous streams (`streams.rs`), and the time to read an
+//! answer.
 
 pub(crate) mod places;
 pub(crate) mod remote_limit;
@@ -22,54 +22,56 @@ use tokio::time::Sleep;
 use crate::http::problem::Problem;
 pub(crate) use streams::Streams;
 
-/// Requests of a user in a second, in the long run.
+/// Long-term rate of requests of a user, per second.
 const PER_SECOND: f64 = 2000.0;
-/// Requests of a user that may follow each other at once.
+/// Burst of requests of a user.
 const BURST: f64 = 4000.0;
-/// Refusals of somebody that are noted in a second, in the long run: twelve in a minute, so that nobody turns the audit log over.
+/// Long-term rate of audited refusals of a caller, per second: twelve in a minute, so that no caller floods
+/// the audit log.
 const REFUSALS: f64 = 0.2;
-/// Such refusals that may follow each other at once.
+/// Burst of audited refusals of a caller.
 const REFUSALS_BURST: f64 = 20.0;
-/// Whose requests are counted at one time, and whose refusals.
+/// Maximum number of buckets of requests, and of refusals.
 const BUCKETS: usize = 10_000;
-/// After so long a bucket of requests is full again.
+/// Time after which a bucket of requests is full again.
 const FILLED: Duration = Duration::from_secs(4);
-/// The same of refusals.
+/// Time after which a bucket of refusals is full again.
 const FORGIVEN: Duration = Duration::from_secs(100);
-/// How long a client may take to read nothing of an answer.
+/// Time limit for a client that reads nothing of an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is left to clients.
+/// Remaining capacity for clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     requests: Buckets,
-    /// Beside those of requests: whoever is refused must not keep others from asking.
+    /// Buckets of refusals. They are separate, since a refused caller must not keep other callers from
+    /// requests.
     refusals: Buckets,
-    /// Streams that go on.
+    /// Running streams.
     pub streams: Streams,
 }
 
 type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
 
-/// Whose requests are counted together.
+/// Key of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// A user's, at the Unix socket.
+    /// User at the Unix socket.
     User(Option<u32>),
-    /// Those with a token.
+    /// Holder of a token, by the token's name.
     Token(String),
-    /// Those without one, from an address; of IPv6 from a network of 64 bits.
+    /// Callers without a token, by address; for IPv6 by /64 network.
     Stranger(IpAddr),
 }
 
 impl Key {
-    /// Of those without a token that holds.
+    /// Returns the key of a caller without a valid token.
     pub fn stranger(from: IpAddr) -> Self {
         Self::Stranger(network(from))
     }
 }
 
-/// The address by which somebody counts: of IPv6 that of the network of 64 bits.
+/// Returns the address that a caller counts for: for IPv6 its /64 network.
 pub(crate) fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -77,7 +79,7 @@ pub(crate) fn network(from: IpAddr) -> IpAddr {
     }
 }
 
-/// A bucket of tokens that fills with time; each request takes one.
+/// Token bucket that fills with time; each request takes a token.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: f64,
@@ -85,7 +87,7 @@ struct Bucket {
 }
 
 impl Limits {
-    /// Whether somebody may ask once more.
+    /// Takes a token for a request of a caller.
     ///
     /// # Errors
     /// 429 where there were too many requests.
@@ -97,13 +99,14 @@ impl Limits {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
-    /// Whether it is noted once more that somebody was refused.
+    /// Returns whether to audit another refusal of a caller.
     pub fn refusal(&self, who: Key, now: Instant) -> bool {
         take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
     }
 }
 
-/// Takes one of what a bucket holds; buckets of which nobody took for so long are full again, as new ones are.
+/// Takes a token of a bucket. Buckets unused for `full_after` are full again, like new ones; they are removed
+/// when there are too many buckets.
 fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
     let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
     if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
@@ -123,12 +126,12 @@ fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Dura
     true
 }
 
-/// A connection that breaks when its client doesn't read what it asked for.
+/// Connection that breaks when its client doesn't read the answer.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// When it breaks, while something can't be written.
+    /// Timer of the break, while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

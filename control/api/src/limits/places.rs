@@ -1,9 +1,10 @@
-//! Places for connections, so that callers who have shown nothing keep no known caller out.
+//! Slots for connections: unauthenticated callers keep no authenticated caller out.
 //!
-//! A connection begins as a *stranger*: it has a place for a few seconds, until its caller shows who they are. Strangers never wait.
-//! Where all their places are taken, the newcomer displaces the oldest stranger of the source that has most of them, at the site that has
-//! most. So whoever opens many connections displaces their own. A *known* caller, who has a role, gives the stranger's place back and takes one that is
-//! reserved for known callers.
+//! A connection begins as a *stranger*: it has a slot for a few seconds, until its caller authenticates.
+//! Strangers never wait. Where all their slots are taken, the newcomer displaces the oldest stranger of the
+//! source with the most slots, at the site with the most. So a caller who opens many connections displaces
+//! its own ones. A *known* caller, who has a role, exchanges the stranger's slot for one that is reserved for
+//! known callers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,35 +16,35 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::shares::Shares;
 
-/// Numbers of places.
+/// Numbers of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Strangers in all.
+    /// Maximum number of strangers.
     pub strangers: usize,
-    /// Strangers of one source.
+    /// Maximum number of strangers of one source.
     pub each_source: usize,
-    /// Known callers in all, those for administrators alone left out.
+    /// Maximum number of known callers, without the slots for administrators only.
     pub known: usize,
-    /// Further ones that only administrators take, when all others are taken.
+    /// Number of further slots, which only administrators take when all others are taken.
     pub administrators: usize,
-    /// Connections of one known caller.
+    /// Maximum number of connections of one known caller.
     pub each_caller: usize,
 }
 
-/// Where a connection comes from.
+/// Source of a connection.
 pub(crate) trait Source: Clone + Eq + Hash {
-    /// The network around it, whose owner may well own many such sources.
+    /// Returns the site of the source: the network around it, whose owner may have many such sources.
     fn site(&self) -> Self;
 }
 
-/// A user of this machine.
+/// User of this machine.
 impl Source for Option<u32> {
     fn site(&self) -> Self {
         *self
     }
 }
 
-/// An address elsewhere: the network of 24 bits around it, of IPv6 that of 48.
+/// Remote address. Its site is the /24 network, for IPv6 the /48 network.
 impl Source for IpAddr {
     fn site(&self) -> Self {
         match self {
@@ -53,7 +54,7 @@ impl Source for IpAddr {
     }
 }
 
-/// Places for connections from sources `S`. Clones are the same.
+/// Slots for connections from sources `S`. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Places<S> {
     strangers: Arc<Mutex<Strangers<S>>>,
@@ -65,15 +66,15 @@ pub(crate) struct Places<S> {
 #[derive(Debug)]
 struct Strangers<S> {
     sizes: Sizes,
-    /// Number of the next one; lower numbers are older.
+    /// Number of the next stranger; lower numbers are older.
     next: u64,
-    /// Sources, and what displaces them.
+    /// Sources of strangers, with the signal that displaces each.
     all: HashMap<u64, (S, Arc<Notify>)>,
-    /// Strangers of each source.
+    /// Number of strangers of each source.
     of: HashMap<S, usize>,
 }
 
-/// A stranger's place, as long as it is kept.
+/// Slot of a stranger, held until dropped.
 #[derive(Debug)]
 pub(crate) struct StrangersPlace<S: Source> {
     places: Places<S>,
@@ -81,7 +82,7 @@ pub(crate) struct StrangersPlace<S: Source> {
     displaced: Arc<Notify>,
 }
 
-/// A known caller's place, as long as it is kept.
+/// Slot of a known caller, held until dropped.
 #[derive(Debug)]
 pub(crate) struct KnownPlace {
     _own: OwnedSemaphorePermit,
@@ -89,7 +90,7 @@ pub(crate) struct KnownPlace {
 }
 
 impl<S: Source> Places<S> {
-    /// As many places.
+    /// Returns slots of these numbers.
     pub fn new(sizes: Sizes) -> Self {
         let strangers = Strangers { sizes, next: 0, all: HashMap::new(), of: HashMap::new() };
         Self {
@@ -104,14 +105,14 @@ impl<S: Source> Places<S> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a stranger, at once.
+    /// Returns a slot for a stranger, without waiting.
     pub fn enter(&self, source: S) -> StrangersPlace<S> {
         let displaced = Arc::new(Notify::new());
         let number = self.lock().add(source, displaced.clone());
         StrangersPlace { places: self.clone(), number, displaced }
     }
 
-    /// A place for a known caller; `None` where all are taken that the role may have, or all of this caller's.
+    /// Returns a slot for a known caller; `None` where all slots of the role, or of this caller, are taken.
     pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
         let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
         let reserved =
@@ -122,12 +123,12 @@ impl<S: Source> Places<S> {
 }
 
 impl<S: Source> StrangersPlace<S> {
-    /// What tells that a newcomer displaces this stranger.
+    /// Returns the signal that a newcomer displaces this stranger.
     pub fn displaced(&self) -> Arc<Notify> {
         self.displaced.clone()
     }
 
-    /// A place for the same connection, whose caller is known now.
+    /// Returns a slot for the same connection after its caller is authenticated.
     pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
         self.places.know(caller, role)
     }
@@ -155,7 +156,7 @@ impl<S: Source> Strangers<S> {
         number
     }
 
-    /// The source with most strangers at the site with most.
+    /// Returns the source with the most strangers, at the site with the most.
     fn source_with_most(&self) -> Option<S> {
         let mut sites: HashMap<S, usize> = HashMap::new();
         for (source, count) in &self.of {

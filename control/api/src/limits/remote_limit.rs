@@ -1,4 +1,5 @@
-//! Limit of remote requests at control, so that local requests wait behind few, and no token keeps others out.
+//! Limit of remote requests at control, so that local requests wait behind few of them, and no token blocks
+//! others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +10,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::http::problem::Problem;
 use crate::limits::shares::Shares;
 
-/// Most remote requests at control at one time.
+/// Maximum number of remote requests at control.
 const ALL: usize = 32;
-/// Most of these of one token.
+/// Maximum number of remote requests of one token.
 const EACH: usize = ALL / 4;
-/// Most tokens with requests at control or waiting: as many as there may be clients.
+/// Maximum number of tokens with requests at control or waiting: as many as there may be clients.
 const TOKENS: usize = 512;
-/// Time that a request waits for a place.
+/// Time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Places of remote requests. Clones share them.
+/// Slots of remote requests. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteLimit {
     all: Arc<Semaphore>,
@@ -26,7 +27,7 @@ pub(crate) struct RemoteLimit {
     patience: Duration,
 }
 
-/// Place of a request, until it is dropped.
+/// Slot of a request, held until dropped.
 #[derive(Debug)]
 pub(crate) struct RequestPlace {
     _own: OwnedSemaphorePermit,
@@ -40,10 +41,10 @@ impl Default for RemoteLimit {
 }
 
 impl RemoteLimit {
-    /// Waits for a place for a request of a token. A token without a free place waits and delays no other token.
+    /// Waits for a slot for a request of a token. A token without a free slot delays no other token.
     ///
     /// # Errors
-    /// 503 when none was free in time.
+    /// 503 when no slot was free in time.
     pub async fn enter(&self, token: &str) -> Result<RequestPlace, Problem> {
         let own = self.tokens.of(token.to_owned());
         let entered = async {
@@ -84,7 +85,7 @@ mod tests {
         for _ in 0..EACH {
             held.push(remote.enter("token a").await.unwrap());
         }
-        // Others of its own wait in nobody's way.
+        // Further requests of the token wait without delaying others.
         let more: Vec<_> = (0..100)
             .map(|_| {
                 let remote = remote.clone();

@@ -1,4 +1,5 @@
-//! Where memory is short, what takes more of it is refused; what frees some, and what says how things are, is not.
+//! Memory shortage: requests that take memory are refused. Requests that free memory, or read the status, are
+//! not.
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
@@ -9,14 +10,14 @@ use millrace_controller::Router;
 
 use crate::http::problem::Problem;
 
-/// What is answered while memory is short: little, and what one looks at then.
+/// Paths of small answers that stay available during a shortage.
 const SPARED: [&str; 3] = ["/status", "/summary", "/events"];
-/// For how many bytes a body counts that doesn't say how long it is.
+/// Assumed length of a body without a declared one, in bytes.
 const UNSAID: u64 = 1 << 20;
-/// Seconds after which memory may be there again: it is looked at once a second.
+/// Seconds until a retry makes sense: memory is checked once a second.
 const AGAIN: u64 = 2;
 
-/// Carries out a request where there is memory for it.
+/// Carries out a request if there is memory for it.
 pub(crate) async fn look(State(router): State<Router>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_spared = reads && SPARED.contains(&request.uri().path()) && !is_stream(&request);
@@ -37,7 +38,7 @@ pub(crate) async fn look(State(router): State<Router>, request: Request, next: N
     }
 }
 
-/// Whether an answer is wanted that goes on.
+/// Whether a request asks for a stream.
 fn is_stream(request: &Request) -> bool {
     let wanted = request.headers().get(axum::http::header::ACCEPT);
     wanted.and_then(|wanted| wanted.to_str().ok()).is_some_and(|wanted| wanted.contains("event-stream"))

@@ -1,4 +1,4 @@
-//! Shares of a limited room: per address at access control, per token at control.
+//! Shares of a limit: per address at access control, per token at control.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
 
-/// As many places for each. Clones are the same.
+/// Equal numbers of slots for each key. Clones share them.
 #[derive(Debug)]
 pub(crate) struct Shares<K> {
     each: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
     places: usize,
-    /// Those that have places, or wait for one, are never more.
+    /// Maximum number of keys with slots in use or waited for.
     most: usize,
 }
 
-// Derived it would ask for keys that can be cloned.
+// A derived `Clone` would require keys that implement `Clone`.
 impl<K> Clone for Shares<K> {
     fn clone(&self) -> Self {
         Self { each: self.each.clone(), ..*self }
@@ -23,12 +23,12 @@ impl<K> Clone for Shares<K> {
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// So many places for each of those that there are at one time, of which there are at most so many.
+    /// Returns `places` slots for each of at most `most` keys at the same time.
     pub fn new(places: usize, most: usize) -> Self {
         Self { each: Arc::default(), places, most }
     }
 
-    /// The places of one; they are forgotten when nobody has one or waits for one.
+    /// Returns the slots of a key. Keys without slots in use or waited for are forgotten.
     pub fn of(&self, key: K) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = each.get(&key).and_then(Weak::upgrade) {
@@ -42,7 +42,7 @@ impl<K: Eq + Hash> Shares<K> {
         places
     }
 
-    /// How many are remembered.
+    /// Returns the number of remembered keys.
     #[cfg(test)]
     pub fn remembered(&self) -> usize {
         self.each.lock().unwrap_or_else(PoisonError::into_inner).len()

@@ -1,4 +1,4 @@
-//! Streams at one time, and whose they are: nobody takes up all of them.
+//! Limits of simultaneous streams by owner, so that no owner takes all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +9,21 @@ use millrace_controller::Role;
 use crate::http::problem::Problem;
 use crate::principal::Principal;
 
-/// Streams at one time: captures, and those that follow events, rates, journeys or drops.
+/// Maximum number of streams: captures, and streams of events, rates, traces or drops.
 const ALL: usize = 64;
-/// Of these, those that others have than administrators at the own socket, which so keep some.
+/// Maximum number of streams of all owners but administrators at the Unix socket, for whom the rest is
+/// reserved.
 const GUESTS: usize = 48;
-/// Of these, those that are asked for from elsewhere.
+/// Maximum number of remote streams.
 const ELSEWHERE: usize = 32;
-/// Of these, those of one user or token.
+/// Maximum number of streams of one user or token.
 const EACH: usize = 16;
 
-/// What is left of streams. Clones are the same.
+/// Running streams by owner. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams(Arc<Mutex<Taken>>);
 
-/// How many there are.
+/// Numbers of running streams.
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
@@ -31,7 +32,7 @@ struct Taken {
     each: HashMap<Owner, usize>,
 }
 
-/// The owner of a stream.
+/// Owner of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     /// An administrator at the Unix socket.
@@ -52,7 +53,7 @@ impl Owner {
     }
 }
 
-/// A place for a stream, as long as it is kept.
+/// Slot of a stream, held until dropped.
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     streams: Streams,
@@ -60,10 +61,10 @@ pub(crate) struct StreamPlace {
 }
 
 impl Streams {
-    /// A place for a stream of somebody.
+    /// Returns a slot for a stream of a caller.
     ///
     /// # Errors
-    /// 429 where there are too many.
+    /// 429 where there are too many streams.
     pub fn enter(&self, principal: &Principal) -> Result<StreamPlace, Problem> {
         let owner = Owner::of(principal);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +86,7 @@ impl Drop for StreamPlace {
 }
 
 impl Taken {
-    /// Whether one more may be there.
+    /// Checks whether an owner may have another stream.
     fn check(&self, owner: &Owner) -> Result<(), String> {
         let (is_guest, is_elsewhere) = owner.kind();
         let own = self.each.get(owner).copied().unwrap_or(0);
@@ -123,7 +124,7 @@ impl Taken {
 }
 
 impl Owner {
-    /// Whether it is another one's than an administrator's at the own socket, and whether it is asked for from elsewhere.
+    /// Returns whether the owner is no administrator at the Unix socket, and whether it is remote.
     const fn kind(&self) -> (bool, bool) {
         match self {
             Self::Administrator => (false, false),
@@ -147,7 +148,7 @@ mod tests {
         Principal { who: Who::user(uid, None), role: Some(role), pid: None, from: None }
     }
 
-    /// How many streams somebody gets, which are kept.
+    /// Opens streams of a caller until one is refused. Keeps them and returns their number.
     fn fill(streams: &Streams, who: &Principal, kept: &mut Vec<StreamPlace>) -> usize {
         let before = kept.len();
         while let Ok(place) = streams.enter(who) {

@@ -1,4 +1,4 @@
-//! What would change something is noted in the audit log, and who looks at packets; the resource `/audit` shows that.
+//! Audit log: lines for changes and for reads of packets, and the resource `/audit`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::http::problem::{Detail, Problem};
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// How long an answer waits for its line to be written.
+/// Time limit for an answer to wait until its line is written.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Longest request that is noted as it is, in bytes.
+/// Maximum length of a request that is recorded unchanged, in bytes.
 const MOST_BYTES: usize = 1 << 16;
 
 /// Which lines are wanted.
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
     last: Option<usize>,
 }
 
-/// The last lines of the audit log, the oldest first.
+/// Returns the last lines of the audit log, the oldest first.
 pub(crate) async fn audit(
     State(served): State<Served>,
     Arguments(wanted): Arguments<Wanted>,
@@ -49,10 +49,10 @@ pub(crate) async fn audit(
     Ok(Json(lines.map_err(|error| failed(error.to_string()))?))
 }
 
-/// The answer to a change of the configuration, with the revision that it led to: the line of the log names that.
+/// Answer to a change of the configuration, with the resulting revision for the audit log.
 pub(crate) struct Led<T>(pub Option<u64>, pub T);
 
-/// The revision that a change led to.
+/// Revision that a change resulted in.
 #[derive(Clone, Copy, Debug)]
 struct LedTo(u64);
 
@@ -67,7 +67,7 @@ impl<T: Serialize> IntoResponse for Led<T> {
     }
 }
 
-/// Carries out a request, and notes what would change something.
+/// Carries out a request, and records it if its effect is audited.
 pub(crate) async fn note(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -87,19 +87,19 @@ pub(crate) async fn note(
     let asked = Asked { control: served.control, principal, operation, arguments, noted, is_answered: false };
     let response = next.run(request).await;
     let written = asked.answered(&response);
-    // The line is there before the answer is; a disk that doesn't take it keeps nobody waiting for long.
+    // The line is written before the answer is sent. A slow disk delays the answer only briefly.
     if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
         tracing::warn!("an answer goes before its line of the audit log: the disk takes that too slowly");
     }
     response
 }
 
-/// A change that was asked for. When the client goes before it is answered, that is noted.
+/// Requested change. A client that disconnects before the answer is recorded as well.
 struct Asked {
     control: Router,
     principal: Principal,
     operation: String,
-    /// What stands behind the `?`, where that says what was asked for.
+    /// Query arguments, where they describe the request.
     arguments: Option<Value>,
     noted: Noted,
     is_answered: bool,
@@ -136,7 +136,7 @@ impl Drop for Asked {
     }
 }
 
-/// The arguments of a request as an object; none where there are none, or they can't be read.
+/// Returns the query arguments of a request as an object; `None` where there are none, or they can't be read.
 fn arguments(uri: &Uri) -> Option<Value> {
     let Query(arguments) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
     (!arguments.is_empty()).then(|| json!(arguments))
@@ -150,7 +150,7 @@ fn outcome(status: StatusCode) -> Outcome {
     }
 }
 
-/// What a request asks for, if it isn't too long. The log shortens what is long in it.
+/// Returns the body of a request, if it isn't too long. The log shortens long values in it.
 fn brief(body: &[u8]) -> Value {
     if body.len() > MOST_BYTES {
         return json!(format!("{} bytes", body.len()));

@@ -18,9 +18,9 @@ use crate::http::streaming::{Ending, Source, as_file};
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// How often new frames are asked for.
+/// Interval between reads of new frames.
 const POLL: Duration = Duration::from_millis(20);
-/// Whole frames, unless the client wants less.
+/// Default snap length: whole frames.
 const DEFAULT_SNAP: u32 = 65_535;
 
 #[derive(Deserialize, JsonSchema)]
@@ -78,7 +78,7 @@ struct Running {
 impl Source for Running {
     type Piece = Vec<u8>;
 
-    /// The next piece that is not empty; `None` at the end.
+    /// Returns the next piece that is not empty; `None` at the end.
     async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.ended {
             let (mut bytes, frames, over) = self.recording.take();

@@ -1,4 +1,4 @@
-//! The resources of the configuration and its revisions.
+//! Handlers of the configuration and its revisions.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -17,7 +17,7 @@ use crate::served::long::long;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
-/// What runs.
+/// Returns the running configuration.
 pub(crate) async fn running(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -34,7 +34,7 @@ pub(crate) async fn apply(
     if condition.is_there() {
         let running = served.control.configuration()?;
         condition.check_this(&running)?;
-        // It is looked at again when all is ready to be changed.
+        // Control checks the condition again right before the change.
         order.only_if = Some(running.text);
     }
     let applied = served.control.apply(order, principal.who).await?;

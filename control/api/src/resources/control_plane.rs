@@ -1,4 +1,4 @@
-//! The resource `/control-plane`: how much of what is for the router itself gets there.
+//! Resource `/control-plane`: control-plane policing by class.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 use crate::operation::{Operation, Resource};
 use crate::served::Served;
 
-/// The resource.
+/// Returns the resource.
 pub(crate) fn resource() -> Resource {
     Resource::new("/control-plane")
         .on(

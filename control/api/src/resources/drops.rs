@@ -1,4 +1,4 @@
-//! The resource `/drops/packets`: the last packets that were dropped, for each reason.
+//! Resource `/drops/packets`: the last dropped packets for each reason.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::http::streaming::{Ending, PCAPNG, Source, accepts, accepts_stream, as
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// How often is asked for more.
+/// Interval between reads of new drops.
 const POLL: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
     follow: Option<bool>,
 }
 
-/// Answers with the last packets, or goes on with those that come.
+/// Answers with the last dropped packets, or with a stream of new ones.
 pub(crate) async fn packets(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -57,7 +57,7 @@ pub(crate) async fn packets(
     }))
 }
 
-/// A client that has seen what was dropped up to here.
+/// Client of a stream, with the last drop that it has seen.
 struct Following {
     control: Router,
     reason: Option<String>,
@@ -70,7 +70,7 @@ struct Following {
 impl Source for Following {
     type Piece = Vec<DroppedView>;
 
-    /// What was dropped since; `None` at the end.
+    /// Returns the packets dropped since the last call; `None` at the end.
     async fn next(&mut self) -> Option<Vec<DroppedView>> {
         if let Some(first) = self.first.take() {
             return Some(first);

@@ -1,4 +1,4 @@
-//! The resource `/events`: what happened, a page at a time, or as it happens (server-sent events).
+//! Resource `/events`: events, a page at a time or as a stream (server-sent events).
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::http::streaming::{Ending, Source, accepts_stream, as_events, continue
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// How long a client is to wait before it connects again.
+/// Time that a client should wait before it connects again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Events that are taken out of the log at one time.
+/// Number of events that one read takes from the log.
 const PORTION: usize = 64;
 
 /// Which events are wanted.
@@ -64,7 +64,7 @@ pub(crate) async fn events(
     Ok(Json(events.page(&query)).into_response())
 }
 
-/// The kinds that are named.
+/// Parses the names of kinds.
 fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     let kind = |name: &str| {
         name.parse().map_err(|()| {
@@ -75,7 +75,7 @@ fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     named.map_or(Ok(Vec::new()), |named| named.split(',').map(kind).collect())
 }
 
-/// A client that was there before says what it heard last.
+/// Continues a query behind the last event that a returning client names.
 fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem> {
     let Some(heard) = headers.get("last-event-id") else { return Ok(query) };
     let number = heard.to_str().ok().and_then(|heard| heard.trim().parse().ok());
@@ -85,12 +85,13 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-/// A client that follows the log. It reads at its own pace: what is gone before it was read is counted and told.
+/// Client that follows the log at its own pace. Events that were removed before the client read them are
+/// counted and reported.
 struct Follower {
     events: Events,
     newest: watch::Receiver<u64>,
     query: EventQuery,
-    /// What is said before.
+    /// First message of the stream.
     greeting: Option<Message>,
     ending: Ending,
 }
@@ -100,7 +101,7 @@ impl Follower {
         let newest = events.newest();
         query.limit = Some(PORTION);
         if let Some(last) = query.last.take() {
-            // Where the last ones begin.
+            // Number before the first of the last events.
             let all = EventQuery { last: Some(last), limit: None, ..query.clone() };
             let first = events.page(&all).events.first().map(|event| event.number - 1);
             query.since = first.or(Some(*newest.borrow()));
@@ -114,17 +115,17 @@ impl Follower {
 impl Source for Follower {
     type Piece = Vec<Message>;
 
-    /// The next messages; `None` at the end of the router.
+    /// Returns the next messages; `None` at the end of the router.
     async fn next(&mut self) -> Option<Vec<Message>> {
         if let Some(greeting) = self.greeting.take() {
             return Some(vec![greeting]);
         }
         loop {
-            // Looked at before the log is, so that nothing is missed in between.
+            // Marked before reading the log, so that no event is missed in between.
             self.newest.mark_unchanged();
             let page = self.events.page(&self.query);
             self.query.since = Some(page.next);
-            // What is told in the place of events that are gone.
+            // Message in place of removed events.
             let missed = (page.missed > 0).then(|| message("missed", &json!({"missed": page.missed})));
             let told: Vec<Message> = missed.into_iter().chain(page.events.iter().map(told)).collect();
             if !told.is_empty() {

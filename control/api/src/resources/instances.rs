@@ -1,4 +1,4 @@
-//! Plugins and their instances.
+//! Handlers of plugins and their instances.
 
 use axum::Json;
 use axum::extract::{Extension, State};

@@ -1,7 +1,7 @@
-//! The resource `/metrics`: what Prometheus reads, in OpenMetrics text.
+//! Resource `/metrics`: metrics for Prometheus, in OpenMetrics text.
 //!
-//! Labels name ports, queues, instances and reasons, of which there are few. No label names a flow or a filter: of those there
-//! may be millions.
+//! Labels name ports, queues, instances and reasons, of which there are few. No label names a flow or a
+//! filter, of which there may be millions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,21 +21,21 @@ use prometheus_client::registry::Registry;
 use crate::http::problem::Problem;
 use crate::served::Served;
 
-/// The format, as its standard names it.
+/// Media type, as the standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// What all names begin with.
+/// Prefix of all names.
 const PREFIX: &str = "millrace";
 
-/// Answers with all metrics as they are now.
+/// Answers with the current metrics.
 pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Problem> {
     let page = page(&served.control)?;
     Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
 }
 
-/// All metrics of a router, as text.
+/// Returns all metrics of a router, as text.
 ///
 /// # Errors
-/// Those of reading the router's state.
+/// The errors of reading the router's state.
 pub(crate) fn page(control: &Router) -> Result<String, ControlError> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Families(families(control)?)));
@@ -54,7 +54,7 @@ fn families(control: &Router) -> Result<Vec<Family>, ControlError> {
     Ok(families)
 }
 
-/// A metric with its samples.
+/// Metric with its samples.
 #[derive(Debug)]
 struct Family {
     name: &'static str,
@@ -63,26 +63,26 @@ struct Family {
     kind: MetricType,
 }
 
-/// Labels and what is counted or measured.
+/// Labels and value.
 type Sample = (Labels, f64);
 type Labels = Vec<(&'static str, String)>;
 
-/// Something that only grows. Its name in the text ends in `_total`.
+/// Returns a counter, which only grows. Its name in the text ends in `_total`.
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
     Family { name, help, samples, kind: MetricType::Counter }
 }
 
-/// Something that goes up and down.
+/// Returns a gauge.
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
     Family { name, help, samples, kind: MetricType::Gauge }
 }
 
-/// The one sample of a metric without labels.
+/// Returns the sample of a metric without labels.
 fn one(value: f64) -> Vec<Sample> {
     vec![(Vec::new(), value)]
 }
 
-/// The sample of a metric that may not apply to this router.
+/// Returns the sample of a metric that may not apply to this router.
 fn some(value: Option<u64>) -> Vec<Sample> {
     value.map(|value| (Vec::new(), count(value))).into_iter().collect()
 }
@@ -96,7 +96,7 @@ fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// What was for the router itself, by class and port.
+/// Returns the counters of control-plane policing, by class and port.
 fn of_control_plane(view: &ControlPlaneView) -> Family {
     let mut samples = Vec::new();
     for class in &view.classes {
@@ -187,7 +187,7 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
     families
 }
 
-/// What is read of each port: name, meaning, value.
+/// Metric of each port: name, meaning, value.
 type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {
@@ -309,7 +309,7 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
     ]
 }
 
-/// What the encoder asks for.
+/// Adapter for the encoder.
 #[derive(Debug)]
 struct Families(Vec<Family>);
 

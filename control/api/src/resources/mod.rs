@@ -1,4 +1,4 @@
-//! What the methods of most resources do.
+//! Handlers that most resources share.
 
 pub(crate) mod audit;
 pub(crate) mod capture;
@@ -41,7 +41,7 @@ use crate::served::paging::paged;
 type Answer<T> = Result<Json<T>, Problem>;
 type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// GET of a whole noun.
+/// Returns the handler for GET of a whole noun.
 pub(crate) fn read<V: Serialize + 'static>(
     read: fn(&Router) -> Result<V, ControlError>,
 ) -> MethodRouter<Served> {
@@ -50,7 +50,7 @@ pub(crate) fn read<V: Serialize + 'static>(
     )
 }
 
-/// GET of one of a noun by its name.
+/// Returns the handler for GET of one object of a noun by its name.
 pub(crate) fn find<V: Tagged + 'static>(
     noun: &'static str,
     read: fn(&Router) -> Result<Vec<V>, ControlError>,
@@ -61,7 +61,7 @@ pub(crate) fn find<V: Tagged + 'static>(
     })
 }
 
-/// The one of that name.
+/// Returns the object of that name.
 pub(crate) fn named<V>(
     noun: &'static str,
     mut all: Vec<V>,
@@ -217,7 +217,7 @@ pub(crate) async fn add_filters(
     Ok((StatusCode::CREATED, Json(added)))
 }
 
-/// Bindings, by their ids.
+/// Returns the bindings, by their ids.
 pub(crate) async fn bindings(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -227,7 +227,7 @@ pub(crate) async fn bindings(
     long(&served, &principal, move |control| Ok(paged(&uri, control.bindings(&query)?))).await
 }
 
-/// The same as filters.
+/// Returns the filters, by their ids.
 pub(crate) async fn filters(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -298,7 +298,7 @@ fn filter(served: &Served, id: u64) -> Result<FilterView, Problem> {
     Ok(FilterView(found))
 }
 
-/// The id in a path.
+/// Parses the id in a path.
 fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("id {id:?} is not a number")))
 }

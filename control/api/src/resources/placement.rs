@@ -1,4 +1,4 @@
-//! The resource `/placements`: where flows are treated, and where they are wanted.
+//! Resource `/placements`: the wanted and the actual levels of flows.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::http::problem::Problem;
 use crate::operation::{Operation, Resource};
 use crate::served::Served;
 
-/// The resource.
+/// Returns the resource.
 pub(crate) fn resource() -> Resource {
     Resource::new("/placements")
         .on(

@@ -1,4 +1,4 @@
-//! The resource `/rates`: what the counters of ports grow by in a second, once, or several times a second as a stream.
+//! Resource `/rates`: rates of the counters of ports, once, or as a stream several times a second.
 
 use millrace_controller::ControlError;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message}
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// Looks in a second, at most.
+/// Maximum number of samples per second.
 const MOST_HZ: u8 = 10;
 
 /// How often one wants to look.
@@ -64,7 +64,7 @@ impl RatesView {
         let seconds = (now.seconds - before.seconds).max(1e-3);
         let ports = now.ports.iter().map(|port| {
             let old = before.ports.iter().find(|old| old.name == port.name);
-            // Counters that were set to zero have counted from there.
+            // Counters that were set to zero count from zero.
             let rate = |counter: fn(&PortCountersView) -> u64| {
                 let (now, old) = (counter(port), old.map_or(counter(port), counter));
                 now.checked_sub(old).unwrap_or(now) as f64 / seconds
@@ -82,7 +82,7 @@ impl RatesView {
     }
 }
 
-/// Answers with the rates between two looks, or goes on as a stream.
+/// Answers with the rates between two samples, or with a stream.
 pub(crate) async fn rates(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -102,7 +102,7 @@ pub(crate) async fn rates(
     Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 
-/// A client that looks again and again.
+/// Client of a stream of rates.
 struct Watch {
     served: Served,
     before: Arc<CountersView>,
@@ -123,13 +123,13 @@ impl Watch {
         let before = served.sampler.sample(&served.control)?;
         let period = Duration::from_secs(1) / u32::from(hz);
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
-        // A client that reads too slowly gets fewer.
+        // A client that reads too slowly gets fewer samples.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = Ending(served.ending.clone());
         Ok(Self { served, before, ticks, ending })
     }
 
-    /// The rates since the last look; `None` when the router stops.
+    /// Returns the rates since the last sample; `None` when the router stops.
     async fn look(&mut self) -> Option<Result<RatesView, ControlError>> {
         self.ending.or(self.ticks.tick()).await?;
         let now = match self.served.sampler.sample(&self.served.control) {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((rates.ports[0].rx_rate, rates.ports[0].rx_bits), (100.0, 80_000.0));
         let cleared = RatesView::between(&counters(1.0, 100), &counters(1.5, 10));
         assert_eq!(cleared.ports[0].rx_rate, 20.0);
-        // A counter that has come to its end begins anew: no rate is below nothing.
+        // A counter that wraps restarts at zero, and no rate is negative.
         let before = CountersView {
             ports: vec![PortCountersView {
                 rx_bytes: u64::MAX - 9,

@@ -1,4 +1,4 @@
-//! The resources of schedulers and queues: what each method does.
+//! Handlers of schedulers and queues.
 
 use axum::Json;
 use axum::extract::State;
@@ -30,7 +30,7 @@ pub(crate) async fn add(
     ))
 }
 
-/// Changes what holds for the whole scheduler.
+/// Changes settings of a whole scheduler.
 pub(crate) async fn set(
     State(served): State<Served>,
     Name(port): Name,
@@ -63,7 +63,7 @@ pub(crate) async fn remove_node(
     Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal).await?))
 }
 
-/// A queue, with those of flows in it.
+/// Returns a queue with the queues of flows in it.
 pub(crate) async fn queue(
     State(served): State<Served>,
     Names([port, queue]): Names,
@@ -102,7 +102,7 @@ pub(crate) async fn set_queue(
     while condition.is_there() {
         let before = served.control.scheduler_settings(&port)?;
         condition.check_this(&served.control.queue(&port, &queue).await?)?;
-        // Others are heard while its worker is asked.
+        // Control answers other requests while the worker is asked.
         if served.control.scheduler_settings(&port)? == before {
             break;
         }
@@ -111,7 +111,7 @@ pub(crate) async fn set_queue(
     Ok(Json(QueueChanged { port, queue, flow, changes }))
 }
 
-/// The scheduler of a port.
+/// Returns the scheduler of a port.
 pub(crate) async fn show(
     State(served): State<Served>,
     Name(port): Name,
@@ -123,7 +123,7 @@ fn scheduler(served: &Served, port: &str) -> Result<SchedulerView, Problem> {
     match served.control.schedulers()?.into_iter().find(|one| one.port == port) {
         Some(scheduler) => Ok(scheduler),
         None => {
-            // Says so where there is no such port either.
+            // Reports a missing port as well.
             served.control.scheduler_settings(port)?;
             Err(ControlError::no_scheduler(port).into())
         }

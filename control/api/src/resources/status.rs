@@ -1,4 +1,4 @@
-//! How the interface itself is served, beside what the daemon is.
+//! Status of the daemon and of its interface.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! The resource of tokens, by which one is let in from elsewhere.
+//! Resource of API tokens for remote access.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -34,7 +34,7 @@ pub(crate) async fn revoke(
     beside(move || tokens.revoke(&name)).await.map(Json)
 }
 
-/// Done beside everything else: it waits for the disk, or for who waits for it.
+/// Runs work on a blocking thread, since it waits for the disk.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,4 +1,4 @@
-//! The resource `/trace`: journeys of packets, as they end.
+//! Resource `/trace`: traced packets, each when its trace ends.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::http::streaming::{
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// How often journeys are asked for.
+/// Interval between reads of traces.
 const POLL: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
     time: Option<TraceTime>,
 }
 
-/// Traces packets until there are as many as are wanted, the time is over, the client goes, or the router stops.
+/// Traces packets until the wanted number is reached, the time is over, the client goes, or the router stops.
 pub(crate) async fn trace(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -65,11 +65,11 @@ pub(crate) async fn trace(
     Ok(Json(packets.concat()).into_response())
 }
 
-/// What a stream goes on with.
+/// Message of a stream.
 struct Part {
-    /// Journeys that have ended.
+    /// Traces that have ended.
     packets: Vec<TraceView>,
-    /// At the end: how many there were, and how many were lost.
+    /// End of the stream: numbers of traced and of lost packets.
     end: Option<Value>,
 }
 
@@ -88,7 +88,7 @@ struct Running {
 impl Source for Running {
     type Piece = Part;
 
-    /// The journeys that have ended since; at last, the end.
+    /// Returns the traces that have ended since the last call; at last, the end.
     async fn next(&mut self) -> Option<Part> {
         if self.over {
             return None;

@@ -1,4 +1,4 @@
-//! The catalogue as it is served: the list of resources, and the description of the interface.
+//! Documents about the interface: the list of resources, and the OpenAPI description.
 
 use std::sync::OnceLock;
 
@@ -37,11 +37,11 @@ pub(crate) struct ListView {
 /// Documents about the interface: the list of resources, and the OpenAPI description.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
-    /// The list of resources.
+    /// List of resources.
     list: Option<ListView>,
     /// Method, path and effect of each operation.
     effects: Vec<(&'static str, &'static str, Effect)>,
-    /// The description of the interface, made when it is first asked for: that takes a while.
+    /// Description of the interface, made on first request since that takes a while.
     openapi: OnceLock<Bytes>,
 }
 
@@ -61,7 +61,8 @@ impl Documents {
         self.openapi.get_or_init(make).clone()
     }
 
-    /// The effect of a request with this method and path. Operations whose paths have names in them are read by GET alone.
+    /// Returns the effect of a request with this method and path. A path with names in it counts as a read
+    /// for GET, and as a change of forwarding otherwise.
     pub fn effect(&self, method: &Method, path: &str) -> Effect {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);

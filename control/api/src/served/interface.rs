@@ -1,4 +1,4 @@
-//! How the interface itself is served.
+//! Status of the interface itself: sockets, certificate and threads.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,18 +11,18 @@ use serde::Serialize;
 use crate::entrance::certificate::Certificate;
 use crate::entrance::remote::Remote;
 
-/// How the interface is served.
+/// Sockets, certificate and threads of the interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     socket: String,
     listen: Vec<SocketAddr>,
     certificate: Option<Arc<Certificate>>,
-    /// Names and numbers of the threads that speak with clients.
+    /// Names and ids of the client threads.
     pub threads: Vec<(&'static str, i32)>,
 }
 
 impl Interface {
-    /// Served at a socket, and elsewhere.
+    /// Returns the status of an interface at a socket, and at remote sockets if there are any.
     pub fn at(socket: &Path, remote: Option<&Remote>) -> Self {
         let listeners = remote.map(|remote| &remote.listeners).into_iter().flatten();
         let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
@@ -34,7 +34,7 @@ impl Interface {
         Self { socket: socket.display().to_string(), listen, certificate, threads: Vec::new() }
     }
 
-    /// Returns how it is served, as `/status` shows it.
+    /// Returns the status as `/status` shows it.
     pub fn view(&self) -> InterfaceView {
         let thread = |&(name, thread): &(&'static str, i32)| ThreadView {
             name,
@@ -49,12 +49,12 @@ impl Interface {
         }
     }
 
-    /// Whether it is served over TLS.
+    /// Whether the interface is served over TLS.
     pub fn has_certificate(&self) -> bool {
         self.certificate.is_some()
     }
 
-    /// Takes up a certificate that was renewed.
+    /// Reads a renewed certificate.
     pub fn renew(&self) {
         let Some(certificate) = &self.certificate else { return };
         match certificate.renew() {
@@ -73,7 +73,7 @@ impl Interface {
     }
 }
 
-/// Which certificate is in use, for the log.
+/// Returns a description of the certificate in use, for the log.
 fn words(certificate: &Certificate) -> String {
     match (certificate.fingerprint(), certificate.holds_until()) {
         (None, _) => "no certificate that holds".to_owned(),

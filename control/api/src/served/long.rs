@@ -1,4 +1,4 @@
-//! Answers that take long to make: threads beside control's make them, few at one time, so that control answers others meanwhile.
+//! Slow answers: few blocking threads make them, so that control answers other requests meanwhile.
 
 use millrace_controller::Router;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::limits::shares::Shares;
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// Long answers that are made at one time.
+/// Maximum number of slow answers in progress.
 const ALL: usize = 2;
-/// Those that ask for one, or wait.
+/// Maximum number of callers with a slow answer in progress or waiting.
 const ASKING: usize = 1024;
-/// How long a request waits for its turn.
+/// Time that a request waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Room for long answers: one of each user or token at a time. Clones are the same.
+/// Slots for slow answers, one per user or token. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LongAnswers {
     all: Arc<Semaphore>,
@@ -35,10 +35,10 @@ impl Default for LongAnswers {
 }
 
 impl LongAnswers {
-    /// Does `work` on another thread when it is the turn of who asks.
+    /// Runs `work` on a blocking thread when the caller gets a slot.
     ///
     /// # Errors
-    /// 503 when it was not in time.
+    /// 503 when no slot was free in time.
     async fn make<T: Send + 'static>(
         &self,
         who: &str,
@@ -58,7 +58,7 @@ impl LongAnswers {
             );
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1));
         };
-        // The place is kept until the work is done, also when nobody waits for it any more.
+        // The slot is held until the work is done, even if the client has gone.
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(places);
@@ -70,7 +70,7 @@ impl LongAnswers {
     }
 }
 
-/// An answer that takes long to make, in the form in which it is sent.
+/// Returns a slow answer in the form in which it is sent.
 pub(crate) async fn long<T: IntoResponse>(
     served: &Served,
     principal: &Principal,

@@ -1,4 +1,4 @@
-//! State that the handlers of requests share: the router, and what is kept between requests.
+//! State shared by the handlers of requests: the router, and state kept between requests.
 
 mod documents;
 mod interface;
@@ -18,21 +18,21 @@ pub(crate) use sampler::Sampler;
 use self::long::LongAnswers;
 use crate::limits::Limits;
 
-/// State that the handlers of requests share.
+/// State shared by the handlers of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub control: Router,
-    /// True when the server stops.
+    /// Whether the server stops.
     pub ending: watch::Receiver<bool>,
-    /// The list of resources, and the description of the interface.
+    /// List of resources, and description of the interface.
     pub documents: Arc<Documents>,
-    /// The counters, as they were a moment ago.
+    /// Recent counters.
     pub sampler: Sampler,
     /// Limits of requests and streams.
     pub limits: Limits,
-    /// Room for answers that take long to make.
+    /// Slots for slow answers.
     pub long: LongAnswers,
-    /// How the interface is served.
+    /// Status of the interface.
     pub interface: Arc<Interface>,
 }
 

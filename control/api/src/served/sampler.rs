@@ -1,4 +1,4 @@
-//! The counters of ports as several clients look at them.
+//! Sampler of port counters, shared by several clients.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use millrace_controller::view::CountersView;
 use millrace_controller::{ControlError, Router};
 
-/// Counters that are not older are not asked for again: many clients cost the data plane no more than one.
+/// Maximum age of a shared sample, so that many clients cost the data plane no more than one.
 const FRESH: Duration = Duration::from_millis(80);
 
-/// Counters that several look at.
+/// Shared sample of the counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampler(Arc<Mutex<Option<Sample>>>);
 
-/// The counters, and when they were looked at.
+/// Counters, and the time of reading them.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Instant,

@@ -26,10 +26,10 @@ mod resources;
 mod streams;
 mod words;
 
-/// Ports, and one of everything that can be changed.
+/// Configuration with ports, and with one object of each kind that can be changed.
 const CONFIG: &str = include_str!("tests/router.toml");
 
-/// A router with its own socket.
+/// Router with its own socket.
 struct Server {
     directory: TestDirectory,
     control: Router,
@@ -38,12 +38,12 @@ struct Server {
 }
 
 impl Server {
-    /// Starts one with ports in memory.
+    /// Starts a router with ports in memory.
     async fn start() -> Self {
         Self::with(CONFIG).await
     }
 
-    /// Starts one with a configuration.
+    /// Starts a router with a configuration.
     async fn with(config: &str) -> Self {
         let config = Config::parse(config, "test.toml").unwrap();
         Self::of(millrace_controller::start(config, StartOptions::default()).await.unwrap())
@@ -99,7 +99,8 @@ async fn request_with(
     headers: &[(&str, &str)],
     body: Bytes,
 ) -> Response<Incoming> {
-    // Who is refused while he still sends may meet a closed connection before he reads why: such a request is made again.
+    // A caller refused while still sending may meet a closed connection before reading the reason: the test
+    // repeats such a request.
     for _ in 0..100 {
         let stream = UnixStream::connect(socket).await.unwrap();
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
@@ -127,7 +128,7 @@ async fn nonsense_on_the_socket_harms_no_other_client() {
     server.end().await;
 }
 
-/// Bytes that there is memory for, in the test of memory.
+/// Simulated free memory in bytes, for the test of memory.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 #[tokio::test]
@@ -136,7 +137,7 @@ async fn without_memory_only_what_takes_none_is_done_until_there_is_some() {
     let has_room = |bytes| bytes <= ROOM.load(Ordering::SeqCst);
     server.control.guard_memory(MemoryGuard { has_room, recover: || true });
     let body = json!({"plugin": "statistics", "name": "i1"}).to_string();
-    // A byte of a body takes several of memory.
+    // A byte of a body takes several bytes of memory.
     ROOM.store(body.len(), Ordering::SeqCst);
     let (status, headers, problem) = server.answer("POST", "/instances", body.clone()).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{problem}");

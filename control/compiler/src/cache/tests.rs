@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A directory that is removed in the end.
+/// Directory that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -127,7 +127,7 @@ fn what_was_used_longest_ago_goes_first() {
         cache.put(Key([key; TAG]), &[0; 1000]).unwrap();
         at(key, u64::from(key));
     }
-    // Used again, so that the second one is the oldest now.
+    // This use makes the second entry the oldest.
     assert!(cache.get(Key([1; TAG])).unwrap().is_some());
     cache.put(Key([4; TAG]), &[0; 1000]).unwrap();
     assert_eq!(folder.entries(), 3);

@@ -1,4 +1,4 @@
-//! Gates, filters, and where flows are to be treated.
+//! Gates, filters and placements of flows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,76 +10,77 @@ use serde::{Deserialize, Serialize};
 use crate::action::FilterAction;
 use crate::values::{Named, Text, is_default};
 
-/// A gate beside the default ones, or the table of one of these.
+/// Additional gate, or the table type of a default gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gate {
-    /// Its name.
+    /// Name of the gate.
     #[schemars(with = "String")]
     pub name: Named,
-    /// Its position: early, route, late, queue or copy. Those of the default gates are given.
+    /// Position of the gate: early, route, late, queue or copy; only for additional gates.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<Text<Position>>,
-    /// How its filters are searched. Default `auto`.
+    /// Filter table type of the gate. Default `auto`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub table: GateTable,
 }
 
-/// How the filters of a gate are searched. All find the same; they differ in time and memory.
+/// Search algorithm of a filter table. All find the same filter; they differ in time and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateTable {
-    /// As the router thinks best, which is by tuple space search.
+    /// The router's choice, which is tuple space search.
     #[default]
     Auto,
-    /// One after the other.
+    /// Linear search.
     Linear,
-    /// By a hash table for each combination of prefix lengths.
+    /// Tuple space search: a hash table for each combination of prefix lengths.
     TupleSpace,
-    /// By a tree that cuts addresses and ports into parts, as long as it stays small enough.
+    /// Decision tree that cuts the ranges of addresses and ports, as long as the tree stays small enough.
     CuttingTree,
-    /// By a graph with a node for each decision, as long as it stays small enough; addresses by binary search on the
-    /// lengths of their prefixes.
+    /// Decision graph, as long as the graph stays small enough; addresses are found by binary search on
+    /// prefix lengths.
     Dag,
-    /// The same with addresses in PATRICIA tries.
+    /// Decision graph with PATRICIA tries for addresses.
     DagPatricia,
-    /// The same with addresses in tree bitmaps.
+    /// Decision graph with tree bitmaps for addresses.
     DagTreeBitmap,
 }
 
-/// What is done with the packets that match.
+/// Filter: packets to match and an action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Filter {
-    /// Which packets; `*` is all.
+    /// Packets to match; `*` matches all.
     #[schemars(with = "String")]
     pub r#match: Text<millrace_classify::FilterExpression>,
-    /// What is done with them.
+    /// Action on matching packets.
     #[schemars(with = "String")]
     pub action: Text<FilterAction>,
-    /// The gate's name. Default: `tap` for copies, `schedule` for queues, else `route`; for an instance it must be said.
+    /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, else
+    /// `route`; an instance needs a gate.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
-    /// Of several filters that match, the highest priority wins. Default 0.
+    /// Priority: of several matching filters, the highest wins. Default 0.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
 }
 
-/// What can be placed: written as a filter, or as `instance NAME`.
+/// Subject of a placement, written as a filter, or as `instance NAME`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placeable {
-    /// Flows.
+    /// Flows that match a filter.
     Flows(millrace_classify::Selection),
-    /// The packets of an instance that has a form for the driver.
+    /// Packets of an instance with an eBPF variant.
     Instance(String),
 }
 
 impl Placeable {
-    /// Number of comparisons that the filter takes for a flow; 0 for an instance.
+    /// Returns the number of comparisons that the filter takes for a flow; 0 for an instance.
     pub fn comparisons(&self) -> usize {
         match self {
             Self::Flows(filter) => filter.comparisons(),
@@ -108,23 +109,24 @@ impl FromStr for Placeable {
     }
 }
 
-/// At which level flows are treated; the first that concerns a flow counts.
+/// Placement of flows at a level; the first matching placement applies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
-    /// Which flows; `*` is all, and `instance NAME` those of an instance that has a form for the driver.
+    /// Flows to place: a filter, `*` for all, or `instance NAME` for the flows of an instance with an eBPF
+    /// variant.
     #[schemars(with = "String")]
     pub flow: Text<Placeable>,
-    /// Where.
+    /// Level of the flows.
     pub level: PlacementLevel,
 }
 
-/// A level that flows can be placed at.
+/// Level at which flows can be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementLevel {
-    /// In the driver, as soon as they can be there, and also while they are idle.
+    /// Offload as soon as possible, even of idle flows.
     Xdp,
-    /// At a worker.
+    /// Worker.
     Worker,
 }

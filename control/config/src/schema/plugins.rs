@@ -1,4 +1,4 @@
-//! Plugins, their instances, and what these are bound to.
+//! Plugins, instances and bindings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,52 +10,52 @@ use serde_json::{Map, Value};
 use crate::quantity::{Size, Time};
 use crate::values::{Named, Text, is_default};
 
-/// A plugin that is a file, loaded at the start.
+/// Plugin file to load at the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plugin {
-    /// The file, by its whole path: a WebAssembly module or a shared object. Its signature, if it has one, stands beside it.
+    /// Absolute path of the file, a WebAssembly module or a shared object; a signature file may be beside it.
     pub file: PathBuf,
-    /// Load it also when it is signed and older than one that was loaded before. Default `false`.
+    /// Whether a signed plugin may be older than a version that was loaded before. Default `false`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub allow_downgrade: bool,
 }
 
-/// What holds for all plugins that are files.
+/// Settings of all plugin files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Plugins {
-    /// Public keys, as `millrace plugin keygen` or `minisign -G` show them: `RW` and 54 more characters. What is signed
-    /// with one of them is loaded.
+    /// Trusted public keys, as `millrace plugin keygen` or `minisign -G` print them: `RW` and 54 more
+    /// characters. A plugin signed with one of them is loaded.
     pub keys: Vec<String>,
-    /// Whether plugins are loaded that are not signed with one of the keys. Default `allow` without keys, and `refuse`
-    /// with keys.
+    /// Whether plugins without a signature by one of the keys are loaded. Default `allow` without keys, and
+    /// `refuse` with keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned: Option<Unsigned>,
-    /// The directory that keeps compiled plugins, or `none`. Default: `/var/cache/millrace/plugins` for root, else
-    /// `millrace/plugins` in the user's cache.
+    /// Directory that caches compiled plugins, or `none`. Default: `/var/cache/millrace/plugins` for root,
+    /// else `millrace/plugins` in the user's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// Whether plugins are loaded that are shared objects: they are trusted with the whole router.
+    /// Whether shared objects are loaded as plugins: they are trusted with the whole router.
     pub shared_objects: SharedObjects,
-    /// Calls in a row that have to end within their slice before a function of a contained plugin is called on the worker's
-    /// stack, on which it can't be stopped and gone on with. 0: never. Default 1024.
+    /// Number of consecutive calls of a sandboxed function within its slice, after which it runs on the
+    /// worker's stack, where calls can't be suspended. 0: never. Default 1024.
     pub short_calls: u32,
-    /// Time that a call of a sandboxed plugin runs before others get their turn, 10 us to 10 ms. Default 50 us.
+    /// Time that a call of a sandboxed plugin runs before it is suspended, 10 us to 10 ms. Default 50 us.
     pub slice: Time<10, 10_000>,
     /// Memory of an instance of a sandboxed plugin, at each worker: 1 MiB to 1 GiB. Default 4 MiB.
     pub memory: Size<{ 1 << 20 }, { 1 << 30 }>,
-    /// So many faults of an instance within `fault-window` bring quarantine: 1 to 1,000. Default 8.
+    /// Number of faults of an instance within `fault-window` that cause quarantine: 1 to 1,000. Default 8.
     pub faults: u32,
     /// Time for which faults count, 1 s to 24 h. Default 60 s.
     pub fault_window: Time<1_000_000, 86_400_000_000>,
-    /// The directory in which the router remembers what has to outlive it: versions of plugins, and instances in quarantine; or
-    /// `none`. Default: `/var/lib/millrace` for root, else `millrace` in the user's state.
+    /// Directory of persistent state (versions of plugins, instances in quarantine), or `none`. Default:
+    /// `/var/lib/millrace` for root, else `millrace` in the user's state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
-    /// Time that a call of an instance may run or sleep on a worker before the router is ended for it: 100 ms to 60 s, or `0s` for
-    /// no watchdog. Default 1 s.
+    /// Time that a call may run or sleep on a worker before the watchdog ends the router: 100 ms to 60 s, or
+    /// `0s` for no watchdog. Default 1 s.
     #[schemars(with = "String")]
     pub watchdog: Watchdog,
 }
@@ -79,7 +79,8 @@ impl Default for Plugins {
     }
 }
 
-/// Time that a call of an instance may take before the router is ended for it: 100 ms to 60 s, or 0 for ever.
+/// Time that a call of an instance may take before the watchdog ends the router: 100 ms to 60 s, or 0 for no
+/// watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Time<0, 60_000_000>")]
 pub struct Watchdog(Time<0, 60_000_000>);
@@ -91,7 +92,7 @@ impl Default for Watchdog {
 }
 
 impl Watchdog {
-    /// The same as a duration; zero: for ever.
+    /// Returns the time as a duration; zero for no watchdog.
     pub fn duration(self) -> Duration {
         self.0.duration()
     }
@@ -108,80 +109,82 @@ impl TryFrom<Time<0, 60_000_000>> for Watchdog {
     }
 }
 
-/// What is done with plugins that nobody signed.
+/// Treatment of unsigned plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsigned {
-    /// They are loaded.
+    /// Unsigned plugins are loaded.
     Allow,
-    /// They are not.
+    /// Unsigned plugins are refused.
     Refuse,
 }
 
-/// What is done with plugins that are shared objects.
+/// Treatment of plugins that are shared objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedObjects {
-    /// They are loaded.
+    /// Shared objects are loaded.
     Allow,
-    /// They are not.
+    /// Shared objects are refused.
     #[default]
     Refuse,
 }
 
-/// A plugin instance.
+/// Plugin instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Instance {
-    /// The plugin's name.
+    /// Name of the plugin.
     #[schemars(with = "String")]
     pub plugin: Named,
-    /// The instance's own name.
+    /// Name of the instance.
     #[schemars(with = "String")]
     pub name: Named,
-    /// Its settings, as the plugin's manual page lists them.
+    /// Settings of the instance, as the plugin's manual page lists them.
     #[serde(default)]
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
 }
 
-/// Which flows an instance gets.
+/// Binding of an instance to flows at a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bind {
-    /// The instance's name.
+    /// Name of the instance.
     #[schemars(with = "String")]
     pub instance: Named,
-    /// The gate's name.
+    /// Name of the gate.
     #[schemars(with = "String")]
     pub gate: Named,
-    /// Which packets. Empty: all.
+    /// Filter of packets for the instance. Empty: all packets.
     #[schemars(with = "String")]
     pub filter: Text<millrace_classify::FilterExpression>,
-    /// Of several filters that match, the highest priority wins. Default 0.
+    /// Priority: of several matching filters, the highest wins. Default 0.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
-    /// What becomes of packets that the instance fails at, and while it pauses after that. Default `drop`.
+    /// Treatment of packets at which the instance fails, and during the pause after that. Default `drop`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
-    /// Time that a call of the instance may take in all before it counts as a fault, 1 us to 1 s. Default 1 ms.
+    /// Total time that a call of the instance may take before it counts as a fault, 1 us to 1 s. Default 1
+    /// ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The same for each packet of a call, if that is less. A call always has 50 us. No default.
+    /// Time per packet of a call, which applies if the sum is below `budget`. A call always has 50 us. No
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_budget: Option<Budget>,
 }
 
-/// What becomes of packets that an instance fails at.
+/// Treatment of packets at which an instance fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFault {
-    /// They are dropped.
+    /// The packets are dropped.
     #[default]
     Drop,
-    /// They go on, as if the instance had let them pass.
+    /// The packets continue as if the instance had let them pass.
     Bypass,
 }
 

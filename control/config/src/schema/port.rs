@@ -11,28 +11,29 @@ use super::OnDeath;
 use crate::scheduler::Scheduler;
 use crate::values::{InputWeight, Named, Text, VlanIds, is_default};
 
-/// A port.
+/// Port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Port {
-    /// Its name, by which everything else speaks of it.
+    /// Name of the port.
     #[schemars(with = "String")]
     pub name: Named,
-    /// The kernel device below. For kinds `device` (the default) and sub-interfaces.
+    /// Kernel device of the port. For kinds `device` (the default) and sub-interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What the port is. Default `device`.
+    /// Kind of the port. Default `device`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub kind: PortKind,
-    /// How the kernel device is used. Default `auto`.
+    /// Driver that accesses the kernel device. Default `auto`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub driver: Device,
     /// VLAN id, or outer and inner id, of a sub-interface of `device` with addresses, ARP and ND of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanIds>,
-    /// Addresses with the prefix length of their subnet; only for ports without a kernel device, and sub-interfaces.
+    /// Addresses with the prefix length of their subnet; only for ports without a kernel device, and
+    /// sub-interfaces.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -44,61 +45,61 @@ pub struct Port {
     /// Largest network packet in bytes, 68 to 65,535, for ports without a kernel device. Default 1,500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// What happens to the port's packets when the router has died.
+    /// Treatment of the port's packets when the router dies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_death: Option<OnDeath>,
     /// File whose frames a `pcap` port receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
-    /// File that a `pcap` port sends to.
+    /// File that a `pcap` port writes sent frames to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
-    /// Plays `input` as fast as it can be read, not at the recorded times.
+    /// Whether `input` is played as fast as it can be read instead of at the recorded times.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub fast: bool,
-    /// Makes the port worse, for tests and labs.
+    /// Impairment of the port, for tests and labs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<Impair>,
     /// File that records all frames of the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
-    /// Whether the way back to a packet's source must lead by the port that it came in by. Default `off`.
+    /// Reverse path check: whether the route to a packet's source must use its incoming port. Default `off`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub reverse_path: ReversePath,
-    /// Packets that are taken from the port in a round, at most, 1 to 256: where not all that comes can be taken, ports are served
-    /// in these proportions. Default 256.
+    /// Maximum number of packets taken from the port per iteration, 1 to 256; under overload, ports are
+    /// served in proportion to their weights. Default 256.
     #[serde(default)]
     #[schemars(with = "u16")]
     #[serde(skip_serializing_if = "is_default")]
     pub input_weight: InputWeight,
-    /// In which order and at which rates it sends. Default: at once, first in first out.
+    /// Scheduler of the port. Default: none, packets are sent at once in FIFO order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
 }
 
-/// Whether the way back to a packet's source is looked at (RFC 3704).
+/// Mode of the reverse path check (RFC 3704).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReversePath {
-    /// It is not.
+    /// No check.
     #[default]
     Off,
-    /// The route to the source must lead by the port that the packet came in by.
+    /// The route to the source must use the port on which the packet arrived.
     Strict,
-    /// There must be some route to the source.
+    /// A route to the source must exist.
     Loose,
 }
 
-/// What a port is.
+/// Kind of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortKind {
-    /// A kernel device.
+    /// Kernel device.
     #[default]
     Device,
-    /// A TAP device that the router makes.
+    /// TAP device that the router creates.
     Tap,
     /// Capture files.
     Pcap,
@@ -106,17 +107,17 @@ pub enum PortKind {
     Memory,
 }
 
-/// How a kernel device is used.
+/// Driver that accesses a kernel device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Device {
-    /// The best that works: AF_XDP in the driver, AF_XDP behind it, AF_PACKET.
+    /// First that works of AF_XDP in native mode, AF_XDP in generic mode, AF_PACKET.
     #[default]
     #[serde(rename = "auto")]
     Auto,
-    /// AF_XDP, in the driver if it can.
+    /// AF_XDP, in native mode if the driver supports it.
     #[serde(rename = "af_xdp")]
     AfXdp,
-    /// AF_XDP behind the driver.
+    /// AF_XDP in generic mode.
     #[serde(rename = "af_xdp-generic")]
     AfXdpGeneric,
     /// AF_PACKET rings.
@@ -124,22 +125,22 @@ pub enum Device {
     AfPacket,
 }
 
-/// What an impaired port does to its frames.
+/// Impairment of the frames of a port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Impair {
     /// Delay in milliseconds.
     pub delay_ms: f64,
-    /// Random addition to the delay, up to so many milliseconds.
+    /// Maximum random deviation from the delay, in milliseconds.
     pub jitter_ms: f64,
-    /// Part of the frames that is lost, 0 to 1.
+    /// Share of frames that is lost, 0 to 1.
     pub loss: f64,
-    /// Part that comes twice, 0 to 1.
+    /// Share of frames that is duplicated, 0 to 1.
     pub duplicate: f64,
-    /// Part that overtakes the others, 0 to 1.
+    /// Share of frames that overtakes others, 0 to 1.
     pub reorder: f64,
-    /// Part in which one bit is flipped, 0 to 1.
+    /// Share of frames in which one bit is flipped, 0 to 1.
     pub corrupt: f64,
-    /// Seed of the random decisions: the same seed does the same again.
+    /// Seed of the random decisions: the same seed gives the same decisions.
     pub seed: u64,
 }

@@ -1,4 +1,4 @@
-//! Routes, and neighbours that are known for good.
+//! Static routes and static neighbours.
 
 use std::net::IpAddr;
 
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{Named, Text, is_default};
 
-/// A route of our own.
+/// Static route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
     /// Destination prefix.
     #[schemars(with = "String")]
     pub to: Text<IpNet>,
-    /// Next hop; several share the flows.
+    /// Next hop; several next hops share the flows.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "one_alone")]
     pub via: Vec<IpAddr>,
-    /// Port to leave by; without `via` the destinations are neighbours there.
+    /// Outgoing port; without `via`, the destinations are neighbours at this port.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Named>,
-    /// What the route does. Default `forward`.
+    /// Kind of the route. Default `forward`.
     #[serde(default)]
     #[serde(skip_serializing_if = "is_default")]
     pub kind: RouteKind,
 }
 
-/// One address as it is, several as a list.
+/// Writes one address as a value, several as a list.
 fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Result<S::Ok, S::Error> {
     match addresses {
         [address] => address.serialize(serializer),
@@ -48,23 +48,23 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
     })
 }
 
-/// What a route does.
+/// Kind of a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteKind {
-    /// It leads to the next hop.
+    /// Packets are sent to the next hop.
     #[default]
     Forward,
-    /// Packets vanish.
+    /// Packets are dropped silently.
     Blackhole,
-    /// Packets are refused as unreachable.
+    /// Packets are rejected as unreachable.
     Unreachable,
-    /// Packets are refused as prohibited.
+    /// Packets are rejected as prohibited.
     Prohibit,
 }
 
 impl RouteKind {
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -75,16 +75,16 @@ impl RouteKind {
     }
 }
 
-/// A neighbour that is known for good, at a port without a kernel device.
+/// Static neighbour, at a port without a kernel device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbour {
-    /// The port it is behind.
+    /// Port of the neighbour.
     #[schemars(with = "String")]
     pub port: Named,
-    /// Its address.
+    /// IP address of the neighbour.
     pub address: IpAddr,
-    /// Its MAC address.
+    /// MAC address of the neighbour.
     #[schemars(with = "String")]
     pub mac: Text<MacAddr>,
 }

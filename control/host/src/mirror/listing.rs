@@ -1,4 +1,4 @@
-//! Asking the kernel for everything, one kind after the other.
+//! Lists (dumps) of the kernel's whole state, one object type after the other.
 
 use std::collections::VecDeque;
 
@@ -9,33 +9,33 @@ use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::state::Scope;
 
-/// Why a list is made.
+/// Reason for a list.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// The mirror starts.
+    /// Start of the mirror.
     Start,
-    /// Notifications were lost.
+    /// Loss of notifications.
     Overrun,
-    /// To see whether we are right; who asked is told how many differences there were.
+    /// Comparison with the kernel; the senders report the number of differences to the requesters.
     Comparison(Vec<oneshot::Sender<u64>>),
-    /// Something happened on a device along with which the kernel drops routes silently.
+    /// Device event with which the kernel drops routes silently.
     Device,
 }
 
-/// A list under way.
+/// List in progress.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub scope: Scope,
     pub reason: Reason,
-    /// What remains to be asked.
+    /// Remaining requests.
     pub steps: VecDeque<Request>,
-    /// Sequence number of the step now being answered.
+    /// Sequence number of the request in progress.
     pub sequence: u32,
-    /// Something was lost or skipped: what was not named need not be gone.
+    /// Whether entries were lost or skipped, so that an unlisted entry may still exist.
     pub incomplete: bool,
-    /// The state's count of differences at the start.
+    /// Number of differences in the state at the start.
     pub differences: u64,
-    /// How often it was begun again.
+    /// Number of restarts.
     pub attempts: u32,
 }
 
@@ -45,7 +45,7 @@ impl Listing {
         Self { scope, reason, steps, sequence: 0, incomplete: false, differences: 0, attempts: 0 }
     }
 
-    /// Starts over with the same purpose.
+    /// Restarts the list for the same reason.
     pub fn again(mut self) -> Self {
         self.steps = steps(self.scope);
         self.incomplete = false;
@@ -54,7 +54,7 @@ impl Listing {
     }
 }
 
-/// Requests in an order in which each entry's prerequisites come before it: devices, then what is on them.
+/// Returns the requests in an order in which prerequisites come first: devices, then objects on devices.
 fn steps(scope: Scope) -> VecDeque<Request> {
     let routes = [Family::Ipv4, Family::Ipv6].map(|family| routes(family, scope));
     match scope {

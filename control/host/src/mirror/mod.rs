@@ -1,7 +1,10 @@
-//! Keeps a [`HostState`] equal to the kernel's.
+//! Mirror: keeps a [`HostState`] equal to the kernel's.
 //!
-//! One socket receives both notifications and lists, so that they come in the order in which they became true.
-//! It subscribes first and lists afterwards; nothing falls between.
+//! One socket receives both notifications and lists, so that both arrive in the order of the kernel's
+//! changes. The mirror subscribes first and lists afterwards, so that no change is missed.
+//!
+//! After an overrun of the socket's buffer, the mirror lists everything again. It also compares its state
+//! with a full list at regular intervals, and counts and corrects the differences.
 
 mod listing;
 mod worker;
@@ -18,13 +21,13 @@ use tokio::task::JoinHandle;
 use crate::{HostChange, HostError, HostState};
 use worker::Worker;
 
-/// Batches that wait for a slow reader; what comes on top is joined into one.
+/// Maximum number of batches queued for a slow reader; further changes are joined into one batch.
 const WAITING_BATCHES: usize = 16;
 
-/// How the mirror behaves.
+/// Options of a mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorOptions {
-    /// Receive buffer of the netlink socket in bytes; forced beyond the system's limit where we may. Default 32 MiB.
+    /// Receive buffer of the netlink socket in bytes; beyond the system's limit if permitted. Default 32 MiB.
     pub receive_buffer: usize,
     /// Time between two comparisons with a full dump; zero for never. Default 60 s.
     pub comparison_interval: Duration,
@@ -39,24 +42,24 @@ impl Default for MirrorOptions {
 /// Counters of a mirror since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MirrorStatistics {
-    /// Netlink messages received, notifications and dump entries.
+    /// Received netlink messages: notifications and dump entries.
     pub messages: u64,
-    /// Messages that could not be understood.
+    /// Messages that could not be decoded.
     pub malformed: u64,
-    /// Times the kernel dropped notifications because our buffer was full.
+    /// Times that the kernel dropped notifications because our buffer was full.
     pub overruns: u64,
     /// Full dumps.
     pub dumps: u64,
-    /// Entries that a comparison found to differ from the kernel's and put right.
+    /// Entries that a comparison found to differ from the kernel's and corrected.
     pub divergences_repaired: u64,
 }
 
-/// What the task and its users share.
+/// State shared by the task and its users.
 #[derive(Debug, Default)]
 struct Shared {
     state: RwLock<HostState>,
     statistics: Mutex<MirrorStatistics>,
-    /// Told whenever the state may have changed.
+    /// Notification that the state may have changed.
     news: watch::Sender<()>,
 }
 
@@ -74,7 +77,7 @@ impl Shared {
     }
 }
 
-/// A running mirror; dropping it stops its task.
+/// Running mirror; dropping it stops its task.
 #[derive(Debug)]
 pub struct Mirror {
     shared: Arc<Shared>,
@@ -83,12 +86,13 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Subscribes, lists everything and follows, in the network namespace of the calling thread.
+    /// Subscribes, lists the whole state and follows changes, in the network namespace of the calling thread.
     ///
-    /// The first batch received is the full state. Must be called inside a tokio runtime with I/O and time.
+    /// The first received batch is the full state. The caller must be inside a tokio runtime with I/O and
+    /// time.
     ///
     /// # Errors
-    /// When the netlink socket can't be made or the first list fails.
+    /// The netlink socket can't be created or the first list fails.
     pub async fn start(options: MirrorOptions) -> Result<(Self, mpsc::Receiver<Vec<HostChange>>), HostError> {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
@@ -99,26 +103,26 @@ impl Mirror {
         Ok((Self { shared, comparisons, task }, receiver))
     }
 
-    /// The state as of the last message; hold the guard shortly, the mirror waits for it.
+    /// Returns the state as of the last message. Hold the guard only briefly: the mirror waits for it.
     pub fn state(&self) -> RwLockReadGuard<'_, HostState> {
         self.shared.read()
     }
 
-    /// Becomes ready whenever the state may have changed since it was last looked at. Who takes this first and looks at the
-    /// state then misses nothing.
+    /// Returns a receiver that becomes ready whenever the state may have changed since the last check. A
+    /// caller that takes the receiver before it reads the state misses no change.
     pub fn news(&self) -> watch::Receiver<()> {
         self.shared.news.subscribe()
     }
 
-    /// The counters now.
+    /// Returns the current counters.
     pub fn statistics(&self) -> MirrorStatistics {
         *self.shared.statistics()
     }
 
-    /// Compares the state with a full list now and repairs it; returns how many entries differed.
+    /// Compares the state with a full list and corrects it; returns the number of differing entries.
     ///
     /// # Errors
-    /// When the mirror's task has ended.
+    /// The mirror's task has ended.
     pub async fn compare(&self) -> Result<u64, HostError> {
         let (sender, answer) = oneshot::channel();
         self.comparisons.send(sender).map_err(|_| HostError::Stopped)?;

@@ -1,4 +1,4 @@
-//! The mirror against a real kernel, in network namespaces.
+//! Tests of the mirror against a real kernel, in network namespaces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use crate::{Family, HostChange, HostRoute, NeighbourState, RouteKind, local_addr
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a user of the mirror would have by applying every batch.
+/// State of a mirror's user that applies every batch.
 #[derive(Default)]
 struct Fib {
     routes: BTreeMap<IpNet, HostRoute>,
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
-    /// Devices whose queueing disciplines may be others.
+    /// Devices whose queueing disciplines may have changed.
     queueing: Vec<Option<u32>>,
 }
 
@@ -76,7 +76,8 @@ impl Follower {
         self.mirror.state().link_by_name(name).expect("the device").ifindex
     }
 
-    /// Compares with the kernel: nothing may differ, and the batches must add up to the state.
+    /// Compares with the kernel: the mirror must have no differences, and the batches must add up to its
+    /// state.
     async fn agrees(&mut self) {
         tokio::time::sleep(Duration::from_millis(250)).await;
         assert_eq!(self.mirror.compare().await.expect("a comparison"), 0, "differences from the kernel");
@@ -109,7 +110,7 @@ fn a_queueing_discipline_is_told_of_when_it_comes_and_when_it_goes() {
             run("tc", &format!("qdisc {what}"));
             follower.until(what, |fib| fib.queueing[before..].contains(&Some(lan))).await;
         }
-        // What was missed is asked for again with a list of all else.
+        // After a loss, the mirror lists the whole state again.
         follower.agrees().await;
         assert_eq!(follower.fib.queueing.last(), Some(&None));
     });
@@ -390,7 +391,7 @@ fn a_hundred_thousand_routes_are_mirrored_within_two_seconds_of_the_kernel_havin
     in_namespace(|| async {
         veth_pair();
         let mut follower = Follower::start(quiet()).await;
-        // On a thread of its own, so that the mirror follows meanwhile; the thread inherits the namespace.
+        // On another thread, so that the mirror follows meanwhile; the thread inherits the namespace.
         tokio::task::spawn_blocking(|| ip_batch(&many_routes(100_000))).await.unwrap();
         let start = Instant::now();
         follower.until("100,000 routes", |fib| fib.routes.len() > 100_000).await;

@@ -1,4 +1,5 @@
-//! The task: reads the socket, applies, lists again where needed, hands batches on.
+//! Task of the mirror: reads the socket, applies messages, repeats lists after losses, sends batches to the
+//! user.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,20 +19,22 @@ use crate::state::Scope;
 use crate::state::message::KernelMessage;
 use crate::{HostChange, HostError, HostState, change};
 
-/// Link, neighbour, traffic control, IPv4 and IPv6 address and route, IPv4 and IPv6 switches, next-hop objects.
+/// Multicast groups: link, neighbour, traffic control, IPv4 and IPv6 address and route, IPv4 and IPv6
+/// switches, next-hop objects.
 const GROUPS: [u32; 10] = [1, 3, 4, 5, 7, 9, 11, 24, 25, 32];
-/// Buffers read before other tasks have their turn.
+/// Maximum number of buffers read before other tasks run.
 const BUFFERS_PER_TURN: usize = 16;
-/// Changes handed on even though more messages are waiting.
+/// Number of changes that are sent as a batch even though more messages are waiting.
 const LARGE_BATCH: usize = 65536;
-/// The kernel announces that a device went down before it drops the routes; we look after it has.
+/// Delay of the route list after a device event: the kernel announces that a device went down before it drops
+/// the routes.
 const SETTLING: Duration = Duration::from_millis(100);
 const FIRST_LIST: Duration = Duration::from_secs(60);
 const MOST_ATTEMPTS: u32 = 10;
 
 type Comparisons = mpsc::UnboundedReceiver<oneshot::Sender<u64>>;
 
-/// What the task woke up for.
+/// Event that woke the task.
 enum Event {
     Stop,
     Flush,
@@ -49,7 +52,7 @@ pub(super) struct Worker {
     requests: Comparisons,
     pending: Vec<HostChange>,
     coalesced: usize,
-    /// The socket had nothing more when it was read last.
+    /// Whether the socket was empty at the last read.
     idle: bool,
     listing: Option<Listing>,
     overrun: bool,
@@ -71,7 +74,8 @@ impl Worker {
         let mut socket = Socket::open_nonblocking(libc::NETLINK_ROUTE as isize)?;
         socket.set_receive_buffer(options.receive_buffer)?;
         GROUPS.iter().try_for_each(|group| socket.subscribe(*group))?;
-        // SAFETY: the socket owns its descriptor, always names the same one, and closes it only when it is dropped.
+        // SAFETY: the socket owns its descriptor, always names the same one, and closes it only when it is
+        // dropped.
         let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         let socket = registered.map_err(|error| HostError::Socket {
             what: "registering with the event loop",
@@ -98,7 +102,7 @@ impl Worker {
         })
     }
 
-    /// Makes the first list and hands it on as one batch.
+    /// Makes the first list and sends it as one batch.
     pub async fn list_first(&mut self) -> Result<(), HostError> {
         self.begin(Listing::new(Scope::All, Reason::Start))?;
         let finish = async {
@@ -116,7 +120,7 @@ impl Worker {
         self.sender.try_send(first).map_err(|_| HostError::Stopped)
     }
 
-    /// Follows the kernel until the reader is gone or the socket fails.
+    /// Follows the kernel until the receiver is dropped or the socket fails.
     pub async fn run(mut self) {
         loop {
             match self.turn().await {
@@ -134,7 +138,7 @@ impl Worker {
         match self.next_event().await? {
             Event::Stop => return Ok(false),
             Event::Flush => {
-                // We are the only sender and have just seen that there is room.
+                // This task is the only sender, and the channel has just had room.
                 let _ = self.sender.try_send(std::mem::take(&mut self.pending));
                 self.coalesced = 0;
             }
@@ -167,13 +171,13 @@ impl Worker {
         })
     }
 
-    /// Starts the most urgent list that is wanted, if none is under way.
+    /// Starts the most urgent pending list, unless a list is in progress.
     fn start_next(&mut self) -> Result<(), HostError> {
         if self.listing.is_some() {
             return Ok(());
         }
         if self.overrun {
-            // Until our buffer was empty once, the kernel drops further notifications.
+            // The kernel drops further notifications until our buffer has been empty once.
             if self.idle {
                 self.overrun = false;
                 self.unsettled.clear();
@@ -208,7 +212,7 @@ impl Worker {
         self.ask()
     }
 
-    /// Sends the next request of the list under way.
+    /// Sends the next request of the list in progress.
     fn ask(&mut self) -> Result<(), HostError> {
         if let Some(listing) = &mut self.listing
             && let Some(request) = listing.steps.pop_front()
@@ -218,7 +222,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads and applies until the socket is empty, or it is others' turn.
+    /// Reads and applies messages until the socket is empty or [`BUFFERS_PER_TURN`] is reached.
     fn read(&mut self) -> Result<(), HostError> {
         self.idle = false;
         for _ in 0..BUFFERS_PER_TURN {
@@ -297,7 +301,7 @@ impl Worker {
         ours
     }
 
-    /// Applies a notification, and notes the device if the kernel may drop routes along with it.
+    /// Applies a notification, and notes its device if the kernel may drop routes silently at this event.
     fn follow(&mut self, state: &mut HostState, message: KernelMessage) {
         let device = match &message {
             KernelMessage::Link(link) => {
@@ -323,7 +327,7 @@ impl Worker {
     fn step_ended(&mut self, errno: i32) -> Result<(), HostError> {
         let Some(mut listing) = self.listing.take() else { return Ok(()) };
         if errno != 0 && !matches!(errno, libc::EOPNOTSUPP | libc::EAFNOSUPPORT) {
-            // A device may be gone by now; anything else is met again and said at the next comparison.
+            // A device may be gone by now; the next comparison meets and reports any other error again.
             listing.incomplete = true;
             listing.steps.clear();
             if listing.scope == Scope::All {
@@ -352,7 +356,7 @@ impl Worker {
                 self.comparison_due = true;
                 Ok(())
             }
-            // Interrupted by changes of routes; a device that is gone answers with an error.
+            // Route changes interrupted the list. (A removed device answers with an error.)
             Reason::Device if !self.overrun && errno == 0 => {
                 if let Scope::RoutesOf(ifindex) = listing.scope {
                     self.unsettled.insert(ifindex);
@@ -370,7 +374,7 @@ impl Worker {
         let differences = state.differences() - listing.differences;
         drop(state);
         if listing.scope == Scope::All && !matches!(listing.reason, Reason::Start) {
-            // They are in no list.
+            // Lists don't include queueing disciplines.
             self.pending.push(HostChange::Queueing(None));
         }
         self.shared.news.send_replace(());
@@ -380,7 +384,7 @@ impl Worker {
                 tracing::warn!(differences, "the mirror differed from the kernel and was repaired");
             }
             for waiting in waiting {
-                // Who asked may have gone.
+                // The requester may have given up.
                 let _ = waiting.send(differences);
             }
         }

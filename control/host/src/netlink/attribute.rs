@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::NlasIterator;
 
-/// The attributes in `bytes` as (kind, value), flags taken off the kind; ends at the first malformed one.
+/// Returns the attributes in `bytes` as (kind, value), without the flags of the kind; ends at the first
+/// malformed attribute.
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).map_while(Result::ok).map(|attribute| {
         let (kind, length) = (attribute.kind(), attribute.length() as usize);
@@ -12,17 +13,17 @@ pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The attributes that follow a fixed header of `header` bytes.
+/// Returns the attributes after a fixed header of `header` bytes.
 pub(crate) fn attributes_after(payload: &[u8], header: usize) -> impl Iterator<Item = (u16, &[u8])> {
     attributes(payload.get(header.next_multiple_of(4)..).unwrap_or_default())
 }
 
-/// The first attribute of a kind.
+/// Returns the value of the first attribute of a kind.
 pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
-/// A number in the machine's byte order, of one, two or four bytes.
+/// Reads a number of one, two or four bytes in the machine's byte order.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     match *value {
         [a] => Some(u32::from(a)),
@@ -32,18 +33,18 @@ pub(crate) fn number(value: &[u8]) -> Option<u32> {
     }
 }
 
-/// A number of four bytes in network order.
+/// Reads a number of four bytes in network byte order.
 pub(crate) fn network_number(value: &[u8]) -> Option<u32> {
     value.get(..4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-/// Text up to its terminating zero.
+/// Reads text up to its terminating zero.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// An address of four or sixteen bytes.
+/// Reads an address of four or sixteen bytes.
 pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     if let Ok(octets) = <[u8; 4]>::try_from(value) {
         return Some(Ipv4Addr::from(octets).into());
@@ -51,12 +52,12 @@ pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).into())
 }
 
-/// An Ethernet address.
+/// Reads an Ethernet address.
 pub(crate) fn mac(value: &[u8]) -> Option<[u8; 6]> {
     value.try_into().ok()
 }
 
-/// A fixed-header field of four bytes in the machine's order.
+/// Reads a field of four bytes of a fixed header, in the machine's byte order.
 pub(crate) fn word(payload: &[u8], offset: usize) -> Option<u32> {
     payload.get(offset..offset + 4).and_then(number)
 }

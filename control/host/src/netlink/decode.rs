@@ -1,4 +1,4 @@
-//! Decodes rtnetlink messages into what the state understands.
+//! Decoder of rtnetlink messages into [`KernelMessage`]s.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,14 +12,14 @@ use crate::{
     Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, LinkXdp, NeighbourState, RouteKind,
 };
 
-/// What became of a message.
+/// Result of decoding a message.
 #[derive(Debug)]
 pub(crate) enum Decoded {
-    /// It says something about the state.
+    /// Message about the state.
     Message(KernelMessage),
-    /// It is about something we don't mirror.
+    /// Message about an object that isn't mirrored.
     Irrelevant,
-    /// It is shorter than its type demands.
+    /// Message shorter than its type demands.
     Malformed,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Decoded {
     let family = payload.first().copied().unwrap_or(0);
     let internet = Family::from_number(family);
     match kind {
-        // Bridges report their ports in messages of their own; only family 0 describes the device.
+        // Bridges report their ports in separate messages; only family 0 describes the device.
         rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link).into(),
         rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone).into(),
         rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address).into(),
@@ -145,14 +145,15 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
 fn neighbour_message(kind: u16, payload: &[u8]) -> Decoded {
     match neighbour(payload) {
         None => Decoded::Malformed,
-        // The kernel derives these from the address itself, and comes and goes with them without a word.
+        // The kernel derives these entries from the address itself, and adds and removes them without a
+        // message.
         Some(neighbour) if derived(&neighbour) => Decoded::Irrelevant,
         Some(neighbour) if kind == rtm::NEWNEIGH => Decoded::Message(KernelMessage::Neighbour(neighbour)),
         Some(neighbour) => Decoded::Message(KernelMessage::NeighbourGone(neighbour)),
     }
 }
 
-/// Multicast, broadcast and loopback entries.
+/// Whether the entry is a derived multicast, broadcast or loopback entry.
 fn derived(neighbour: &HostNeighbour) -> bool {
     let for_one = |mac: [u8; 6]| mac != [0; 6] && mac[0] & 1 == 0;
     neighbour.state == NeighbourState::NoArp && !neighbour.mac.is_some_and(for_one)
@@ -174,7 +175,7 @@ fn neighbour(payload: &[u8]) -> Option<HostNeighbour> {
     Some(neighbour)
 }
 
-/// Whether a route is in a table we mirror and not a cached copy of another.
+/// Whether a route is in a mirrored table and no cached copy of another route.
 fn mirrored_route(payload: &[u8]) -> bool {
     const CLONED: u32 = 0x200;
     let table = route_table(payload);
@@ -278,7 +279,7 @@ impl NextHopFields {
     fn read(&mut self, kind: u16, value: &[u8]) {
         match kind {
             libc::RTA_GATEWAY => self.gateway = ip(value),
-            // A family of two bytes, then the address: an IPv4 route by way of an IPv6 router.
+            // A family of two bytes, then the address: an IPv4 route through an IPv6 gateway.
             RTA_VIA => self.gateway = value.get(2..).and_then(ip),
             RTA_ENCAP_TYPE => self.encap = number(value).is_some_and(|kind| kind != 0),
             _ => {}
@@ -301,7 +302,7 @@ impl NextHopFields {
     }
 }
 
-/// `struct rtnexthop`: length, flags, weight less one, device; then attributes.
+/// Decodes `struct rtnexthop` entries: length, flags, weight minus one, device; then attributes.
 fn multipath(mut bytes: &[u8]) -> Vec<HostNextHop> {
     let mut hops = Vec::new();
     while let Some(header) = bytes.get(..8) {
@@ -340,7 +341,7 @@ fn next_hop_object(payload: &[u8]) -> Option<NextHopObject> {
     Some(NextHopObject { id: id?, group, blackhole, hop })
 }
 
-/// `struct nexthop_grp`: id, weight less one, its high byte (Linux 6.12 and up), reserved.
+/// Decodes `struct nexthop_grp`: id, weight minus one, high byte of the weight (Linux 6.12 and up), reserved.
 fn group_member(entry: &[u8]) -> (u32, u32) {
     let id = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
     (id, u32::from(entry[4]) + (u32::from(entry[5]) << 8) + 1)

@@ -1,4 +1,4 @@
-//! Netlink: requests, attributes, sockets, and the messages that matter to a router.
+//! Netlink: requests, attributes, sockets, and the message types that a router needs.
 
 pub(crate) mod attribute;
 pub(crate) mod decode;

@@ -1,22 +1,22 @@
-//! Building netlink requests.
+//! Builder of netlink requests.
 
 use std::net::IpAddr;
 
-/// Flags of a request that is acknowledged.
+/// Flags of a request with acknowledgement.
 pub(crate) const ACK: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
-/// Flags of a request for a list.
+/// Flags of a list (dump) request.
 pub(crate) const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 
 const HEADER: usize = 16;
 
-/// A netlink message under construction; lengths are kept right after each step.
+/// Netlink message under construction; its length fields are valid after each step.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     bytes: Vec<u8>,
 }
 
 impl Request {
-    /// A message with the given fixed header behind netlink's own.
+    /// Creates a message with a fixed header after netlink's own header.
     pub fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -47,7 +47,7 @@ impl Request {
         }
     }
 
-    /// The finished message, numbered.
+    /// Returns the finished message with its sequence number.
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
         self.bytes

@@ -1,4 +1,4 @@
-//! Netlink sockets, and what a received buffer holds.
+//! Netlink sockets, and parsing of received buffers.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -12,7 +12,7 @@ use super::request::Request;
 use crate::HostError;
 
 const ANSWER_SECONDS: u64 = 10;
-/// The kernel fills at most 32 KiB per read of a dump.
+/// Size of the receive buffer; the kernel fills at most 32 KiB per read of a dump.
 const BUFFER: usize = 64 << 10;
 
 const NOOP: u16 = libc::NLMSG_NOOP as u16;
@@ -25,21 +25,21 @@ const DUMP_INTERRUPTED: u16 = libc::NLM_F_DUMP_INTR as u16;
 pub(crate) enum Received<'a> {
     /// A notification or an entry of a dump.
     Message { kind: u16, flags: u16, payload: &'a [u8] },
-    /// The end of a dump or an acknowledgement; the error number when it failed, 0 otherwise.
+    /// End of a dump, or acknowledgement, with the error number; 0 for success.
     End { errno: i32 },
 }
 
-/// A message with the sequence number and port it was sent under.
+/// Message with the sequence number and port of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope<'a> {
     pub sequence: u32,
     pub port: u32,
-    /// The dump this belongs to met a change while it ran and may have skipped entries.
+    /// Whether a change interrupted the dump, so that it may have skipped entries.
     pub interrupted: bool,
     pub content: Received<'a>,
 }
 
-/// Splits a received buffer into its messages; ends at the first malformed one.
+/// Splits a received buffer into its messages; ends at the first malformed message.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Envelope<'_>> {
     std::iter::from_fn(move || {
         loop {
@@ -70,7 +70,7 @@ fn content(kind: u16, flags: u16, payload: &[u8]) -> Received<'_> {
     }
 }
 
-/// A bound netlink socket with the kernel at its other end.
+/// Bound netlink socket, connected to the kernel.
 #[derive(Debug)]
 pub(crate) struct Socket {
     raw: RawSocket,
@@ -79,7 +79,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens a blocking socket in the calling thread's network namespace; answers are awaited for 10 s.
+    /// Opens a blocking socket in the calling thread's network namespace; the receive timeout is 10 s.
     pub fn open(protocol: isize) -> Result<Self, HostError> {
         let socket = Self::open_raw(protocol)?;
         let timeout = TimeVal::new(ANSWER_SECONDS as i64, 0);
@@ -88,7 +88,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Opens a socket that never blocks, for an event loop.
+    /// Opens a non-blocking socket for an event loop.
     pub fn open_nonblocking(protocol: isize) -> Result<Self, HostError> {
         let socket = Self::open_raw(protocol)?;
         socket
@@ -102,19 +102,19 @@ impl Socket {
         let mut raw = RawSocket::new(protocol).map_err(|error| failed("opening the socket", error))?;
         let address = raw.bind_auto().map_err(|error| failed("binding the socket", error))?;
         raw.connect(&SocketAddr::new(0, 0)).map_err(|error| failed("connecting to the kernel", error))?;
-        // Filters of dumps are honoured only under strict checking; old kernels ignore both.
+        // The kernel applies dump filters only under strict checking; old kernels ignore both.
         let _ = raw.set_netlink_get_strict_chk(true);
-        // Only the answer, not our request with it.
+        // Acknowledgements without a copy of our request.
         let _ = raw.set_cap_ack(true);
         Ok(Self { raw, port: address.port_number(), sequence: 0 })
     }
 
-    /// Our port number, by which answers are told from notifications.
+    /// Returns our port number, which distinguishes answers from notifications.
     pub fn port(&self) -> u32 {
         self.port
     }
 
-    /// Sets the receive buffer, beyond the system's limit where we may.
+    /// Sets the receive buffer, beyond the system's limit if permitted.
     pub fn set_receive_buffer(&self, bytes: usize) -> Result<(), HostError> {
         if setsockopt(&self.raw, sockopt::RcvBufForce, &bytes).is_ok() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Socket {
             .map_err(|errno| failed("setting the receive buffer", errno.into()))
     }
 
-    /// Subscribes to a multicast group; a group the kernel does not know is no error.
+    /// Subscribes to a multicast group; a group unknown to the kernel is no error.
     pub fn subscribe(&mut self, group: u32) -> Result<(), HostError> {
         match self.raw.add_membership(group) {
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(failed("subscribing", error)),
@@ -139,7 +139,7 @@ impl Socket {
         Ok(self.sequence)
     }
 
-    /// Receives once into `buffer`, which is emptied first.
+    /// Receives once into `buffer`, after clearing it.
     pub fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
         buffer.reserve(BUFFER);
@@ -158,7 +158,7 @@ impl Socket {
         }
     }
 
-    /// Sends a request for a list and hands each entry's type and payload to `each`.
+    /// Sends a list request and passes the type and payload of each entry to `each`.
     pub fn dump(
         &mut self,
         request: Request,

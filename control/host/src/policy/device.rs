@@ -1,4 +1,4 @@
-//! What the devices themselves tell: switches, other programs, and devices built on or above the ports.
+//! Policies of devices: switches, foreign XDP programs, and devices built on or above the ports.
 
 use super::forwarding::{SwitchUse, forwarding_advice};
 use super::{EVERYWHERE, Ours, PolicyFinding, PolicyKind, Surroundings};

@@ -2,37 +2,37 @@
 
 use crate::{Family, HostState};
 
-/// Use that a router makes of the forwarding switches of the namespace.
+/// Use of the namespace's forwarding switches by the router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SwitchUse {
-    /// No router runs, or it can't be asked.
+    /// Unknown: no router runs, or it can't be asked.
     #[default]
     Unknown,
-    /// It forwards whatever they say.
+    /// The router forwards regardless of the switches.
     Ignored,
-    /// It forwards where the kernel does: `forwarding = "kernel"`.
+    /// The router follows the kernel's switches: `forwarding = "kernel"`.
     Followed,
 }
 
-/// A forwarding switch that is off.
+/// Forwarding switch that is off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForwardingAdvice {
-    /// The sysctl, as `sysctl -w` takes it.
+    /// Argument of `sysctl -w` that turns the switch on.
     pub sysctl: String,
-    /// Which family it concerns.
+    /// Address family of the switch.
     pub family: Family,
-    /// What follows from its being off, in one sentence.
+    /// Consequence of the switch being off, in one sentence.
     pub consequence: String,
 }
 
-/// Names the switches that keep the kernel from forwarding what comes in by the given devices, for a router that makes `use_made`
-/// of them.
+/// Returns the switches that stop the kernel from forwarding packets that arrive on the given devices, with
+/// advice for a router that makes `use_made` of them.
 pub fn forwarding_advice(state: &HostState, ports: &[u32], use_made: SwitchUse) -> Vec<ForwardingAdvice> {
     let mut advice: Vec<ForwardingAdvice> = Vec::new();
     for (ifindex, family) in ports.iter().flat_map(|port| [(*port, Family::Ipv4), (*port, Family::Ipv6)]) {
         let forwarding = state.forwarding();
         let Some(link) = state.link(ifindex) else { continue };
-        // A device without the protocol has no switch, and nothing to forward.
+        // A device without the protocol has no switch and forwards nothing.
         if !forwarding.devices.contains_key(&(ifindex, family)) || forwarding.enabled(ifindex, family) {
             continue;
         }
@@ -87,7 +87,7 @@ mod tests {
             let advice = told(off, use_made);
             assert_eq!(advice.sysctl, "net.ipv4.ip_forward=1");
             assert!(advice.consequence.contains(words), "{advice:?}");
-            // A switch of one device is followed whatever the router's setting.
+            // The router follows the switch of one device regardless of its setting.
             let device = told((Family::Ipv4, true), use_made);
             assert_eq!(device.sysctl, "net.ipv4.conf.r1.forwarding=1");
             let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards what comes in there";

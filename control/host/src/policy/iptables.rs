@@ -1,4 +1,4 @@
-//! Tables of the legacy iptables.
+//! Tables of legacy iptables.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -8,10 +8,10 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use super::{EVERYWHERE, PolicyFinding, PolicyKind};
 use crate::HostError;
 
-/// `SO_GET_INFO` of both families' tables.
+/// `SO_GET_INFO` option of the tables of both families.
 const GET_INFO: libc::c_int = 64;
 
-/// `struct ipt_getinfo`, the same for IPv6.
+/// `struct ipt_getinfo`, with the same layout for IPv6.
 #[repr(C)]
 #[derive(Default)]
 struct Information {
@@ -30,7 +30,7 @@ pub(super) fn inspect() -> Result<Vec<PolicyFinding>, HostError> {
     ];
     let mut findings = Vec::new();
     for (program, file, family, level) in families {
-        // Of this thread: the process's own entry names the namespace of its first thread.
+        // The entry of this thread: the process's own entry names the namespace of its first thread.
         let tables = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         for table in tables.lines() {
             findings.extend((rules(table, family, level)? > 0).then(|| finding(program, table)));
@@ -39,7 +39,8 @@ pub(super) fn inspect() -> Result<Vec<PolicyFinding>, HostError> {
     Ok(findings)
 }
 
-/// The rules of a table beyond the policies of its built-in chains; 1 when they can't be counted.
+/// Returns the number of rules of a table, without the policies of its built-in chains; 1 if they can't be
+/// counted.
 fn rules(table: &str, family: AddressFamily, level: libc::c_int) -> Result<u32, HostError> {
     let failed = |errno: nix::Error| HostError::Socket { what: "asking for iptables", source: errno.into() };
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw).map_err(failed)?;
@@ -54,7 +55,7 @@ fn rules(table: &str, family: AddressFamily, level: libc::c_int) -> Result<u32, 
     if result < 0 {
         return Ok(1);
     }
-    // One entry for each built-in chain's policy and one that ends the table.
+    // The policy of each built-in chain has one entry, and one entry ends the table.
     Ok(information.entries.saturating_sub(information.valid_hooks.count_ones() + 1))
 }
 

@@ -1,4 +1,4 @@
-//! What Linux was told to do with forwarded packets beyond routing, and a bypass would silently skip.
+//! Kernel policies on forwarded packets beyond routing, which a bypass of the kernel would silently skip.
 
 mod device;
 mod forwarding;
@@ -20,25 +20,25 @@ use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
 use crate::{Family, HostError, HostLink, HostState};
 
-/// Where a finding is that concerns no single port.
+/// Place of a finding that concerns no single port.
 const EVERYWHERE: &str = "this network namespace";
 
-/// What sort of policy a finding is about.
+/// Kind of policy of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PolicyKind {
     /// An nftables base chain.
     Nftables,
     /// A legacy iptables table.
     Iptables,
-    /// A routing policy rule beyond the three default ones.
+    /// A routing policy rule beyond the three default rules.
     Rule,
     /// An IPsec policy.
     Xfrm,
     /// A queueing discipline, classifier or BPF program of traffic control.
     TrafficControl,
-    /// An XDP program that is not ours.
+    /// A foreign XDP program.
     Xdp,
-    /// A device built on the port, or one that the port belongs to.
+    /// A device built on the port, or a master that the port belongs to.
     Stacked,
     /// Forwarding is turned off.
     Forwarding,
@@ -48,16 +48,16 @@ pub enum PolicyKind {
     MulticastRouting,
 }
 
-/// Something that Linux was told to do beyond routing.
+/// Kernel policy beyond routing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyFinding {
-    /// What sort of policy.
+    /// Kind of policy.
     pub kind: PolicyKind,
-    /// What was found, by its name in Linux.
+    /// Description of the policy, with its name in Linux.
     pub what: String,
-    /// Where: a port's name, or the network namespace.
+    /// Name of the port, or the network namespace.
     pub place: String,
-    /// What a bypass would change, in one sentence.
+    /// Effect of a bypass, in one sentence.
     pub consequence: String,
 }
 
@@ -67,26 +67,26 @@ impl std::fmt::Display for PolicyFinding {
     }
 }
 
-/// What is ours on the ports and must not be reported.
+/// Our own objects on the ports, which are not findings.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     /// Ids of our BPF programs (XDP and tcx).
     pub programs: Vec<u32>,
-    /// Use that the router makes of the forwarding switches.
+    /// Use of the forwarding switches by the router.
     pub switches: SwitchUse,
 }
 
-/// What the inspections look at.
+/// Kernel state that the inspections examine.
 struct Surroundings {
     state: HostState,
     ports: Vec<HostLink>,
 }
 
-/// Inspects what applies to the given ports, in the network namespace of the calling thread.
+/// Returns the policies on the given ports, in the network namespace of the calling thread.
 ///
 /// # Errors
-/// When netlink is not available or a port does not exist; a facility that the kernel lacks is no error, there is
-/// nothing of it then.
+/// Netlink is not available or a port does not exist. A facility that the kernel lacks is no error: it has no
+/// policies.
 pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostError> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
     let surroundings = surroundings(&mut socket, ports)?;
@@ -100,11 +100,12 @@ pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostErr
     Ok(findings)
 }
 
-/// The queueing disciplines of devices that are neither plain queues nor what the kernel gives a device by itself, joined by
-/// commas, by the devices' indices: what a router sends there passes them by. For the network namespace of the calling thread.
+/// Returns the unusual queueing disciplines of devices by device index, joined by commas. Plain queues and
+/// the kernel's default are not included. Packets that the router sends bypass them. The devices are in the
+/// calling thread's network namespace.
 ///
 /// # Errors
-/// When netlink is not available.
+/// Netlink is not available.
 pub fn queueing(devices: &[u32]) -> Result<BTreeMap<u32, String>, HostError> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
     let unusual = traffic_control::unusual_qdiscs(&mut socket, devices)?;
@@ -134,7 +135,7 @@ fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, Host
     Ok(Surroundings { ports: ports?, state })
 }
 
-/// Takes a facility that the kernel was built without for one with nothing in it.
+/// Treats a facility that the kernel was built without as empty.
 fn unless_lacking(listed: Result<(), HostError>) -> Result<(), HostError> {
     match listed {
         Err(HostError::Refused { source, .. } | HostError::Socket { source, .. }) if lacking(&source) => {

@@ -1,4 +1,4 @@
-//! nftables base chains that see forwarded packets.
+//! nftables base chains on the path of forwarded packets.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ const NETDEV: u8 = 5;
 const BRIDGE: u8 = 7;
 const IPV6: u8 = 10;
 
-/// A chain that hangs on a hook.
+/// Chain that is attached to a hook.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct BaseChain {
     family: u8,
@@ -101,7 +101,7 @@ fn base_chain(payload: &[u8]) -> Option<BaseChain> {
             3 => chain.name = text(value),
             4 => hook = Some(value),
             5 => chain.policy = network_number(value)?,
-            // Nothing can jump to a base chain, so its uses are its rules.
+            // No rule can jump to a base chain, so its use count is its number of rules.
             6 => chain.rules = network_number(value)?,
             _ => {}
         }
@@ -122,7 +122,7 @@ fn device_name((kind, value): (u16, &[u8])) -> DeviceName {
     if kind == PREFIX { DeviceName::Prefix(text(value)) } else { DeviceName::Exact(text(value)) }
 }
 
-/// The hook's name, if forwarded packets pass it.
+/// Returns the name of the hook if forwarded packets pass it.
 fn hook_name(family: u8, hook: u32) -> Option<&'static str> {
     match (family, hook) {
         (IPV4 | IPV6 | INET | BRIDGE, 0) => Some("prerouting"),
@@ -162,7 +162,7 @@ fn judge(chain: &BaseChain, surroundings: &Surroundings) -> Option<PolicyFinding
     })
 }
 
-/// The ports concerned, or none.
+/// Returns the affected ports, or `None`.
 fn place(chain: &BaseChain, surroundings: &Surroundings) -> Option<String> {
     if chain.family == BRIDGE {
         let bridged = |port: &&crate::HostLink| {

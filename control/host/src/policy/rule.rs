@@ -7,7 +7,7 @@ use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
 use crate::{Family, HostError};
 
-/// Priority and table of the rules that every namespace starts with.
+/// Priority and table of the default rules of every namespace.
 const DEFAULT: [(u32, u32); 3] = [(0, 255), (32766, 254), (32767, 253)];
 
 pub(super) fn inspect(socket: &mut Socket) -> Result<Vec<PolicyFinding>, HostError> {
@@ -26,7 +26,7 @@ pub(super) fn inspect(socket: &mut Socket) -> Result<Vec<PolicyFinding>, HostErr
     Ok(findings)
 }
 
-/// A rule with its selectors in the words of `ip rule`.
+/// Rule with its selectors in the syntax of `ip rule`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
     priority: u32,

@@ -1,4 +1,4 @@
-//! Findings against a real kernel, in network namespaces.
+//! Tests of findings against a real kernel, in network namespaces.
 
 use std::collections::BTreeMap;
 

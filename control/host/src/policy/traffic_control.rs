@@ -16,7 +16,7 @@ mod tcx;
 const HEADER: usize = 20;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
-/// Parents of the filters of `clsact`; the old `ingress` answers to the first as well.
+/// Parents of the filters of `clsact`; the old `ingress` answers to the first, too.
 const HOOKS: [(&str, u32); 2] = [("ingress", 0xffff_fff2), ("egress", 0xffff_fff3)];
 
 pub(super) fn inspect(
@@ -39,8 +39,8 @@ pub(super) fn inspect(
     Ok(findings)
 }
 
-/// What a device has without anyone's doing, and plain queues, in which nothing is shaped or overtaken; hook anchors count by
-/// their filters.
+/// Returns the usual queueing disciplines: the kernel's defaults, and plain queues, which neither shape nor
+/// reorder. Hook anchors are usual, too: their filters are findings of their own.
 fn usual_qdiscs() -> BTreeSet<String> {
     let default = fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
     let usual = ["noqueue", "mq", "pfifo_fast", "pfifo", "bfifo", "clsact", "ingress", default.trim()];
@@ -54,14 +54,14 @@ fn header(ifindex: u32, parent: u32) -> [u8; HEADER] {
     header
 }
 
-/// The queueing disciplines of devices that are none of the usual ones, by the devices' indices.
+/// Returns the unusual queueing disciplines of devices, by device index.
 pub(super) fn unusual_qdiscs(
     socket: &mut Socket,
     devices: &[u32],
 ) -> Result<BTreeMap<u32, BTreeSet<String>>, HostError> {
     let usual = usual_qdiscs();
     let mut unusual: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
-    // The kernel lists those of all devices.
+    // The kernel lists the queueing disciplines of all devices.
     let request = Request::new(rtm::GETQDISC, DUMP, &header(0, 0));
     let listed = socket.dump(request, "queueing disciplines", |message, payload| {
         let device = word(payload, 4).filter(|_| message == rtm::NEWQDISC);

@@ -1,4 +1,4 @@
-//! Addresses as messages change them.
+//! Effects of address messages on the state.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use super::route_table::Dependency;
 use super::{HostState, Stamped};
 use crate::{HostAddress, HostChange};
 
-/// The first address of all.
+/// Lowest address in key order.
 const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl HostState {
@@ -21,8 +21,8 @@ impl HostState {
         }
         let (ifindex, net) = (address.ifindex, address.net());
         changes.push(HostChange::Address { ifindex, net, present: true });
-        // The first address of a device takes IPv4 on it into use again. That looks at all routes by the device: not for each of
-        // thousands of addresses.
+        // The first IPv4 address of a device brings IPv4 on it back into use. That examines all routes by the
+        // device, so it must not happen for each of thousands of addresses.
         if is_first {
             let affected = self.affected_by_device(ifindex);
             self.transition(affected, changes, |state| state.revive_next_hops(ifindex));
@@ -48,7 +48,7 @@ impl HostState {
         self.addresses.range((ifindex, FIRST, 0)..=last).next().is_some()
     }
 
-    /// Whether any device has an address. Looks at each device once, not at each address.
+    /// Whether any device has an address. Examines each device once, not each address.
     fn has_address(&self, wanted: IpAddr) -> bool {
         let mut from = 0;
         while let Some(((ifindex, ..), _)) = self.addresses.range((from, FIRST, 0)..).next() {
@@ -61,7 +61,8 @@ impl HostState {
         false
     }
 
-    /// Without a message the kernel drops IPv4 routes whose preferred source is no address of the host any more.
+    /// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does
+    /// without a message.
     fn drop_routes_from(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
         if self.has_address(source) {
             return;
@@ -75,7 +76,7 @@ impl HostState {
         });
     }
 
-    /// Without a message the kernel takes IPv4 out of use on a device that has lost its last address.
+    /// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
     fn disable_ipv4_without_address(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
         if self.has_ipv4(ifindex) {
             return;

@@ -1,4 +1,4 @@
-//! Devices as messages change them, and what the kernel does to routes along with them without saying so.
+//! Effects of device messages on the state, including route changes that the kernel makes without a message.
 
 use ipnet::IpNet;
 
@@ -6,7 +6,7 @@ use super::route_table::{Dependency, StoredRoute};
 use super::{HostState, Stamped};
 use crate::{HostChange, HostLink};
 
-/// Scope of routes to the host itself, which stay while their device is down.
+/// Scope of routes to the host itself, which survive while their device is down.
 const SCOPE_HOST: u8 = 254;
 
 impl HostState {
@@ -64,7 +64,7 @@ impl HostState {
         }
     }
 
-    /// Drops the IPv4 routes that a device going down leaves without any next hop on a device that is up.
+    /// Drops the IPv4 routes by a device that went down, unless the device of another next hop is up.
     fn flush_ipv4(&mut self, ifindex: u32) {
         let down: Vec<u32> = self.links().filter(|link| !link.admin_up).map(|link| link.ifindex).collect();
         self.retain_ipv4(ifindex, |route| {
@@ -73,7 +73,7 @@ impl HostState {
         });
     }
 
-    /// Marks the IPv4 next hops of a device dead, and drops the routes that have no other.
+    /// Marks the IPv4 next hops of a device dead, and drops the routes without another next hop.
     pub(super) fn kill_next_hops(&mut self, ifindex: u32) {
         self.retain_ipv4(ifindex, |route| {
             route
@@ -86,7 +86,7 @@ impl HostState {
         });
     }
 
-    /// Takes the death mark off the IPv4 next hops of a device.
+    /// Clears the dead mark of the IPv4 next hops of a device.
     pub(super) fn revive_next_hops(&mut self, ifindex: u32) {
         self.retain_ipv4(ifindex, |route| {
             route
@@ -99,7 +99,8 @@ impl HostState {
         });
     }
 
-    /// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the whole multipath route.
+    /// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the
+    /// whole multipath route.
     fn drop_routes_of(&mut self, ifindex: u32) {
         for id in self.next_hops.on_device(ifindex) {
             self.drop_next_hop(id);
@@ -119,7 +120,7 @@ impl HostState {
     }
 }
 
-/// Whether a route sends by a device without the help of a next-hop object.
+/// Whether a route sends by a device without a next-hop object.
 pub(super) fn uses(route: &StoredRoute, ifindex: u32) -> bool {
     route.entry.next_hop_id.is_none() && route.entry.next_hops.iter().any(|hop| hop.ifindex == ifindex)
 }

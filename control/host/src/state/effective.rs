@@ -1,8 +1,8 @@
-//! Which of the routes to a prefix holds.
+//! Selection of the effective route of each prefix.
 //!
-//! The kernel searches the local table, then main, then default, each for its longest match. One table by prefix
-//! gives the same answers if a prefix of main is left out where a shorter one of local covers it, and one of default
-//! where a shorter one of main does.
+//! The kernel searches the local table, then main, then default, each for its longest match. A single table
+//! by prefix gives the same results under two conditions. A prefix of main is omitted if a shorter prefix of
+//! local covers it. A prefix of default is omitted if a shorter prefix of main covers it.
 
 use ipnet::IpNet;
 
@@ -12,9 +12,9 @@ use super::route_table::{DEFAULT, LOCAL, MAIN, StoredRoute};
 use crate::{HostNextHop, HostRoute, PrefixRange, RouteKind};
 
 impl HostState {
-    /// The route that holds for exactly this prefix, with its usable next hops.
+    /// Returns the effective route of exactly this prefix, with its usable next hops.
     ///
-    /// A unicast route none of whose next hops is usable does not hold; the next metric's does then.
+    /// A unicast route without usable next hops is skipped, and the route with the next metric applies.
     pub fn effective(&self, prefix: IpNet) -> Option<HostRoute> {
         let routes = self.routes.get(prefix);
         if routes.is_empty() {
@@ -33,18 +33,19 @@ impl HostState {
         self.first_usable(routes, DEFAULT).filter(|_| !self.hidden_by_main(prefix))
     }
 
-    /// Whether the main table has a route to exactly this prefix that `protocol` made, also one that can't be used now.
+    /// Whether the main table has a route of `protocol` to exactly this prefix, even an unusable one.
     pub fn has_route_of(&self, prefix: IpNet, protocol: u8) -> bool {
         let mut entries = self.routes.get(prefix).iter().map(|route| &route.entry);
         entries.any(|entry| entry.table == MAIN && entry.protocol == protocol)
     }
 
-    /// All effective routes in the order of their prefixes.
+    /// Returns all effective routes in the order of their prefixes.
     pub fn routes(&self) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes().filter_map(|prefix| self.effective(prefix))
     }
 
-    /// The effective routes of a range, in that order; what is before it is not looked at.
+    /// Returns the effective routes of a range in the order of their prefixes, without a scan of earlier
+    /// routes.
     pub fn routes_in(&self, range: PrefixRange) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes_in(range).filter_map(|prefix| self.effective(prefix))
     }
@@ -104,7 +105,8 @@ impl HostState {
     }
 
     fn hop_usable(&self, entry: &RouteEntry, hop: &HostNextHop) -> bool {
-        // IPv6 marks next hops dead by their devices' state alone, which we know better than an old message.
+        // The kernel marks IPv6 next hops dead only by device state, for which our link state is newer than
+        // an old message.
         let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
         !disabled && self.link(hop.ifindex).is_some_and(crate::HostLink::usable)
     }
@@ -115,7 +117,7 @@ impl HostState {
             let local = self.first_usable(self.routes.get(*wide), LOCAL);
             local.is_some_and(|route| route.kind != RouteKind::Throw)
         };
-        // A few prefixes such as 127.0.0.0/8 and ff00::/8.
+        // `wide_local` holds only a few prefixes, such as 127.0.0.0/8 and ff00::/8.
         self.routes.wide_local.iter().any(|wide| hides(wide) && holds(wide))
     }
 

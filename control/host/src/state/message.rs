@@ -1,4 +1,4 @@
-//! What the kernel says about its state, decoded.
+//! Decoded kernel messages about its state.
 
 use std::net::IpAddr;
 
@@ -7,100 +7,100 @@ use ipnet::IpNet;
 use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostAddress, HostLink, HostNeighbour, HostNextHop, RouteKind};
 
-/// One statement of the kernel about its state: a notification, or an entry of a dump.
+/// Kernel message about its state: a notification, or an entry of a dump.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelMessage {
-    /// A device is new or changed.
+    /// New or changed device.
     Link(HostLink),
-    /// A device is gone.
+    /// Removed device.
     LinkGone(u32),
-    /// An address is new or changed.
+    /// New or changed address.
     Address(HostAddress),
-    /// An address is gone.
+    /// Removed address.
     AddressGone(HostAddress),
-    /// A route is new or changed.
+    /// New or changed route.
     Route(RouteEntry, Placement),
-    /// A route, or some next hops of an IPv6 route, are gone.
+    /// Removed route, or removed next hops of an IPv6 route.
     RouteGone(RouteEntry),
-    /// A next-hop object is new or changed.
+    /// New or changed next-hop object.
     NextHop(NextHopObject),
-    /// A next-hop object is gone.
+    /// Removed next-hop object.
     NextHopGone(u32),
-    /// A neighbour entry is new or changed.
+    /// New or changed neighbour entry.
     Neighbour(HostNeighbour),
-    /// A neighbour entry is gone.
+    /// Removed neighbour entry.
     NeighbourGone(HostNeighbour),
-    /// A queueing discipline of a device is new, changed or gone.
+    /// New, changed or removed queueing discipline of a device.
     Queueing(u32),
-    /// Some forwarding switches have these values.
+    /// Values of forwarding switches.
     Switches {
-        /// The device; `None` for the namespace.
+        /// Index of the device; `None` for the namespace.
         ifindex: Option<u32>,
-        /// Which protocol.
+        /// Address family.
         family: Family,
-        /// The switches that were said.
+        /// Switches in the message.
         update: SwitchesUpdate,
     },
-    /// A device lost the protocol, and the switches with it.
+    /// Loss of the protocol on a device, together with its switches.
     SwitchesGone {
-        /// The device.
+        /// Index of the device.
         ifindex: u32,
-        /// Which protocol.
+        /// Address family.
         family: Family,
     },
 }
 
-/// Where a new route goes among those of the same prefix and metric.
+/// Position of a new route among the routes of the same prefix and metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Before them: it is used instead of them.
+    /// Before the others: the kernel uses the new route instead of them.
     Prepend,
-    /// Behind them; for IPv6 its next hops join theirs.
+    /// After the others; for IPv6, its next hops join theirs.
     Append,
-    /// In place of the first of them.
+    /// In place of the first route.
     Replace,
-    /// As a list of all routes names it, in the kernel's order.
+    /// In the kernel's order, as a list of all routes gives it.
     Listed,
 }
 
-/// A route as it stands in one of the kernel's tables.
+/// Route in one of the kernel's tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteEntry {
-    /// Destinations, host bits zero.
+    /// Destination prefix, host bits zero.
     pub prefix: IpNet,
-    /// What to do with them.
+    /// Kind of the route.
     pub kind: RouteKind,
-    /// 255 local, 254 main, 253 default.
+    /// Kernel table: 255 local, 254 main, 253 default.
     pub table: u32,
-    /// Who installed it.
+    /// `RTPROT_*` number of the installer.
     pub protocol: u8,
-    /// Scope.
+    /// Kernel scope.
     pub scope: u8,
-    /// IPv4: type of service the route is for, 0 for any.
+    /// Type of service that the route applies to (IPv4), 0 for any.
     pub service_type: u8,
-    /// IPv6: the route is for some sources only.
+    /// Whether the route applies to some sources only (IPv6).
     pub from_source: bool,
     /// Priority; the lowest wins.
     pub metric: u32,
-    /// Source address for the host's own packets.
+    /// Source address of the host's own packets.
     pub preferred_source: Option<IpAddr>,
-    /// The next-hop object used, if any.
+    /// Id of the next-hop object, if the route uses one.
     pub next_hop_id: Option<u32>,
-    /// Next hops; those of the object at the time, when one is used.
+    /// Next hops; with a next-hop object, its next hops at the time of the message.
     pub next_hops: Vec<HostNextHop>,
     /// Path MTU, in bytes.
     pub mtu: Option<u32>,
 }
 
-/// A next-hop object (`ip nexthop`).
+/// Next-hop object (`ip nexthop`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NextHopObject {
-    /// Its id.
+    /// Id of the object.
     pub id: u32,
-    /// A group: ids of the members with their weights.
+    /// Ids and weights of the members, if the object is a group.
     pub group: Option<Vec<(u32, u32)>>,
-    /// It discards.
+    /// Whether the object discards packets.
     pub blackhole: bool,
-    /// The next hop, when it is neither group nor blackhole.
+    /// Next hop, if the object is neither group nor blackhole.
     pub hop: Option<HostNextHop>,
 }

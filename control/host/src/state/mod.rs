@@ -1,10 +1,11 @@
-//! The state of one network namespace: pure data, changed by decoded kernel messages.
+//! State of one network namespace: pure data, changed by decoded kernel messages.
 //!
-//! The kernel does not say everything. When a device goes down it drops IPv4 routes and next-hop objects without a
-//! message; `devices` does the same here at once, and the mirror asks the kernel again afterwards.
+//! The kernel does not report all changes. When a device goes down, the kernel drops IPv4 routes and next-hop
+//! objects without a message. The module `devices` does the same at once, and the mirror lists the routes
+//! again afterwards.
 //!
-//! Each entry carries the generation in which the kernel last confirmed it. A list of everything starts a generation,
-//! confirms what it names, and what is older at its end is gone.
+//! Each entry carries the generation in which the kernel last confirmed it. A full list starts a generation
+//! and confirms the listed entries. At its end, entries of an older generation are removed.
 
 mod addresses;
 mod devices;
@@ -27,7 +28,7 @@ use crate::{Forwarding, HostAddress, HostChange, HostLink, HostNeighbour, HostRo
 use message::{KernelMessage, NextHopObject, Placement};
 pub use sweep::Scope;
 
-/// An entry with the generation in which the kernel last confirmed it.
+/// Entry with the generation in which the kernel last confirmed it.
 #[derive(Clone, Debug)]
 struct Stamped<T> {
     value: T,
@@ -50,54 +51,54 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// A device by its index.
+    /// Returns a device by its index.
     pub fn link(&self, ifindex: u32) -> Option<&HostLink> {
         self.links.get(&ifindex).map(|link| &link.value)
     }
 
-    /// A device by its name.
+    /// Returns a device by its name.
     pub fn link_by_name(&self, name: &str) -> Option<&HostLink> {
         self.links().find(|link| link.name == name)
     }
 
-    /// All devices, by index.
+    /// Returns all devices, by index.
     pub fn links(&self) -> impl Iterator<Item = &HostLink> {
         self.links.values().map(|link| &link.value)
     }
 
-    /// All addresses, by device.
+    /// Returns all addresses, by device.
     pub fn addresses(&self) -> impl Iterator<Item = &HostAddress> {
         self.addresses.values().map(|address| &address.value)
     }
 
-    /// All neighbours, by device.
+    /// Returns all neighbours, by device.
     pub fn neighbours(&self) -> impl Iterator<Item = &HostNeighbour> {
         self.neighbours.values().map(|neighbour| &neighbour.value)
     }
 
-    /// The entry of one neighbour.
+    /// Returns the entry of one neighbour.
     pub fn neighbour(&self, ifindex: u32, ip: IpAddr) -> Option<&HostNeighbour> {
         self.neighbours.get(&(ifindex, ip)).map(|neighbour| &neighbour.value)
     }
 
-    /// All next-hop objects, by id.
+    /// Returns all next-hop objects, by id.
     pub fn next_hop_objects(&self) -> impl Iterator<Item = &NextHopObject> {
         self.next_hops.objects()
     }
 
-    /// The forwarding switches.
+    /// Returns the forwarding switches.
     pub fn forwarding(&self) -> &Forwarding {
         &self.forwarding
     }
 
-    /// Applies a notification; returns what changed by it.
+    /// Applies a notification; returns the resulting changes.
     pub fn apply(&mut self, message: KernelMessage) -> Vec<HostChange> {
         let mut changes = Vec::new();
         self.apply_to(message, &mut changes);
         changes
     }
 
-    /// Applies a notification and appends what changed by it.
+    /// Applies a notification and appends the resulting changes.
     pub fn apply_to(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
         match message {
             KernelMessage::Link(link) => self.set_link(link, changes),
@@ -122,7 +123,7 @@ impl HostState {
         }
     }
 
-    /// Applies an entry of a list begun by [`HostState::begin_list`], and counts it if it differs from what we had.
+    /// Applies an entry of a list begun by [`HostState::begin_list`], and counts a difference from our state.
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
         let known = changes.len();
         let unimportant = self.differs_little(&message);
@@ -137,12 +138,12 @@ impl HostState {
         }
     }
 
-    /// Differences that lists and sweeps have found and put right so far.
+    /// Returns the number of differences that lists and sweeps have found and corrected so far.
     pub fn differences(&self) -> u64 {
         self.differences
     }
 
-    /// Everything as changes against an empty state, devices first.
+    /// Returns the whole state as changes against an empty state, devices first.
     pub fn snapshot(&self) -> Vec<HostChange> {
         let links = self.links().cloned().map(HostChange::Link);
         let switches = self.forwarding.as_changes();
@@ -161,7 +162,7 @@ impl HostState {
         links.chain(switches).chain(addresses).chain(neighbours).chain(routes).collect()
     }
 
-    /// Collects the changes of some prefixes' effective routes that `change` brings.
+    /// Makes a change and appends the resulting changes of the effective routes of some prefixes.
     fn transition(
         &mut self,
         prefixes: impl IntoIterator<Item = IpNet>,
@@ -180,7 +181,7 @@ impl HostState {
     }
 }
 
-/// The addresses that packets to this host have, directed broadcasts and anycast included, 127.0.0.0/8 not.
+/// Returns the addresses of packets to this host, with directed broadcasts and anycast, without 127.0.0.0/8.
 pub fn local_addresses(state: &HostState) -> Vec<IpAddr> {
     let ours = |route: &HostRoute| {
         route.table == route_table::LOCAL

@@ -1,4 +1,4 @@
-//! Neighbours as messages change them.
+//! Effects of neighbour messages on the state.
 
 use std::net::IpAddr;
 

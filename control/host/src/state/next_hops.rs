@@ -1,18 +1,18 @@
-//! Next-hop objects and what they resolve to.
+//! Next-hop objects and their resolution to next hops.
 
 use std::collections::BTreeMap;
 
 use super::message::NextHopObject;
 use crate::HostNextHop;
 
-/// What a next-hop object stands for.
+/// Resolution of a next-hop object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Resolved {
     pub blackhole: bool,
     pub next_hops: Vec<HostNextHop>,
 }
 
-/// The next-hop objects of a namespace, each with the generation it was last confirmed in.
+/// Next-hop objects of a namespace, each with the generation of its last confirmation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NextHopTable {
     objects: BTreeMap<u32, (NextHopObject, u32)>,
@@ -23,7 +23,7 @@ impl NextHopTable {
         self.objects.insert(object.id, (object, generation));
     }
 
-    /// Takes an object away, out of its groups, and the groups that this empties; returns all that went.
+    /// Removes an object, its memberships, and the groups that become empty; returns all removed ids.
     pub fn remove(&mut self, id: u32) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut pending = vec![id];
@@ -44,7 +44,7 @@ impl NextHopTable {
         gone
     }
 
-    /// The object's next hops; `None` when it is unknown.
+    /// Returns the object's next hops; `None` for an unknown object.
     pub fn resolve(&self, id: u32) -> Option<Resolved> {
         let (object, _) = self.objects.get(&id)?;
         let Some(group) = &object.group else {
@@ -62,7 +62,7 @@ impl NextHopTable {
         Some(resolved)
     }
 
-    /// The object and the groups it is in.
+    /// Returns the object and its groups.
     pub fn with_groups(&self, id: u32) -> Vec<u32> {
         let in_group = |object: &NextHopObject| {
             object.group.as_ref().is_some_and(|group| group.iter().any(|(member, _)| *member == id))
@@ -71,13 +71,13 @@ impl NextHopTable {
         std::iter::once(id).chain(groups.map(|object| object.id)).collect()
     }
 
-    /// The objects that send by a device.
+    /// Returns the objects that send by a device.
     pub fn on_device(&self, ifindex: u32) -> Vec<u32> {
         let uses = |object: &NextHopObject| object.hop.is_some_and(|hop| hop.ifindex == ifindex);
         self.objects.values().filter(|(object, _)| uses(object)).map(|(object, _)| object.id).collect()
     }
 
-    /// The objects not confirmed since `generation`.
+    /// Returns the objects not confirmed since `generation`.
     pub fn older_than(&self, generation: u32) -> Vec<u32> {
         self.objects.values().filter(|(_, stamp)| *stamp < generation).map(|(object, _)| object.id).collect()
     }

@@ -1,4 +1,4 @@
-//! The routes of the kernel's three tables, by prefix, with the rules by which the kernel puts one before another.
+//! Routes of the kernel's three tables by prefix, in the kernel's order of preference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ pub(super) const LOCAL: u32 = 255;
 pub(super) const MAIN: u32 = 254;
 pub(super) const DEFAULT: u32 = 253;
 
-/// What a route depends on beside itself.
+/// Object that a route depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Dependency {
     Device(u32),
@@ -21,21 +21,21 @@ pub(super) enum Dependency {
     Source(IpAddr),
 }
 
-/// A route with the generation in which the kernel last confirmed it.
+/// Route with the generation in which the kernel last confirmed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
     pub entry: RouteEntry,
     pub generation: u32,
 }
 
-/// All routes; those of one prefix in the order in which the kernel would try them.
+/// All routes; the routes of one prefix are in the order in which the kernel would try them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteTable {
     by_prefix: BTreeMap<IpNet, Vec<StoredRoute>>,
     dependants: HashMap<Dependency, HashSet<IpNet>>,
-    /// Prefixes in the local table that hold more than one address: they hide longer ones of the main table.
+    /// Prefixes in the local table with more than one address, which hide longer prefixes of the main table.
     pub wide_local: BTreeSet<IpNet>,
-    /// Prefixes in the default table, which the main table's shorter ones hide.
+    /// Prefixes in the default table, which shorter prefixes of the main table hide.
     pub in_default: BTreeSet<IpNet>,
 }
 
@@ -60,7 +60,7 @@ impl RouteTable {
         self.dependants.get(&dependency).into_iter().flatten().copied()
     }
 
-    /// Adds a route or changes one, as the kernel did.
+    /// Adds or changes a route in the same manner as the kernel.
     pub fn insert(&mut self, entry: RouteEntry, placement: Placement, generation: u32) {
         self.edit(entry.prefix, |routes| match entry.prefix {
             IpNet::V4(_) => insert_v4(routes, entry, placement, generation),
@@ -68,7 +68,7 @@ impl RouteTable {
         });
     }
 
-    /// Removes a route, or takes next hops out of an IPv6 one.
+    /// Removes a route, or removes next hops from an IPv6 route.
     pub fn remove(&mut self, entry: &RouteEntry) {
         self.edit(entry.prefix, |routes| match entry.prefix {
             IpNet::V4(_) => {
@@ -80,7 +80,7 @@ impl RouteTable {
         });
     }
 
-    /// Keeps those routes of a prefix for which `keep` says so; it may change them.
+    /// Keeps the routes of a prefix for which `keep` returns true; `keep` may change them.
     pub fn retain(&mut self, prefix: IpNet, mut keep: impl FnMut(&mut StoredRoute) -> bool) {
         self.edit(prefix, |routes| routes.retain_mut(|route| keep(route)));
     }
@@ -121,13 +121,14 @@ fn forget(dependants: &mut HashMap<Dependency, HashSet<IpNet>>, dependency: Depe
 }
 
 fn dependencies(entry: &RouteEntry) -> impl Iterator<Item = Dependency> + '_ {
-    // The next hops of a known object are looked up when they are asked for. While the object is not known, those of the message count.
+    // The next hops of a known object are resolved at use. Until the object is known, the next hops of the
+    // message count.
     let devices = entry.next_hops.iter().map(|hop| Dependency::Device(hop.ifindex));
     let object = entry.next_hop_id.map(Dependency::NextHop);
     devices.chain(object).chain(entry.preferred_source.map(Dependency::Source))
 }
 
-/// The order of a route among those of its prefix: rule order of the tables, then the metric.
+/// Returns the order of a route among the routes of its prefix: rule order of the tables, then the metric.
 fn rank(entry: &RouteEntry) -> (u32, u32) {
     (LOCAL - entry.table, entry.metric)
 }
@@ -144,7 +145,8 @@ fn same_hops(a: &RouteEntry, b: &RouteEntry) -> bool {
     a.next_hops.iter().map(key).eq(b.next_hops.iter().map(key))
 }
 
-/// Whether both are the same route of the kernel; the flags of next hops and metrics beside the priority don't count.
+/// Whether both are the same kernel route; flags of next hops, and metrics other than the priority, don't
+/// count.
 fn same_route(a: &RouteEntry, b: &RouteEntry) -> bool {
     same_group(a, b)
         && (a.kind == b.kind || a.next_hop_id.is_some())
@@ -161,7 +163,8 @@ fn insert_v4(routes: &mut Vec<StoredRoute>, entry: RouteEntry, placement: Placem
         if let Some(at) = known {
             routes.remove(at);
         }
-        // A list comes in the kernel's order: behind what it named already, before what it has yet to confirm.
+        // A list has the kernel's order: insert after the routes already listed and before the routes not
+        // confirmed yet.
         let behind = routes[start..]
             .iter()
             .take_while(|route| rank(&route.entry) == rank(&stored.entry) && route.generation == generation);
@@ -210,7 +213,7 @@ fn contains_hops(whole: &[HostNextHop], part: &[HostNextHop]) -> bool {
 }
 
 fn insert_v6(routes: &mut Vec<StoredRoute>, mut entry: RouteEntry, placement: Placement, generation: u32) {
-    // The kernel names the next hops in one order when it adds one and in another when it lists them.
+    // The kernel's order of next hops differs between additions and lists.
     entry.next_hops.sort_by_key(hop_key);
     let in_group = |route: &StoredRoute| same_group(&route.entry, &entry);
     let joinable = |route: &StoredRoute| in_group(route) && joins(&route.entry) == joins(&entry);

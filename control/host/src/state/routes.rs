@@ -1,4 +1,4 @@
-//! Routes and next-hop objects as messages change them.
+//! Effects of route and next-hop messages on the state.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ impl HostState {
         self.transition(affected, changes, |state| state.drop_next_hop(id));
     }
 
-    /// Takes a next-hop object away with the routes that use it, as the kernel does.
+    /// Removes a next-hop object and the routes that use it, as the kernel does.
     pub(super) fn drop_next_hop(&mut self, id: u32) {
         for gone in self.next_hops.remove(id) {
             let users: Vec<IpNet> = self.routes.dependants(Dependency::NextHop(gone)).collect();
@@ -48,7 +48,7 @@ impl HostState {
         }
     }
 
-    /// The prefixes whose effective route may change with a route of this prefix and table.
+    /// Returns the prefixes whose effective route may change with a route of this prefix and table.
     pub(super) fn affected(&self, prefix: IpNet, table: u32) -> Vec<IpNet> {
         let mut affected = vec![prefix];
         let others = |covered: &IpNet| *covered != prefix && prefix.contains(covered);
@@ -60,21 +60,21 @@ impl HostState {
         affected
     }
 
-    /// The prefixes whose effective route may change with these next-hop objects.
+    /// Returns the prefixes whose effective route may change with these next-hop objects.
     pub(super) fn affected_by_objects(&self, ids: impl IntoIterator<Item = u32>) -> BTreeSet<IpNet> {
         let objects = ids.into_iter().flat_map(|id| self.next_hops.with_groups(id));
         let users = objects.flat_map(|id| self.routes.dependants(Dependency::NextHop(id)));
         self.with_hidden(users.collect())
     }
 
-    /// The prefixes whose effective route may change with a device.
+    /// Returns the prefixes whose effective route may change with a device.
     pub(super) fn affected_by_device(&self, ifindex: u32) -> BTreeSet<IpNet> {
         let mut affected = self.affected_by_objects(self.next_hops.on_device(ifindex));
         affected.extend(self.routes.dependants(Dependency::Device(ifindex)));
         self.with_hidden(affected)
     }
 
-    /// Adds the prefixes that any of these may hide.
+    /// Adds the prefixes that any of the affected prefixes may hide.
     pub(super) fn with_hidden(&self, mut affected: BTreeSet<IpNet>) -> BTreeSet<IpNet> {
         let wide: Vec<IpNet> = self.routes.wide_local.intersection(&affected).copied().collect();
         affected.extend(wide.into_iter().flat_map(|prefix| self.routes.covered_by(prefix)));

@@ -1,4 +1,4 @@
-//! Lists: what the kernel has when asked for everything, and what must be gone because it was not named.
+//! Lists of the kernel's state, and removal of entries that a list omits.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use super::message::KernelMessage;
 use super::route_table::Dependency;
 use crate::HostChange;
 
-/// What a list was about.
+/// Scope of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Everything.
+    /// The whole state.
     All,
-    /// The next-hop objects, and the routes that send by one device.
+    /// Next-hop objects, and the routes that send by one device.
     RoutesOf(u32),
 }
 
 impl HostState {
-    /// Starts a generation: what is not named from here on will be swept.
+    /// Starts a generation: the sweep removes entries that are not listed from here on.
     pub fn begin_list(&mut self) {
         self.generation += 1;
     }
 
-    /// Ends a list: removes what is in its scope and was not named, and counts it.
+    /// Ends a list: removes the unlisted entries in its scope, and counts them as differences.
     pub fn sweep(&mut self, scope: Scope, changes: &mut Vec<HostChange>) {
         let known = changes.len();
         for id in self.next_hops.older_than(self.generation) {
@@ -79,7 +79,7 @@ impl HostState {
         links.into_iter().for_each(|ifindex| self.remove_link(ifindex, changes));
     }
 
-    /// Whether a listed entry can differ from ours only in what the kernel changes without saying so.
+    /// Whether a listed entry can differ from ours only by changes that the kernel does not report.
     pub(super) fn differs_little(&self, message: &KernelMessage) -> bool {
         match message {
             KernelMessage::Neighbour(now) => self
@@ -89,7 +89,7 @@ impl HostState {
                 let was = crate::HostLink { xdp: now.xdp, qdisc: now.qdisc.clone(), ..was.clone() };
                 was == *now
             }),
-            // An IPv6 address is announced only when duplicate detection is through with it.
+            // The kernel announces an IPv6 address only after duplicate address detection.
             KernelMessage::Address(now) => now.tentative,
             _ => false,
         }

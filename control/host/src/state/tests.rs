@@ -1,4 +1,5 @@
-//! The state by itself: each message's effect, and incremental messages against a list of the outcome.
+//! Tests of the state alone: the effect of each message, and incremental messages against a list of the
+//! outcome.
 
 use std::net::IpAddr;
 
@@ -227,7 +228,7 @@ fn address(ifindex: u32, last: u8) -> HostAddress {
     }
 }
 
-/// A step of the model kernel, which says everything it does, as the real one does for these.
+/// Step of the model kernel, which reports every change, as the real kernel does for these steps.
 #[derive(Clone, Debug)]
 enum Step {
     Link(u32, bool),
@@ -249,7 +250,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The kernel as far as the steps go: at most one route of a prefix and metric, replaced as a whole.
+/// Model of the kernel for these steps: at most one route per prefix and metric, replaced as a whole.
 #[derive(Default)]
 struct Model {
     carriers: std::collections::BTreeMap<u32, bool>,
@@ -279,7 +280,7 @@ impl Model {
                 vec![KernelMessage::Address(address(device, last))]
             }
             Step::Address(device, last, false) => {
-                // Losing the last one would silently take routes along, which this model does not have.
+                // Losing the last address would silently drop routes, which this model lacks.
                 let others = self.addresses.iter().filter(|(other, _)| *other == device).count();
                 if others < 2 || !self.addresses.remove(&(device, last)) {
                     return Vec::new();
@@ -361,12 +362,12 @@ proptest! {
     }
 }
 
-/// Returns the time that processors have spent on this thread: what else runs does not count.
+/// Returns the processor time of this thread, which other threads don't affect.
 fn processor_time() -> std::time::Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into()
 }
 
-/// How long it takes until so many addresses of a device are known, each with the route that the kernel makes for it, and gone again.
+/// Measures the time to add and remove `count` addresses of a device, each with the kernel's route for it.
 fn time_of_addresses(count: u16) -> std::time::Duration {
     let start = processor_time();
     let mut state = two_ports();

@@ -1,4 +1,4 @@
-//! What plugins and the router say to each other.
+//! Interface between plugins and the router.
 #![no_std]
 
 pub mod binary;

@@ -1,4 +1,4 @@
-//! What `docs/plugins.md` shows builds as it stands there, and a plugin in C may have several files.
+//! Tests of the code in `docs/plugins.md`, which builds unchanged, and of a plugin in C with several files.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use millrace_plugin_abi::binary::verdict;
 
 use crate::support::{Folder, Native, build, repository};
 
-/// The first piece of code in a language.
+/// Returns the first code block of a language.
 fn code(language: &str) -> String {
     let text = fs::read_to_string(repository().join("docs/plugins.md")).unwrap();
     let (_, behind) = text.split_once(&format!("\n```{language}\n")).unwrap();

@@ -1,4 +1,5 @@
-//! The example plugins and the templates build both ways; what is built has the interface, and works.
+//! Tests of the example plugins and the templates: they build for both runtimes, have the interface, and
+//! work.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ fn example(name: &str) -> PathBuf {
     repository().join("examples/plugins").join(name)
 }
 
-/// A manifest that names this plugin.
+/// Parses a manifest, and checks that it names this plugin.
 fn manifest(bytes: &[u8], name: &str) -> Value {
     let manifest: Value = serde_json::from_slice(bytes).unwrap();
     assert_eq!((&manifest["abi"], &manifest["name"]), (&json!(1), &json!(name)));
@@ -23,7 +24,8 @@ fn manifest(bytes: &[u8], name: &str) -> Value {
     manifest
 }
 
-/// The module exports what it must, and imports only what its manifest asks for.
+/// Checks that a module exports the required functions, and imports only functions that its manifest
+/// requests.
 fn check_module(file: &Path, name: &str) {
     let module = Module::read(file);
     let manifest = manifest(&module.manifest, name);
@@ -38,7 +40,7 @@ fn check_module(file: &Path, name: &str) {
     assert!(module.imports.is_subset(&known), "{name} imports {:?}", module.imports);
 }
 
-/// Builds for WebAssembly and checks the module; builds for the machine and loads that.
+/// Builds a module and checks it, then builds a shared object and loads it.
 fn built_both_ways(project: &Path, name: &str) -> Option<Native> {
     let folder = Folder::new(name);
     if let Some(module) = build(project, Home::Wasm, &folder.0) {
@@ -144,12 +146,13 @@ fn ack_monitor_in_c_builds_and_counts() {
     plugin.init("{}").unwrap();
     let last = u32::MAX;
     let mut frames: Vec<_> = [last, last, last, last, 5, 5, last].map(|number| ack(number, &[])).into();
-    // One with data is no duplicate, nor one whose header is cut, which is not seen at all.
+    // A segment with data is no duplicate. A segment with a cut header is no duplicate either; the plugin
+    // does not see it.
     frames.extend([ack(5, &[1]), ack(5, &[])[..40].to_vec()]);
     let mut state = [0_u64; 2];
     let said = plugin.frames(&mut frames, &mut state);
     assert!(said.iter().all(|packet| packet.verdict == verdict::PASS));
-    // Without state it is not followed.
+    // A flow without state is not followed.
     plugin.frames(&mut frames[..1], &mut []);
     plugin.flow_ended(&mut state);
     let read = r#"{"acks":9,"duplicates":4,"fast":1,"flows":1,"ended":1,"most_duplicates":4}"#;
@@ -160,7 +163,7 @@ fn ack_monitor_in_c_builds_and_counts() {
     assert!(plugin.control("ack", "{}").is_err());
 }
 
-/// The project of a template builds as it is, and does what it says.
+/// Checks that the project of a template builds unchanged, and works as described.
 fn template(name: &str, language: Language) {
     let folder = Folder::new(&format!("template-{language}"));
     let project = folder.0.join(name);

@@ -1,4 +1,4 @@
-//! `sdk/c/millrace.h` says the same as `foundation/plugin-abi/src/binary.rs`, for both homes.
+//! Tests that `sdk/c/millrace.h` agrees with `foundation/plugin-abi/src/binary.rs`, for both runtimes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use millrace_plugin_abi::binary::{
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
 
-/// C that doesn't compile unless sizes and offsets are these.
+/// Writes C code that compiles only with these sizes and offsets.
 macro_rules! layout {
     ($text:ident, $kind:ty, $name:literal: $($field:ident)*) => {
         let size = size_of::<$kind>();
@@ -76,7 +76,7 @@ fn numbers() -> String {
     numbers.map(|(name, value)| format!("_Static_assert(MILLRACE_{name} == {value}, \"{name}\");\n")).concat()
 }
 
-/// The functions of the router stand in the table in their order.
+/// Returns C code that checks the order of the router's functions in the table.
 fn table() -> String {
     let mut text = "#ifndef __wasm__\n".to_owned();
     for (index, (name, _)) in HOST_FUNCTIONS.iter().enumerate() {
@@ -87,7 +87,8 @@ fn table() -> String {
     text + "#endif\n"
 }
 
-/// Compiles with every clang that there is; also a test that fails unless the layout is wrong shows that it compares.
+/// Returns whether C code compiles with the first clang found; `None` without a clang. The test also compiles
+/// a wrong layout, whose failure shows that layouts are compared.
 fn compiles(text: &str, flags: &[&str]) -> Option<bool> {
     let folder = Folder::new("header");
     let file = folder.0.join(format!("{}.c", flags.len()));

@@ -1,4 +1,4 @@
-//! The JSON that `sdk/c/millrace.h` reads is held against a complete reader.
+//! Tests of the JSON reader in `sdk/c/millrace.h` against a complete reader.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, Native, build};
 
-/// Answers with the value of the key that is the message's name, as it stands there.
+/// Plugin that answers a message with the unchanged value of the key that the message names.
 const SOURCE: &str = r#"#include "millrace.h"
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"json\",\"version\":\"0.1.0\",\"summary\":\"For tests.\",\"positions\":[\"early\"]}");
 int32_t millrace_init(const uint8_t *settings, size_t bytes) { return (void)settings, (int32_t)(bytes & 0); }
@@ -30,7 +30,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
 }
 "#;
 
-/// The plugin, built and loaded once; `None` without a compiler.
+/// Returns the plugin, built and loaded once; `None` without a compiler.
 fn plugin() -> Option<&'static Native> {
     static PLUGIN: OnceLock<Option<Native>> = OnceLock::new();
     let load = || {

@@ -1,4 +1,5 @@
-//! Plugins are created, built both ways, looked at and driven; the header for C has the layout of the interface.
+//! Tests of the kit: creation, build for both runtimes, inspection and calls of plugins, and the layout of
+//! the header for C.
 
 mod documents;
 mod examples;

@@ -1,4 +1,5 @@
-//! What tests of built plugins share: places, what a module says of itself, and a shared object that is driven by hand.
+//! Shared parts of the tests of built plugins: folders, a reader of modules, and direct calls of a shared
+//! object.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use millrace_sdk::host::RawHost;
 use millrace_sdk::testing::{describe, frame_of_ports};
 use millrace_testkit::built::built_plugin;
 
-/// A folder of a test, outside the clone, that vanishes with it.
+/// Folder of a test, outside the repository, that is removed at the end of the test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -31,8 +32,8 @@ impl Drop for Folder {
     }
 }
 
-/// Where compilers keep what they have done, so that Rust's library is compiled once for all tests and runs: beside this
-/// test program, or in the cache when that lies in the clone.
+/// Returns the folder of intermediate files, so that Rust's library is compiled once for all tests and runs.
+/// It lies beside this test program, or in the cache folder when that place is in the repository.
 pub fn target() -> PathBuf {
     let clone = repository().canonicalize().unwrap();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -46,17 +47,17 @@ pub fn repository() -> PathBuf {
     std::path::absolute("../..").unwrap()
 }
 
-/// Builds; `None`, and a word why, when this machine has no compiler for it. With CI=true that is a failure.
+/// Builds a plugin. Without a compiler it returns `None` and prints the reason; with CI=true it fails.
 pub fn build(project: &Path, home: Home, result: &Path) -> Option<Built> {
     let options = Options { target: Some(target()), result: Some(result.to_owned()), machine: None };
     built_plugin(project, home, &options)
 }
 
-/// What a WebAssembly module says of itself.
+/// Manifest, imports and exports of a WebAssembly module.
 #[derive(Debug, Default)]
 pub struct Module {
     pub manifest: Vec<u8>,
-    /// `module.name`.
+    /// Imports, as `module.name`.
     pub imports: BTreeSet<String>,
     pub exports: BTreeSet<String>,
 }
@@ -80,7 +81,7 @@ impl Module {
     }
 }
 
-/// The binary format of WebAssembly, as far as it is needed here.
+/// Reader of the parts of WebAssembly's binary format that the tests need.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
         *first
     }
 
-    /// LEB128.
+    /// Reads a number in LEB128.
     fn number(&mut self) -> usize {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -134,7 +135,7 @@ thread_local! {
 }
 
 extern "C" fn say(bytes: *const u8, length: usize) {
-    // SAFETY: the plugin hands over as many bytes as it says.
+    // SAFETY: the plugin passes as many bytes as it states.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
     SAID.set(String::from_utf8(bytes.to_vec()).unwrap());
 }
@@ -161,12 +162,12 @@ static HOST: RawHost = RawHost {
     count: None,
 };
 
-/// A shared object. Its file is loaded once, for its variables are those of one instance.
+/// Shared object. Its file is loaded once, because its variables belong to one instance.
 pub struct Native(*mut c_void);
 
-// SAFETY: nothing is called from two threads at once: a plugin that tests share is called under `CALL`.
+// SAFETY: no function is called from two threads at once: a plugin that tests share is called under `CALL`.
 unsafe impl Send for Native {}
-// SAFETY: as above.
+// SAFETY: as for `Send`, no function is called from two threads at once.
 unsafe impl Sync for Native {}
 
 static CALL: Mutex<()> = Mutex::new(());
@@ -178,29 +179,31 @@ type Restore = unsafe extern "C" fn(*const u8, usize, u32) -> i32;
 impl Native {
     pub fn load(file: &Path) -> Self {
         let name = CString::new(file.to_str().unwrap()).unwrap();
-        // SAFETY: the plugin was built for this, and does nothing when it is loaded.
+        // SAFETY: the plugin was built for this test, and runs no code when it is loaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "{} can't be loaded", file.display());
         let plugin = Self(handle);
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         unsafe {
             plugin.function::<unsafe extern "C" fn(*const RawHost)>(c"millrace_attach")(&raw const HOST)
         };
         plugin
     }
 
+    /// Returns a function of the plugin.
+    ///
     /// # Safety
     /// `F` is the function's type.
     unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
         // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!address.is_null(), "{name:?} is missing");
-        // SAFETY: the caller's promise; a pointer to a function is as large as one to data.
+        // SAFETY: the caller guarantees the type; a function pointer is as large as a data pointer.
         unsafe { std::mem::transmute_copy(&address) }
     }
 
     pub fn manifest(&self) -> Vec<u8> {
-        // SAFETY: the types of the interface; the text stays.
+        // SAFETY: the function has the type of the interface, and its text stays in memory.
         unsafe {
             let text = self.function::<unsafe extern "C" fn() -> *const c_char>(c"millrace_manifest")();
             CStr::from_ptr(text).to_bytes().to_vec()
@@ -208,13 +211,13 @@ impl Native {
     }
 
     pub fn abi(&self) -> u32 {
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         unsafe { self.function::<unsafe extern "C" fn() -> u32>(c"millrace_abi")() }
     }
 
-    /// Begins; an error is what it says.
+    /// Initializes the plugin; the error is the plugin's text.
     pub fn init(&self, settings: &str) -> Result<String, String> {
-        // SAFETY: the type of the interface, and a text that has as many bytes as it says.
+        // SAFETY: the function has the type of the interface, and the text has as many bytes as stated.
         said(unsafe { self.function::<Init>(c"millrace_init")(settings.as_ptr(), settings.len()) })
     }
 
@@ -227,35 +230,37 @@ impl Native {
         said(unsafe { control(name.0, name.1, arguments.0, arguments.1) })
     }
 
-    /// The state that the plugin hands over.
+    /// Returns the state that the plugin hands over.
     pub fn save(&self) -> Result<Vec<u8>, String> {
         let _one = CALL.lock();
-        // SAFETY: the type of the interface.
+        // SAFETY: the function has the type of the interface.
         let saved = said(unsafe { self.function::<unsafe extern "C" fn() -> i32>(c"millrace_save")() });
         saved.map(String::into_bytes)
     }
 
-    /// Has the plugin take over a state of a version.
+    /// Passes a state of a version to the plugin.
     pub fn restore(&self, state: &[u8], version: u32) -> Result<(), String> {
         let _one = CALL.lock();
-        // SAFETY: the type of the interface, and a state that has as many bytes as it says.
+        // SAFETY: the function has the type of the interface, and the state has as many bytes as stated.
         let code =
             unsafe { self.function::<Restore>(c"millrace_restore")(state.as_ptr(), state.len(), version) };
         said(code).map(drop)
     }
 
-    /// The verdicts for packets of UDP to these ports; the last has its ports cut off.
+    /// Returns the verdicts for UDP packets to these ports; the last packet is cut before its ports.
     pub fn packets(&self, ports: &[u16]) -> Vec<(u8, u8)> {
         let mut frames: Vec<Vec<u8>> = ports.iter().map(|port| frame(*port)).collect();
         frames.last_mut().unwrap().truncate(36);
         self.frames(&mut frames, &mut []).iter().map(|packet| (packet.verdict, packet.reason)).collect()
     }
 
-    /// What the plugin says of frames, all of a flow with this state. They are described in memory of the plugin.
+    /// Returns the plugin's verdicts for frames of one flow with this state. The frames are described in
+    /// memory of the plugin.
     pub fn frames(&self, frames: &mut [Vec<u8>], state: &mut [u64]) -> Vec<RawPacket> {
         let size = frames.len() * size_of::<RawPacket>();
         let state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };
-        // SAFETY: the types of the interface; what is reserved is aligned and as large as was asked for.
+        // SAFETY: the functions have the types of the interface; the reserved memory is aligned, and as large
+        // as requested.
         unsafe {
             let reserve = self.function::<unsafe extern "C" fn(usize) -> *mut RawPacket>(c"millrace_reserve");
             let area = reserve(size);
@@ -277,7 +282,7 @@ impl Native {
         }
     }
 
-    /// Tells the plugin that a flow with this state has ended.
+    /// Notifies the plugin that a flow with this state has ended.
     pub fn flow_ended(&self, state: &mut [u64]) {
         let end = RawFlowEnd {
             size: size_of::<RawFlowEnd>() as u16,
@@ -286,7 +291,7 @@ impl Native {
             state: state.as_mut_ptr() as u64,
             ..RawFlowEnd::default()
         };
-        // SAFETY: the type of the interface, and a state that is there during the call.
+        // SAFETY: the function has the type of the interface, and the state outlives the call.
         unsafe {
             self.function::<unsafe extern "C" fn(*const RawFlowEnd)>(c"millrace_flow_ended")(&raw const end);
         }
@@ -298,7 +303,7 @@ fn said(code: i32) -> Result<String, String> {
     if code == 0 { Ok(text) } else { Err(text) }
 }
 
-/// A segment of TCP that acknowledges up to a number.
+/// Returns a TCP segment that acknowledges up to a number.
 pub fn ack(number: u32, data: &[u8]) -> Vec<u8> {
     let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
     let mut frame = frame_of_ports(a, b, 6, (4000, 80), data);

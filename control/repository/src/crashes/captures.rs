@@ -1,4 +1,5 @@
-//! Captures of crashes: for each panic of a worker the frames of its last batch, and a report, in a directory of bounded size.
+//! Crash captures: for each panic of a worker, the frames of its last batch and a report, in a directory of
+//! bounded size.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -7,35 +8,35 @@ use std::path::{Path, PathBuf};
 
 use crate::notebook::NotebookError;
 
-/// The directory below the state directory.
+/// Name of the directory below the state directory.
 const DIRECTORY: &str = "crash-captures";
-/// Names the captures that starts have reported, a line each.
+/// File with the names of the captures that were reported at a start, one per line.
 const REPORTED: &str = "reported";
-/// Captures that are kept. The oldest goes first.
+/// Maximum number of captures. The oldest is removed first.
 pub const MOST_CAPTURES: usize = 8;
-/// Most bytes of the frames of a capture.
+/// Maximum bytes of the frames of a capture.
 pub const MOST_FRAME_BYTES: usize = 4 << 20;
-/// Most bytes of a report.
+/// Maximum bytes of a report.
 pub const MOST_REPORT_BYTES: usize = 4 << 20;
 /// Extension of the file of frames, pcapng.
 const FRAMES: &str = "pcapng";
 /// Extension of the report, JSON.
 const REPORT: &str = "json";
 
-/// The captures of a state directory.
+/// Crash captures of a state directory.
 #[derive(Clone, Debug)]
 pub struct CrashCaptures(PathBuf);
 
 impl CrashCaptures {
-    /// Names the captures below a state directory. Nothing is read.
+    /// Returns the captures below a state directory, without reading anything.
     pub fn of(state: &Path) -> Self {
         Self(state.join(DIRECTORY))
     }
 
-    /// Writes a capture, removes the oldest ones beyond [`MOST_CAPTURES`] and frames without a report, and returns the path of the
-    /// frames.
+    /// Writes a capture and returns the path of its frames. Removes the oldest captures beyond
+    /// [`MOST_CAPTURES`], and frames without a report.
     ///
-    /// # Errors
+    /// The system refuses, or a part exceeds its limit.
     /// When the system refuses, or a part is larger than its limit.
     pub fn add(&self, name: &str, frames: &[u8], report: &[u8]) -> Result<PathBuf, NotebookError> {
         if frames.len() > MOST_FRAME_BYTES || report.len() > MOST_REPORT_BYTES {
@@ -49,9 +50,9 @@ impl CrashCaptures {
             .map_err(|error| NotebookError { path: self.0.clone(), error })?;
         let path = self.path(name, FRAMES);
         write_new(&path, frames)?;
-        // The report comes last: a capture counts once it is there.
+        // The report comes last: a capture is complete once its report exists.
         if let Err(error) = write_new(&self.path(name, REPORT), report) {
-            // Half a capture takes room, and tells nothing.
+            // An incomplete capture wastes space.
             let _ = fs::remove_file(&path);
             let _ = fs::remove_file(self.path(name, REPORT));
             return Err(error);
@@ -88,7 +89,7 @@ impl CrashCaptures {
         if !new.is_empty() {
             let mut options = OpenOptions::new();
             let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&mark);
-            // What can't be marked is reported again.
+            // Captures that can't be marked are reported again.
             let _ = opened.and_then(|mut file| file.write_all(names.join("\n").as_bytes()));
         }
         new
@@ -102,7 +103,7 @@ impl CrashCaptures {
     /// Reads the report of a capture.
     ///
     /// # Errors
-    /// When it can't be read, or is too large.
+    /// The report can't be read, or is too large.
     pub fn report(&self, name: &str) -> Result<Vec<u8>, NotebookError> {
         read_report(&self.path(name, REPORT))
     }
@@ -111,7 +112,7 @@ impl CrashCaptures {
         self.0.join(format!("{name}.{extension}"))
     }
 
-    /// Removes the oldest captures, but never the newest, `added`: a clock that went back makes it look old.
+    /// Removes the oldest captures, but never the newest, `added`, which looks old after a clock step back.
     fn remove_oldest(&self, added: &str) {
         let names = self.names();
         let without_report = self.names_of(FRAMES).into_iter().filter(|name| !names.contains(name));
@@ -119,17 +120,17 @@ impl CrashCaptures {
         let oldest = oldest.take(names.len().saturating_sub(MOST_CAPTURES));
         for name in without_report.chain(oldest) {
             for extension in [REPORT, FRAMES] {
-                // What can't be removed is tried again at the next crash.
+                // A failed removal is repeated at the next crash.
                 let _ = fs::remove_file(self.path(&name, extension));
             }
         }
     }
 }
 
-/// Reads the report that belongs to a file of frames, wherever that is.
+/// Reads the report beside a file of frames, in any directory.
 ///
 /// # Errors
-/// When it can't be read, or is too large.
+/// The report can't be read, or is too large.
 pub fn report_of(frames: &Path) -> Result<Vec<u8>, NotebookError> {
     read_report(&frames.with_extension(REPORT))
 }
@@ -145,7 +146,7 @@ fn read_report(path: &Path) -> Result<Vec<u8>, NotebookError> {
     }
 }
 
-/// Writes a file that must not be there.
+/// Writes a file that must not exist yet.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), NotebookError> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = opened.and_then(|mut file| file.write_all(bytes));
@@ -196,7 +197,7 @@ mod tests {
         let folder = Folder::new("crash-captures-half");
         let captures = CrashCaptures::of(&folder.0);
         captures.add("20261123T220000Z-1", b"frames", b"{}").unwrap();
-        // The process died between the two, or the report could not be written.
+        // The process died between both writes, or the report could not be written.
         fs::remove_file(captures.path("20261123T220000Z-1", REPORT)).unwrap();
         fs::create_dir(captures.path("20261123T220001Z-1", REPORT)).unwrap();
         assert!(captures.add("20261123T220001Z-1", b"frames", b"{}").is_err());

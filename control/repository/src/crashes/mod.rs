@@ -1,7 +1,8 @@
-//! What is written down of a crash while the process dies, and what the next start makes of it.
+//! Crash records: lines written while the process dies, and read at the next start.
 //!
-//! Who writes is a handler of signals: it can neither allocate nor wait. So a line is made beforehand for each instance, but for two
-//! numbers, and the file is open. Nothing brings it to the disk: what is written outlives the process, and need not outlive the machine.
+//! A signal handler writes the line, so it can neither allocate nor wait. Therefore a line is prepared for
+//! each instance, except for two numbers, and the file is already open. No sync follows: the line survives
+//! the process, but maybe not the machine.
 
 pub(crate) mod captures;
 
@@ -16,7 +17,7 @@ use crate::{Held, Quarantine};
 
 const FILE: &str = "crashes";
 
-/// A line of the file.
+/// Line of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Crash {
@@ -26,19 +27,19 @@ struct Crash {
     since: u64,
 }
 
-/// The line of a crash, without the two numbers that are known when it happens.
+/// Prepared line of a crash, without the two numbers that are known only at the crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CrashLine {
-    /// What stands before the number of the signal. It begins a line, whatever stands before it.
+    /// Text before the signal number, with a leading line end in case the previous line is incomplete.
     pub before_signal: String,
-    /// What stands before the time, in seconds since 1970.
+    /// Text before the time, in seconds since 1970.
     pub before_time: &'static str,
-    /// What stands behind it.
+    /// Text after the time.
     pub end: &'static str,
 }
 
 impl CrashLine {
-    /// That of a call of an instance of a plugin.
+    /// Returns the line for a call of an instance of a plugin.
     pub fn of(instance: &str, plugin: &str) -> Self {
         let (instance, plugin) = (serde_json::Value::from(instance), serde_json::Value::from(plugin));
         Self {
@@ -49,19 +50,19 @@ impl CrashLine {
     }
 }
 
-/// What the next start found of crashes.
+/// Crashes found at the next start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Instances that are in quarantine for them now.
+    /// Instances that are now in quarantine because of a crash.
     pub held: Vec<Held>,
-    /// Lines that say nothing that is understood.
+    /// Number of unreadable lines.
     pub unreadable: usize,
 }
 
-/// Opens the file in a directory, which is made if it isn't there, to add lines to it.
+/// Opens the file of a directory for appending; creates a missing directory.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses.
 pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
     let path = directory.join(FILE);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -70,10 +71,10 @@ pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
 }
 
 impl Quarantine {
-    /// Puts instances there whose calls have crashed, as the file of a directory says, and empties the file.
+    /// Puts the crashed instances in a directory's file into quarantine, and empties the file.
     ///
     /// # Errors
-    /// A sentence, when the file can't be read or emptied, or the quarantine not be written.
+    /// The file can't be read or emptied, or the quarantine can't be written; the error is a sentence.
     pub fn take_crashes(&mut self, directory: &Path) -> Result<Found, String> {
         let path = directory.join(FILE);
         let text = read_own(&path)?.unwrap_or_default();
@@ -127,7 +128,7 @@ mod tests {
         );
         assert!(open().release("a \"b\"", "p").unwrap());
         assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
-        // Who has the file open goes on writing to it.
+        // An open file handle still appends after the file was emptied.
         write!(file, "{before_signal}6{before_time}1700000001{end}").unwrap();
         assert_eq!(open().take_crashes(&folder.0).unwrap().held[0].since, 1_700_000_001);
     }

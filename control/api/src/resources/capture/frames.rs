@@ -1,14 +1,15 @@
-//! The end of a capture after so many frames.
+//! End of a capture after a number of frames.
 
 /// pcapng's number for blocks that hold a frame (draft-ietf-opsawg-pcapng, 4.3).
 const ENHANCED_PACKET: u32 = 6;
 
-/// Frames that a capture may still hold; any number, where it is `None`.
+/// Number of frames that a capture may still take; `None` for no limit.
 #[derive(Debug)]
 pub(crate) struct FramesLeft(pub Option<u64>);
 
 impl FramesLeft {
-    /// Cuts `blocks`, in which there are `frames` frames, behind the last frame that is wanted. Returns whether the capture has all of them.
+    /// Cuts `blocks`, which have `frames` frames, behind the last wanted frame. Returns whether the capture
+    /// has all its frames.
     pub fn take(&mut self, blocks: &mut Vec<u8>, frames: u64) -> bool {
         let Some(left) = &mut self.0 else { return false };
         let is_last = frames >= *left;
@@ -20,15 +21,15 @@ impl FramesLeft {
     }
 }
 
-/// How many of the first bytes of `blocks`, whole pcapng blocks in this machine's byte order, hold its first `count`
-/// frames and what stands before them; all of them when there are fewer.
+/// Returns the number of bytes of `blocks` up to the end of frame number `count`; all bytes when there are
+/// fewer frames. `blocks` are whole pcapng blocks in this machine's byte order.
 fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
     let (mut at, mut left) = (0, count);
     while left > 0 {
         let (Some(kind), Some(length)) = (word(blocks, at), word(blocks, at + 4)) else {
             return blocks.len();
         };
-        // A block that claims to be shorter than its own head is none.
+        // A block whose declared length is below its own head is invalid.
         at = at.saturating_add((length as usize).max(12));
         left -= u64::from(kind == ENHANCED_PACKET);
     }

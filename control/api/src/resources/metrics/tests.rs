@@ -7,12 +7,12 @@ use millrace_controller::view::DropView;
 
 use super::*;
 
-/// The names of the families of a page, as they stand in it.
+/// Returns the names of the families of a page, as written there.
 fn names(page: &str) -> BTreeSet<&str> {
     page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
 }
 
-/// The names that queries use: those of counters have an ending.
+/// Returns the names as queries use them: counters have an ending.
 fn queried(page: &str) -> BTreeSet<String> {
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let name = |line: &str| match line.split_once(' ') {
@@ -23,7 +23,7 @@ fn queried(page: &str) -> BTreeSet<String> {
     types.map(name).collect()
 }
 
-/// All words of a text that look like metrics of ours.
+/// Returns all words of a text that look like metrics of the router.
 fn mentioned(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("millrace_")).map(str::to_owned).collect()
@@ -42,7 +42,7 @@ fn text(families: Vec<Family>) -> String {
     page
 }
 
-/// The page of a router with two ports.
+/// Returns the page of a router with two ports.
 fn page_of_a_router() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Every operation of the catalogue, asked for at a router that runs.
+//! Tests of every operation of the catalogue, at a running router.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use millrace_controller::{Apply, Who};
 
 use super::*;
 
-/// What changes what runs: operations with a path and a body that this router takes.
+/// Operations that change the running configuration, with a path and a body that this router takes.
 pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("PATCH /ports/{name}", "/ports/lan", r#"{"input_weight": 3}"#),
     ("POST /neighbours", "", r#"{"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"}"#),
@@ -50,7 +50,7 @@ pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("POST /revisions", "", r#"{"comment": "so it stays"}"#),
 ];
 
-/// What changes nothing of the configuration, or ends the waiting for its confirmation.
+/// Operations that don't change the configuration, or that end a pending confirmation.
 pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /tokens", "", r#"{"name": "t", "role": "viewer", "expires": "60s"}"#),
     ("DELETE /tokens/{name}", "/tokens/t", ""),
@@ -64,7 +64,7 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
     ("POST /configuration/rollback", "", r#"{"comment": "back"}"#),
 ];
 
-/// Asks for an operation.
+/// Sends the request of an operation.
 pub(super) async fn ask(
     server: &Server,
     (operation, path, body): &(&str, &str, &str),
@@ -132,7 +132,7 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
         let (status, answer) = ask(&server, other).await;
         assert_ne!(status, StatusCode::CONFLICT, "{other:?}: {answer}");
     }
-    // The same changes are made behind that, but for those of plugins that there are not.
+    // The same changes at the resulting router, without those of absent plugins.
     for change in CHANGES.iter().filter(|(operation, ..)| !operation.contains("plugins")) {
         let (status, answer) = ask(&server, change).await;
         let is_no_error =
@@ -142,7 +142,7 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
     server.end().await;
 }
 
-/// All lines of the audit log.
+/// Returns all lines of the audit log.
 async fn lines(server: &Server) -> Vec<Value> {
     let (_, lines) = server.ask("GET", "/audit?last=10000", "").await;
     lines.as_array().cloned().unwrap_or_default()

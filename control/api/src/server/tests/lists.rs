@@ -1,4 +1,4 @@
-//! Lists in bodies, and lists in pages.
+//! Tests of lists in bodies, and of pages of lists.
 
 use super::*;
 

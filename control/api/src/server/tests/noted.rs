@@ -1,4 +1,4 @@
-//! What was asked for stands in the audit log.
+//! Tests of the audit log's lines.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -75,7 +75,7 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     let folder = TestDirectory::new();
     let path = folder.join("audit.jsonl");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Whoever writes to a full pipe waits.
+    // A write to a full pipe blocks.
     let mut pipe = std::fs::OpenOptions::new();
     let mut pipe = pipe.read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open(&path).unwrap();
     while pipe.write(&[b'\n'; 4096]).is_ok() {}
@@ -92,7 +92,7 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!first.is_finished(), "its line is not written");
     assert_eq!(server.ask("GET", "/instances", "").await.0, StatusCode::OK, "questions don't wait");
-    // The pipe is emptied.
+    // The test empties the pipe.
     let mut read = Vec::new();
     let reading = std::thread::spawn(move || {
         let (deadline, mut piece) = (Instant::now() + Duration::from_secs(10), vec![0; 1 << 16]);
@@ -109,7 +109,7 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     assert_eq!(first.await.unwrap(), StatusCode::CREATED);
     let (text, _full) = reading.join().unwrap();
     assert!(text.contains("POST /instances"), "{text}");
-    // It is full again: the answer is given all the same.
+    // The pipe is full again: the answer is sent nevertheless.
     let second = tokio::time::timeout(Duration::from_secs(20), change("s2")).await;
     assert_eq!(second.expect("an answer").unwrap(), StatusCode::CREATED);
     server.end().await;

@@ -1,8 +1,8 @@
-//! Answers that go on: captures, traces and drops.
+//! Tests of streams: captures, traces and drops.
 
 use super::*;
 
-/// A configuration whose port `tape` has received a packet that no route leads on.
+/// Returns a configuration whose port `tape` has received a packet without a route.
 fn with_a_drop(directory: &TestDirectory) -> String {
     let udp = "450000200000000040110000c0a80102c633640100350035000c0000";
     let frame = [vec![0x02, 0, 0, 0, 0, 0x11], vec![0x02, 0, 0, 0, 0, 0x22], vec![8, 0], ipv4(udp)].concat();
@@ -15,7 +15,7 @@ fn with_a_drop(directory: &TestDirectory) -> String {
     )
 }
 
-/// An IPv4 packet of a header in hexadecimal digits and four bytes, with its checksum.
+/// Returns an IPv4 packet of a header in hexadecimal digits and four bytes, with its checksum.
 fn ipv4(header: &str) -> Vec<u8> {
     let mut packet: Vec<u8> =
         (0..header.len()).step_by(2).map(|at| u8::from_str_radix(&header[at..at + 2], 16).unwrap()).collect();
@@ -26,7 +26,7 @@ fn ipv4(header: &str) -> Vec<u8> {
     packet
 }
 
-/// A pcap file with one frame of Ethernet.
+/// Returns a pcap file with one Ethernet frame.
 fn pcap(frame: &[u8]) -> Vec<u8> {
     let head: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
     let record = [0, 0, frame.len() as u32, frame.len() as u32];
@@ -34,7 +34,7 @@ fn pcap(frame: &[u8]) -> Vec<u8> {
     words.chain(frame.iter().copied()).collect()
 }
 
-/// Asks for a path with what is accepted. Returns the type of the answer, and its body.
+/// Requests a path with an `Accept` header. Returns the type of the answer, and its body.
 async fn ask(server: &Server, path: &str, accept: &str) -> (String, Bytes) {
     let headers = [("accept", accept)];
     let response = request_with(&server.socket(), "GET", path, &headers, Bytes::new()).await;

@@ -1,4 +1,5 @@
-//! What is wrong with a request is told in the product's words, and with its place: at every operation, for every key.
+//! Tests of error messages: the product's words, and the place of the error, at every operation and for every
+//! key.
 
 use schemars::SchemaGenerator;
 
@@ -6,7 +7,7 @@ use super::every_operation::{CHANGES, OTHERS, ask};
 use super::*;
 use crate::operation::{Content, Describe, Operation};
 
-/// Words of those who wrote the parsers.
+/// Words of libraries' parsers.
 const NOT_OURS: &[&str] = &[
     "missing field",
     "unknown field",
@@ -24,7 +25,7 @@ const NOT_OURS: &[&str] = &[
     "invalid IP address syntax",
 ];
 
-/// By which an answer says what would be right.
+/// Words by which an answer names the remedy.
 const RIGHT: &[&str] =
     &[" right", "lacks the key", "did you mean", "here: ", "no keys here", "it takes", "it has a", "write "];
 
@@ -32,7 +33,7 @@ fn schema(describe: Describe) -> Value {
     describe(&mut SchemaGenerator::default()).to_value()
 }
 
-/// A value of another kind.
+/// Returns a value of another type.
 fn wrong(value: &Value) -> Value {
     match value {
         Value::Number(_) | Value::Bool(_) => json!("many"),
@@ -45,7 +46,7 @@ fn is_required(schema: &Value, key: &str) -> bool {
     schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
 }
 
-/// Bodies that are wrong in one key, and that key.
+/// Returns bodies with an error in one key, and that key.
 fn wrong_bodies(body: &Value, schema: &Value) -> Vec<(String, Value)> {
     let Some(keys) = body.as_object() else { return Vec::new() };
     let mut all = Vec::new();
@@ -64,7 +65,7 @@ fn wrong_bodies(body: &Value, schema: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// Arguments that are wrong in one key, and that key.
+/// Returns arguments with an error in one key, and that key.
 fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     let none = serde_json::Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);
@@ -84,7 +85,7 @@ fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// What is to be said against an answer to something wrong in `key`.
+/// Returns the fault of an answer to an error in `key`, if there is one.
 fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> {
     let detail = answer["detail"].as_str().unwrap_or_default();
     let why = if *status != StatusCode::BAD_REQUEST {
@@ -128,7 +129,7 @@ async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
         for Operation { method, arguments, .. } in resource.operations {
-            // Where none is taken, none is known.
+            // An operation without arguments knows none.
             let schema = arguments.map_or(Value::Null, schema);
             if method != "GET" && arguments.is_none() {
                 continue;

@@ -1,4 +1,4 @@
-//! tcx programs, asked for by the bpf system call as netlink does not list them.
+//! tcx programs, queried by the bpf system call, since netlink does not list them.
 
 use super::super::{Ours, PolicyFinding, PolicyKind};
 use crate::HostLink;
@@ -7,7 +7,7 @@ const PROGRAM_QUERY: libc::c_long = 16;
 const HOOKS: [(&str, u32); 2] = [("ingress", 46), ("egress", 47)];
 const MOST_PROGRAMS: usize = 64;
 
-/// `union bpf_attr` as `BPF_PROG_QUERY` uses it.
+/// Part of `union bpf_attr` for `BPF_PROG_QUERY`.
 #[repr(C)]
 #[derive(Default)]
 struct Query {
@@ -43,7 +43,8 @@ fn programs(ifindex: u32, attach_type: u32) -> Vec<u32> {
         count: MOST_PROGRAMS as u32,
         ..Query::default()
     };
-    // SAFETY: the query is a valid bpf_attr of the size given; it and the ids, whose number it states, outlive the call.
+    // SAFETY: the query is a valid bpf_attr of the given size; the query and the ids, whose number it states,
+    // outlive the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, PROGRAM_QUERY, &raw mut query, size_of::<Query>()) };
     if result < 0 {
         return Vec::new();
