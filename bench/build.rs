@@ -1,4 +1,4 @@
-//! Notes the compiler's version, on which counts of instructions depend.
+//! Records the compiler's version, on which instruction counts depend.
 
 use std::process::Command;
 

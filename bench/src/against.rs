@@ -1,4 +1,5 @@
-//! Two builds of Millrace beside each other: each runs the same benchmark in a process of its own, in turns.
+//! Comparison of two builds of Millrace: both run the same benchmark alternately, each run in its own
+//! process.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,14 +14,14 @@ use crate::process::Running;
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
-/// What the other build is called in results.
+/// Name of the other build in results.
 const NAME: &str = "the other build";
-/// How long a run may take: all benchmarks one after the other.
+/// Time limit of one run, which may include all benchmarks.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-/// How long an interrupted one may take to remove what it had set up.
+/// Time limit for an interrupted build to remove its setup.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What a build of any age says of a case.
+/// Result of one case, with the fields that a build of any age prints.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Said {
     case: String,
@@ -40,11 +41,11 @@ impl Said {
     }
 }
 
-/// Runs `bench ARGUMENTS` by this build and by the one at `other`, so often each, in turns. Of each case that both have the
-/// medians, and the ratio of these.
+/// Runs `bench ARGUMENTS` with this build and the build at `other` alternately, `rounds` times each. Returns
+/// the medians of each case that both builds have, and the ratio of the medians.
 ///
 /// # Errors
-/// One of them gives no results; see [`BenchError`].
+/// A build gives no results; see [`BenchError`].
 pub fn against(
     options: &mut Options<'_>,
     other: &Path,
@@ -55,7 +56,7 @@ pub fn against(
     let ours = options.binary.clone();
     let mut said: [Vec<Vec<Said>>; 2] = Default::default();
     for round in 0..rounds as usize {
-        // Who is first alternates, too.
+        // The first build alternates, too.
         for turn in 0..2 {
             let build = (round + turn) % 2;
             let (binary, name) = [(ours.as_path(), "this build"), (other, NAME)][build];
@@ -71,7 +72,7 @@ pub fn against(
     Ok(measurements)
 }
 
-/// What a build prints.
+/// Runs the benchmark with a build and returns the results that the build prints.
 fn results_of(binary: &Path, arguments: &[String]) -> Result<Vec<Said>, BenchError> {
     let mut command = Command::new(binary);
     command.arg("bench").args(arguments).arg("--json");
@@ -87,18 +88,18 @@ fn results_of(binary: &Path, arguments: &[String]) -> Result<Vec<Said>, BenchErr
     if !ended? {
         return Err(running.failure(&format!("still running after {PATIENCE:?}")));
     }
-    // A bench may fail for its figures alone: then it has some.
+    // A benchmark may fail for its figures alone; its output still has results.
     parse(&running.output()).ok_or_else(|| running.failure("it printed no results"))
 }
 
-/// The JSON behind what is told of the progress.
+/// Parses the JSON results after the progress lines.
 fn parse(output: &str) -> Option<Vec<Said>> {
     let start = if output.starts_with("{\n") { 0 } else { output.find("\n{\n")? };
     let values = serde_json::Deserializer::from_str(&output[start..]).into_iter::<Results>();
     values.filter_map(Result::ok).next().map(|found| found.results)
 }
 
-/// Medians of the cases that all runs have, and the names of the others.
+/// Returns the medians of the cases that all runs have, and the names of the other cases.
 fn compare(ours: &[Vec<Said>], theirs: &[Vec<Said>]) -> (Vec<Measurement>, Vec<String>) {
     let figures = |runs: &[Vec<Said>], wanted: &Said| -> Option<Vec<f64>> {
         let of_run = |run: &Vec<Said>| Some(run.iter().find(|said| said.is_the_same_as(wanted))?.ours);

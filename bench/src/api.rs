@@ -1,7 +1,8 @@
-//! `api`: a flood of requests over TLS, while a flow with a reserved rate goes through the router.
+//! `api`: a flood of requests over TLS, while the router forwards a flow with a reserved rate.
 //!
-//! wrk keeps 400 connections busy from the router's own machine. Of the flow no packet may be lost, the router may not take much more
-//! memory, and at its own socket it answers as if nothing was. A second flood is of clients that have no token.
+//! wrk keeps 400 connections busy from the router's own machine. The flow may lose no packet, the router's
+//! memory may hardly grow, and the answer time at the router's own socket stays short. The clients of a
+//! second flood have no token.
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +14,17 @@ use crate::interrupt::check;
 use crate::process::{is_installed, run as run_command};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Seconds of each flood.
+/// Duration of each flood in seconds.
 const SECONDS: u64 = 30;
-/// Packets of the flow in a second.
+/// Rate of the flow in packets per second.
 const RATE: u32 = 5_000;
-/// How long the router may take to start.
+/// Time limit for the start of the router.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Promised: packets of the flow that are lost.
+/// Promised maximum: lost packets of the flow.
 const LOSS_LIMIT: f64 = 0.0;
-/// Promised: growth of the router's memory, in MiB.
+/// Promised maximum: growth of the router's memory in MiB.
 const MEMORY_LIMIT: f64 = 64.0;
-/// Promised: milliseconds in which 99 of 100 requests at the own socket are answered.
+/// Promised maximum: 99th percentile of the answer time at the router's own socket in milliseconds.
 const ANSWER_LIMIT: f64 = 100.0;
 
 /// Runs all cases.
@@ -45,7 +46,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let made = parsed(&tell(&["token", "create", "wrk", "--role", "viewer", "--json"])?)?;
     let token = made["token"].as_str();
     let token = token.ok_or_else(|| BenchError::measurement("api", format!("no token in {made}")))?;
-    // Neighbours are known before the flow begins.
+    // The router learns the neighbours before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let mut results = Vec::new();
     for (who, header) in [
@@ -86,7 +87,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// The router's ports, a rate that is reserved for the flow, and where it is asked.
+/// Returns the configuration: the router's ports, the reserved rate of the flow, and the address of the
+/// interface.
 fn configuration(state: &Path) -> String {
     format!(
         "[router]\non-death = \"kernel\"\n[plugins]\nstate = \"{}\"\n[api]\nlisten = [\"127.0.0.1:8443\"]\n\
@@ -97,7 +99,7 @@ fn configuration(state: &Path) -> String {
     )
 }
 
-/// The router's process.
+/// Returns the process ID of the router.
 fn process_of(socket: &Path) -> Result<u32, BenchError> {
     let status = run_command("curl", &["-s", "--unix-socket", &socket.to_string_lossy(), "http://m/status"])?;
     let status = parsed(&status)?;
@@ -110,7 +112,7 @@ fn parsed(text: &str) -> Result<serde_json::Value, BenchError> {
     serde_json::from_str(text).map_err(|error| BenchError::measurement("api", format!("{error}: {text}")))
 }
 
-/// Requests in a second, as wrk tells.
+/// Parses the requests per second that wrk prints.
 fn requests(said: &str) -> Option<f64> {
     said.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"))?.trim().parse().ok()
 }

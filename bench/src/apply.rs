@@ -1,12 +1,13 @@
-//! `apply`: how long it takes to check and to apply a large configuration, and how long packets wait for it meanwhile.
+//! `apply`: time to check and to apply a large configuration, and the pause of packets meanwhile.
 //!
-//! A router of its own, whose ports are memory and whose worker sleeps between changes, is given 10,000 filters and 100,000 routes
-//! at once, the same again, and its first configuration; then the same filters and routes by lists of commands, one a line. It touches
-//! no device.
+//! The benchmark starts its own router with ports in memory and a worker that sleeps between changes. The
+//! router gets 10,000 filters and 100,000 routes at once, the same configuration again, and its first
+//! configuration. Then it gets the same filters and routes as lists of commands, one per line. The benchmark
+//! touches no device.
 //!
-//! Control and the command that asks for a change keep two processors busy, and the kernel lets them have that of the worker as well,
-//! for milliseconds. What a change itself keeps packets waiting for is seen where nobody takes the worker's processor: it is given
-//! real-time priority for half of the repetitions, which takes root's rights.
+//! Control and the client of the change keep two processors busy. The kernel also gives them the worker's
+//! processor for milliseconds. To measure the pause of the change alone, the worker gets real-time priority
+//! in half of the repetitions, which needs root.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -26,21 +27,21 @@ use crate::process::{Running, prefer, run as run_command};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Filters and routes that come with the large configuration.
+/// Filters of the large configuration.
 const FILTERS: u32 = 10_000;
 const ROUTES: u32 = 100_000;
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 5;
-/// How long the router may take to start.
+/// Time limit for the start of the router.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Promised: seconds in which the large configuration is applied.
+/// Promised maximum: seconds to apply the large configuration.
 const APPLY_LIMIT: f64 = 1.0;
-/// Promised: seconds in which the routes alone are added by a list, and in which they are removed: 100,000 a second.
+/// Promised maximum: seconds to add the routes by a list, and to remove them (100,000 per second).
 const LIST_LIMIT: f64 = 1.0;
-/// Promised: seconds in which it is checked.
+/// Promised maximum: seconds to check the large configuration.
 const CHECK_LIMIT: f64 = 1.0;
-/// Promised: microseconds that packets wait for a change at most.
+/// Promised maximum: longest pause of packets during a change in microseconds.
 const PAUSE_LIMIT: f64 = 100.0;
 
 /// Runs all cases.
@@ -101,7 +102,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// The same filters and routes by `--from`, the command included.
+/// Measures the same filters and routes with `--from`; the times include the client.
 fn lists(
     router: &Router,
     folder: &Folder,
@@ -141,7 +142,7 @@ fn lists(
     ])
 }
 
-/// What the filters match.
+/// Returns the match expressions of the filters.
 fn filters() -> impl Iterator<Item = String> {
     (0..FILTERS).map(|filter| {
         let (high, low, port) = (filter / 250, filter % 250, 1024 + filter % 30_000);
@@ -149,7 +150,7 @@ fn filters() -> impl Iterator<Item = String> {
     })
 }
 
-/// Prefixes and next hops of the routes.
+/// Returns the prefixes and next hops of the routes.
 fn routes() -> impl Iterator<Item = (String, String)> {
     (0..ROUTES).map(|route| {
         let (one, two, three) = (20 + route / 65_536, route / 256 % 256, route % 256);
@@ -157,7 +158,7 @@ fn routes() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Two ports in memory.
+/// Returns the configuration of two ports in memory.
 fn base(folder: &Path) -> String {
     let state = serde_json::Value::from(folder.join("state").display().to_string());
     let mut text = format!("[router]\nmode = \"interrupt\"\n\n[plugins]\nstate = {state}\n");
@@ -170,7 +171,7 @@ fn base(folder: &Path) -> String {
     text
 }
 
-/// The same with filters and routes.
+/// Returns the base configuration with the filters and routes.
 fn large(folder: &Path) -> String {
     let mut text = base(folder);
     for matches in filters() {
@@ -189,7 +190,7 @@ fn timed<T>(times: &mut Vec<f64>, work: impl FnOnce() -> Result<T, BenchError>) 
     Ok(done)
 }
 
-/// The object that a command printed, perhaps behind lines that say how far it is.
+/// Parses the JSON object in a command's output; progress lines may precede the object.
 fn parse(text: &str) -> Result<Value, BenchError> {
     let object = text.find("\n{").map_or(text, |at| &text[at..]);
     serde_json::from_str(object).map_err(|error| BenchError::measurement("apply", format!("{error}: {text}")))
@@ -206,7 +207,7 @@ fn expect(text: &str, word: &str) -> Result<(), BenchError> {
     }
 }
 
-/// A folder that goes with the benchmark.
+/// Temporary folder. Dropping it removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -225,12 +226,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
+        // Remaining files are in the system's folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The router that is measured. It is killed when this is dropped.
+/// Measured router. Dropping it kills the process.
 struct Router {
     running: Running,
     binary: String,
@@ -266,12 +267,12 @@ impl Router {
         }
     }
 
-    /// Whether threads may be given priority.
+    /// Whether the process may give threads real-time priority.
     fn has_rights(&self) -> bool {
         nix::unistd::geteuid().is_root()
     }
 
-    /// Gives the worker's thread real-time priority, or the usual one.
+    /// Gives the worker's thread real-time priority, or the normal priority.
     fn prefer_worker(&self, is_preferred: bool) -> Result<(), BenchError> {
         if !self.has_rights() {
             return Ok(());
@@ -294,7 +295,7 @@ impl Router {
         run_command(&self.binary, &all)
     }
 
-    /// Microseconds of the longest turn with a change since counters were cleared.
+    /// Returns the longest iteration with a change since the counters were cleared, in microseconds.
     fn longest_change(&self) -> Result<f64, BenchError> {
         let status = parse(&self.ask(&["show", "status", "--json"])?)?;
         let longest = status["turns"]["longest_change"].as_f64();

@@ -1,5 +1,7 @@
-//! What arrives at a device, for benchmarks on veth: frames are made on one processor, which on veth also does what the driver does, and the
-//! worker has another.
+//! Rate of packets that arrive at a device, for benchmarks on veth.
+//!
+//! One processor generates the frames, and on veth also runs the XDP programs. The worker has another
+//! processor.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +14,21 @@ use crate::network::{Namespace, Network};
 use crate::process::Processor;
 use crate::router::Router;
 
-/// Where frames are made, and where the driver's programs run.
+/// Processor of the generator and of the XDP programs.
 pub(crate) const GENERATOR_PROCESSOR: Processor = 0;
-/// Where the router's threads run.
+/// Processor of the router's threads.
 pub(crate) const WORKER: Processor = 1;
-/// How long traffic flows before it is counted, and how long it is counted.
+/// Duration of the traffic before counting starts.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
 pub(crate) const COUNTED: Duration = Duration::from_secs(1);
-/// Frames that the sender makes by one call.
+/// Frames that the sender generates per call.
 pub(crate) const FRAMES_OF_A_CALL: u32 = 4096;
-/// How long flows may take to go down, and at which rate they are made meanwhile.
+/// Time limit for the offload of the flows.
 const GOING_DOWN: Duration = Duration::from_secs(30);
 const GOING_DOWN_RATE: u64 = 200_000;
 
-/// Packets of such frames and flows that arrive at a device in a second, in millions, when they are made as fast as it goes.
+/// Generates frames of the given flows at full speed. Returns the arrival rate at a device in millions of
+/// packets per second.
 pub(crate) fn rate_at(
     network: &Network,
     (frames, flows): (&[Vec<u8>], Flows),
@@ -40,13 +43,13 @@ pub(crate) fn rate_at(
     result
 }
 
-/// Packets that arrive at a device in a second, in millions.
+/// Returns the arrival rate at a device after the warm-up, in millions of packets per second.
 pub(crate) fn count(namespace: &Namespace, device: &str) -> Result<f64, BenchError> {
     pause(WARM_UP)?;
     count_for(namespace, device, COUNTED)
 }
 
-/// The same from now on, for so long.
+/// Returns the arrival rate at a device over a given time from now on, in millions of packets per second.
 pub(crate) fn count_for(namespace: &Namespace, device: &str, time: Duration) -> Result<f64, BenchError> {
     let (before, start) = (namespace.received(device)?, Instant::now());
     pause(time)?;
@@ -57,7 +60,7 @@ pub(crate) fn count_for(namespace: &Namespace, device: &str, time: Duration) -> 
     }
 }
 
-/// Sends until so many of all flows are in the driver.
+/// Sends traffic until the wanted number of flows is offloaded.
 pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
     let mut there = 0;

@@ -1,7 +1,7 @@
-//! Instructions and cache misses of a piece of a run of this binary, by valgrind's callgrind.
+//! Instructions and cache misses of a part of a run of this binary, counted by valgrind's callgrind.
 //!
-//! The misses are those of simulated caches of 32 KiB and 512 KiB, eight-fold associative, without any fetching ahead:
-//! this is not what the machine does, but it is the same for all that is compared, and in every run.
+//! The misses are those of simulated eight-way caches of 32 KiB and 512 KiB without prefetching. They differ
+//! from the machine's caches, but they are the same for all compared code and in every run.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,34 +11,36 @@ use crate::BenchError;
 use crate::peer::Scratch;
 use crate::process::Running;
 
-/// What is counted in `callgrind_measured`: instructions, and reads that miss the smaller and the larger cache.
+/// Units of the counts in `callgrind_measured`: instructions, and read misses of the smaller and the larger
+/// cache.
 pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];
 
-/// What `millrace bench NAME` costs within functions of the name `callgrind_measured`; `None` when the binary's functions have no
-/// names.
+/// Counts the cost of `millrace bench NAME` within functions named `callgrind_measured`. Returns `None` if
+/// the binary has no function names.
 pub(crate) fn count(binary: &Path, name: &str, patience: Duration) -> Result<Option<[f64; 3]>, BenchError> {
     run(binary, name, &["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"], patience)
 }
 
-/// The instructions alone, without simulated caches.
+/// Counts instructions alone, without simulated caches.
 pub(crate) fn instructions(binary: &Path, name: &str, patience: Duration) -> Result<Option<f64>, BenchError> {
     Ok(run(binary, name, &[], patience)?.map(|[instructions, ..]| instructions))
 }
 
-/// Does a piece of work, and says then that it is done. Callgrind counts in here, and [`parts`] of it.
+/// Runs a piece of work. Callgrind counts inside this function; [`parts`] counts here by part.
 #[inline(never)]
 pub(crate) fn callgrind_measured<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The end of what is counted as one part.
+/// Marks the end of one counted part.
 #[inline(never)]
 pub(crate) fn callgrind_part_ends(part: usize) {
     std::hint::black_box(part);
 }
 
-/// Instructions of each part of `millrace bench NAME`, in order: what is done within `callgrind_measured` until
-/// `callgrind_part_ends`. None when the binary's functions have no names.
+/// Counts the instructions of each part of `millrace bench NAME`, in order. A part is the work within
+/// `callgrind_measured` up to the next `callgrind_part_ends`. Returns no parts if the binary has no function
+/// names.
 pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec<f64>, BenchError> {
     let scratch = Scratch::new()?;
     let file = scratch.file("parts");
@@ -53,11 +55,11 @@ pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec
     Ok(parts_of(&text))
 }
 
-/// Has the C library copy memory in the same way on each processor.
+/// Environment variable that makes the C library copy memory in the same way on each processor.
 const LIBRARY: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM,-AVX512VL,-AVX512F");
 
-/// The sums of callgrind's dumps, without that of the end of the program.
+/// Returns the sums of callgrind's dumps, without the sum of the program's end.
 fn parts_of(text: &str) -> Vec<f64> {
     let mut parts: Vec<f64> =
         text.lines().filter_map(|line| line.strip_prefix("summary:")?.trim().parse().ok()).collect();
@@ -78,11 +80,11 @@ fn run(
     Ok(collected(&Running::start(&mut command)?.finish(patience)?))
 }
 
-/// Instructions, and misses of reading at the first and the last level, from callgrind's summary.
+/// Parses instructions, and read misses of the first and the last level, from callgrind's summary.
 fn collected(output: &str) -> Option<[f64; 3]> {
     let line = output.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let mut counts: Vec<f64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw, without zeros at the end.
+    // Columns: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw, without zeros at the end.
     counts.resize(9, 0.0);
     let [instructions, _, _, _, first, _, _, last, _] = counts[..] else { return None };
     (instructions > 0.0).then_some([instructions, first, last])

@@ -1,4 +1,4 @@
-//! Why a benchmark couldn't be run.
+//! Errors of benchmarks.
 
 use std::io;
 
@@ -6,32 +6,32 @@ use millrace_lab::LabError;
 use millrace_offload::InjectError;
 use thiserror::Error;
 
-/// Why a benchmark gave no result.
+/// Reason for a benchmark without a result.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// There is no benchmark of that name.
+    /// No benchmark has this name.
     #[error("no benchmark `{name}`; benchmarks here: {known}")]
     Unknown {
-        /// The name that was asked for.
+        /// Requested name.
         name: String,
-        /// Those that exist.
+        /// Names of the existing benchmarks.
         known: String,
     },
     /// Network namespaces need root.
     #[error("benchmark `{name}` builds network namespaces: run it as root")]
     NotRoot {
-        /// The benchmark.
+        /// Name of the benchmark.
         name: &'static str,
     },
-    /// It was interrupted by SIGINT or SIGTERM; everything was removed.
+    /// SIGINT or SIGTERM interrupted the benchmark; the benchmark removed its setup.
     #[error("interrupted; the benchmark removed its setup")]
     Interrupted,
-    /// A program couldn't be started.
+    /// A program can't be started.
     #[error("cannot run {program}: {source}")]
     Program {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// A program failed.
@@ -39,35 +39,35 @@ pub enum BenchError {
     Command {
         /// The command line.
         command: String,
-        /// What it said last.
+        /// Last output of the program.
         said: String,
     },
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// Refused operation.
         action: String,
-        /// Why it failed.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A namespace couldn't be entered.
+    /// A network namespace can't be entered.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// The traffic generator failed.
     #[error("traffic generator: {0}")]
     Generator(#[from] InjectError),
-    /// What was measured makes no sense, so it isn't told as a figure.
+    /// The measured value makes no sense, so the benchmark doesn't report it as a figure.
     #[error("{case}: {problem}")]
     Measurement {
-        /// What was measured.
+        /// Case that was measured.
         case: String,
-        /// What is wrong with it.
+        /// Fault of the measured value.
         problem: String,
     },
 }
 
 impl BenchError {
-    /// For `map_err`: the system refused `action`.
+    /// Returns a function for `map_err`, which reports that the system refused `action`.
     pub(crate) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |source| Self::System { action, source: source.into() }

@@ -1,13 +1,14 @@
-//! The frames that are sent through what is measured.
+//! Frames that benchmarks send through the measured system.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::checksum::Sum;
 
-/// Length of the shortest Ethernet frame without its check sequence, which is never in memory: 64 bytes on a wire.
+/// Length in bytes of the shortest Ethernet frame without its frame check sequence, which is never in memory.
+/// The frame has 64 bytes on the wire.
 pub(crate) const SHORTEST: usize = 60;
 
-/// A UDP packet in an Ethernet frame, padded to the shortest length.
+/// UDP packet in an Ethernet frame, padded to the shortest length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpFrame {
     pub source_mac: [u8; 6],
@@ -19,12 +20,13 @@ pub(crate) struct UdpFrame {
 }
 
 impl UdpFrame {
-    /// Its bytes.
+    /// Returns the bytes of the frame at the shortest length.
     pub fn bytes(&self) -> Vec<u8> {
         self.bytes_of(SHORTEST)
     }
 
-    /// The same for a frame of so many bytes, or as few as it takes.
+    /// Returns the bytes of the frame at a given length, or at the shortest possible length if that is
+    /// longer.
     pub fn bytes_of(&self, length: usize) -> Vec<u8> {
         let length = length.max(SHORTEST);
         let ethernet = [self.destination_mac, self.source_mac].concat();
@@ -35,7 +37,7 @@ impl UdpFrame {
         [ethernet, packet].concat()
     }
 
-    /// The same with another time to live; only of IPv4.
+    /// Returns the bytes of the frame with another TTL; IPv4 only.
     pub fn with_ttl(&self, ttl: u8) -> Vec<u8> {
         let mut frame = self.bytes();
         frame[14 + 8] = ttl;
@@ -58,7 +60,7 @@ impl UdpFrame {
     }
 
     fn ipv6(&self, source: [u8; 16], destination: [u8; 16], length: usize) -> Vec<u8> {
-        // At least what has room for a header and a few bytes.
+        // The packet has room for at least a UDP header and a few bytes.
         let udp_length = length.saturating_sub(14 + 40).max(16);
         let [high, low] = (udp_length as u16).to_be_bytes();
         let mut header = vec![0x60, 0, 0, 0, high, low, 17, 64];

@@ -1,7 +1,8 @@
-//! `headers`: packets that make every parser work, beside plain ones of the same length, in the pipeline alone.
+//! `headers`: packets that make every parser work, beside plain packets of the same length, in the pipeline
+//! alone.
 //!
-//! What is compared is what a batch takes at the 99th percentile, the generator's cost subtracted: the copy of a frame costs most of
-//! a long packet's time, and it is the same for both.
+//! The compared figure is the time of a batch at the 99th percentile minus the generator's cost. Copying the
+//! frame takes most of a long packet's time and is the same for both kinds.
 
 use std::time::Instant;
 
@@ -15,16 +16,16 @@ use crate::memory::setup::{IN_MAC, MTU, OUT_MAC, Pipeline, Setup, Source, frame}
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Packets of a batch.
+/// Packets per batch.
 const BATCH: u64 = 256;
-/// Batches of a repetition.
+/// Batches per repetition.
 const BATCHES: usize = 1000;
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 9;
-/// Promised: how many times as long as a plain packet any packet takes.
+/// Promised maximum: time of any packet as a multiple of a plain packet's time.
 const LIMIT: f64 = 2.0;
 
-/// Link header and fixed header.
+/// Length of the link header in bytes.
 const LINK: usize = 14;
 const FIXED: usize = 40;
 
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     packets.into_iter().map(|(name, frame)| compare(name, frame, options)).collect()
 }
 
-/// A packet beside a plain one of its length.
+/// Measures a packet beside a plain packet of the same length.
 fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Measurement, BenchError> {
     let mut plain = Kind::new(plain(frame.len()))?;
     let mut other = Kind::new(frame)?;
@@ -65,7 +66,7 @@ fn compare(name: &str, frame: Vec<u8>, options: &mut Options<'_>) -> Result<Meas
         .promising_ratio(Bound::AtMost, LIMIT))
 }
 
-/// A kind of packet: a router that gets nothing else, and what makes them.
+/// Kind of packet: a router that receives only this packet, and the packet's generator.
 struct Kind {
     pipeline: Pipeline,
     source: Source,
@@ -80,7 +81,8 @@ impl Kind {
         Ok(Self { pipeline, source: Source::of(input())? })
     }
 
-    /// Nanoseconds per packet of a batch at the 99th percentile, less what making one takes in the middle.
+    /// Returns the time per packet of a batch at the 99th percentile, minus the median time to generate a
+    /// packet, in nanoseconds.
     fn time(&mut self) -> f64 {
         let of_batch = |work: &mut dyn FnMut() -> u64| {
             let mut times: Vec<f64> = (0..BATCHES)
@@ -98,7 +100,7 @@ impl Kind {
     }
 }
 
-/// What follows the fixed header, in a frame that leads through the router.
+/// Returns a frame through the router with the given payload after the fixed header.
 fn with_payload(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = frame(Family::V6, 30, 0)[..LINK + FIXED].to_vec();
     bytes[LINK + 4..LINK + 6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
@@ -107,7 +109,8 @@ fn with_payload(next_header: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// UDP of so many octets of data, with a checksum as of the frame's addresses.
+/// Returns a UDP datagram with a given number of octets of data, and with the checksum for the frame's
+/// addresses.
 fn udp(data: usize) -> Vec<u8> {
     let length = (8 + data) as u16;
     let mut udp = [1024, 9, length, 0].map(u16::to_be_bytes).concat();
@@ -118,25 +121,25 @@ fn udp(data: usize) -> Vec<u8> {
     udp
 }
 
-/// A plain packet in a frame of so many bytes.
+/// Returns a plain packet in a frame of a given length.
 fn plain(length: usize) -> Vec<u8> {
     with_payload(17, &udp(length - LINK - FIXED - 8))
 }
 
-/// 100 headers of destination options, each with padding of four octets.
+/// Returns a packet with 100 headers of destination options, each with four octets of padding.
 fn chained() -> Vec<u8> {
     let header = |number: usize| [if number == 99 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0];
     let headers: Vec<u8> = (0..100).flat_map(header).collect();
     with_payload(60, &[headers, udp(8)].concat())
 }
 
-/// Hop-by-hop options that are nothing but padding of an octet each.
+/// Returns a packet with hop-by-hop options that consist of one-octet padding only.
 fn padded() -> Vec<u8> {
     let header = [&[17, 125][..], &[0; 1006]].concat();
     with_payload(0, &[header, udp(8)].concat())
 }
 
-/// As many packets in one another as a packet of 1,500 bytes holds.
+/// Returns a packet of at most 1,500 bytes with as many nested packets as fit.
 fn nested() -> Vec<u8> {
     let inner = (0..35).fold(with_payload(17, &udp(8))[LINK..].to_vec(), |inner, _| {
         with_payload(41, &inner)[LINK..].to_vec()

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while a benchmark runs: they raise a flag, so that what was set up is removed.
+//! SIGINT and SIGTERM during a benchmark: both raise a flag, so that the benchmark removes its setup.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use crate::BenchError;
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
-/// How late an interruption is noticed while nothing else happens.
+/// Longest delay before an idle benchmark notices an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
 extern "C" fn raise(_: libc::c_int) {
     RAISED.store(true, Ordering::Relaxed);
 }
 
-/// While it lives, the signals raise the flag; then they do what they did before.
+/// Guard that makes the signals raise the flag. Dropping it restores the earlier signal actions.
 pub(crate) struct Interrupt {
     before: Vec<(Signal, SigAction)>,
 }
@@ -37,18 +37,18 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         for (signal, action) in &self.before {
-            // SAFETY: this is the action that was there before we came.
+            // SAFETY: this action was installed before `watch` replaced it.
             let _ = unsafe { sigaction(*signal, action) };
         }
     }
 }
 
-/// An error once the flag is raised.
+/// Returns an error if the flag is raised.
 pub(crate) fn check() -> Result<(), BenchError> {
     if RAISED.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// Sleeps, but not on when interrupted.
+/// Sleeps for a given time; returns early with an error when interrupted.
 pub(crate) fn pause(duration: Duration) -> Result<(), BenchError> {
     let end = Instant::now() + duration;
     loop {
@@ -61,7 +61,7 @@ pub(crate) fn pause(duration: Duration) -> Result<(), BenchError> {
     }
 }
 
-/// Waits until `done`, for at most `patience`; returns whether it came true.
+/// Waits until `done` returns true, for at most `patience`; returns whether it did.
 pub(crate) fn wait_until(
     patience: Duration,
     mut done: impl FnMut() -> Result<bool, BenchError>,
@@ -78,7 +78,7 @@ pub(crate) fn wait_until(
     }
 }
 
-/// Held by tests that raise the flag, and by those that would be disturbed by it.
+/// Lock held by tests that raise the flag, and by tests that the flag would disturb.
 #[cfg(test)]
 pub(crate) static FLAG_IN_USE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

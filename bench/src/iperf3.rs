@@ -1,4 +1,4 @@
-//! The program iperf3: a server at the second host, a client at the first.
+//! The program iperf3: a server on the second host, a client on the first.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::interrupt::{pause, wait_until};
 use crate::network::{Network, RECEIVER};
 use crate::process::{Processor, Running, command};
 
-/// A server for one transfer, on a processor of its own if said, which listens when this returns.
+/// Starts a server for one transfer, bound to `processor` if given. The server listens when this function
+/// returns.
 pub(crate) fn server(network: &Network, processor: Option<Processor>) -> Result<Running, BenchError> {
     let mut server = command(network.s.open()?, "iperf3", processor)?;
     let mut server = Running::start(server.args(["--server", "--one-off", "--forceflush"]))?;
@@ -16,13 +17,13 @@ pub(crate) fn server(network: &Network, processor: Option<Processor>) -> Result<
         None => Ok(server.output().contains("listening")),
     })?;
     if !listening {
-        // Some versions keep what they print until they end.
+        // Some versions buffer their output until they end.
         pause(Duration::from_millis(300))?;
     }
     Ok(server)
 }
 
-/// A client that sends for so many seconds, and then reports as JSON.
+/// Starts a client that sends for a given number of seconds and then reports as JSON.
 pub(crate) fn client(
     network: &Network,
     processor: Option<Processor>,

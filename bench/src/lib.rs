@@ -1,7 +1,7 @@
-//! Benchmarks, each beside a peer where there is one.
+//! Benchmarks, each beside a peer where a peer exists.
 //!
-//! Every benchmark builds what it needs in network namespaces of its own, is bounded in time, and removes what it has
-//! built, also when it fails or is interrupted. Figures are of this machine in this run: compare ratios.
+//! Every benchmark builds its setup in its own network namespaces, has a time limit, and removes its setup,
+//! even after a failure or an interruption. Figures hold for this machine and this run: compare ratios.
 
 mod against;
 mod api;
@@ -48,24 +48,25 @@ pub use memory::traffic::{Distribution, Size};
 pub use memory::workload::{Amount, EmptyGates, Ip, Stages, Workers, Workload};
 pub use report::{Entry, FailedBench, Machine, Platform, Report, run_all};
 
-/// A benchmark that can be run by name.
+/// Benchmark that can be run by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench {
-    /// Its name.
+    /// Name of the benchmark.
     pub name: &'static str,
-    /// What it measures, in a line.
+    /// One-line summary of the measurement.
     pub summary: &'static str,
 }
 
-/// What a benchmark needs from its caller.
+/// Inputs of a benchmark from its caller.
 pub struct Options<'a> {
-    /// The `millrace` binary that is measured.
+    /// The `millrace` binary to measure.
     pub binary: PathBuf,
-    /// What is sent through the router in memory; all that something is promised of, if nothing is said.
+    /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Of the benchmarks `driver` and `levels`, what the names of the cases that are measured have in them; all, if nothing is said.
+    /// Text in the names of the cases that the benchmarks `driver` and `levels` measure. `None` selects all
+    /// cases.
     pub case: Option<String>,
-    /// Told, in a line without newline, what goes on.
+    /// Callback for progress lines, without newline.
     pub progress: &'a mut dyn FnMut(&str),
 }
 
@@ -134,7 +135,7 @@ const BENCHES: [Bench; 20] = [
     },
 ];
 
-/// The benchmarks that there are.
+/// Returns all benchmarks.
 pub fn list() -> &'static [Bench] {
     &BENCHES
 }
@@ -142,7 +143,7 @@ pub fn list() -> &'static [Bench] {
 /// Runs the benchmark `name`.
 ///
 /// # Errors
-/// See [`BenchError`]; what was set up has been removed then, too.
+/// See [`BenchError`]; the benchmark has removed its setup in this case, too.
 pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let _watch = interrupt::Interrupt::watch();
     if let Some(result) = instructions::run_measured(name) {

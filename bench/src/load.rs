@@ -1,4 +1,4 @@
-//! The traffic of a throughput measurement: frames at a steady rate, from a processor of its own.
+//! Traffic of a throughput measurement: frames at a steady rate, generated on a dedicated processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use crate::frame::UdpFrame;
 use crate::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
 use crate::process::{Processor, dedicate};
 
-/// Frames handed to the kernel at once. Larger batches cost less but come in bursts that overrun a socket's ring.
+/// Frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a socket's ring.
 const BATCH: u32 = 64;
-/// Source ports in use: as many flows.
+/// Number of source ports in use, and thus of flows.
 const FLOWS: u32 = 256;
-/// Being later than this, the sender gives up what it missed instead of sending it in a burst.
+/// Delay beyond which the sender skips missed batches instead of sending them in a burst.
 const LATEST: Duration = Duration::from_millis(1);
 
-/// A rate without end: as fast as it goes.
+/// Rate without a limit: full speed.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
-/// A thread that sends frames from `g` by way of the router to the sink. It ends with this.
+/// Thread that sends frames from `g` through the router to the sink. Dropping this value ends the thread.
 #[derive(Debug)]
 pub(crate) struct Load {
     shared: Arc<Shared>,
@@ -33,19 +33,19 @@ pub(crate) struct Load {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Frames per second; 0 is a pause.
+    /// Frames per second; 0 pauses the sender.
     rate: AtomicU64,
-    /// Frames of one call, where that is more than a batch.
+    /// Frames per call, if more than a batch.
     run: AtomicU32,
-    /// Frames that were made.
+    /// Number of generated frames.
     sent: AtomicU64,
-    /// Nanoseconds of the calls that made them.
+    /// Total time of the generating calls in nanoseconds.
     busy: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Load {
-    /// Starts the thread, which pauses at first: of 256 flows.
+    /// Starts the thread with 256 flows; the thread is paused at first.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let frame = UdpFrame {
             source_mac: GENERATOR_MAC,
@@ -58,7 +58,7 @@ impl Load {
         Self::of(network, processor, vec![frame.bytes()], Flows { ports: FLOWS, ..Flows::default() })
     }
 
-    /// The same with other frames, in turn, and with other flows of each.
+    /// Starts the thread with other frames, sent in rotation, and with other flows of each frame.
     pub fn of(
         network: &Network,
         processor: Processor,
@@ -77,23 +77,25 @@ impl Load {
         self.shared.rate.store(rate, Ordering::Relaxed);
     }
 
-    /// Has so many frames made by one call, in batches still, which come at once. A call takes as long as 30 to 60 frames, which is most of the
-    /// sender's part where it makes but one batch.
+    /// Sets the frames generated per call. The call still sends in batches, without a pause between them. The
+    /// fixed cost of a call equals 30 to 60 frames, which is most of the sender's time if a call generates
+    /// only one batch.
     pub fn set_run(&self, frames: u32) {
         self.shared.run.store(frames, Ordering::Relaxed);
     }
 
-    /// How many frames were made so far.
+    /// Returns the number of frames generated so far.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// How long the calls took that made them: the sender's own time, and that of all that happens on its processor meanwhile.
+    /// Returns the total time of the generating calls: the sender's own time, and all other work on its
+    /// processor meanwhile.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }
 
-    /// The error that ended the thread, if one did.
+    /// Returns the error that ended the thread, if any.
     pub fn check(&mut self) -> Result<(), BenchError> {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(thread) = self.thread.take()
@@ -108,7 +110,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // An error that nobody asked for came too late to matter.
+            // The caller did not check for this error, so it is ignored.
             let _ = thread.join();
         }
     }
@@ -146,11 +148,11 @@ fn send(
     Ok(())
 }
 
-/// When the next call is due at a rate.
+/// Due time of the next call at a given rate.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
-    /// Frames of a call.
+    /// Frames per call.
     run: u32,
     interval: Duration,
     next: Instant,
@@ -165,7 +167,7 @@ impl Pace {
         Self { rate, run, interval, next: now }
     }
 
-    /// Whether a call is due; if it is, it counts as made.
+    /// Whether a call is due; a due call counts as made.
     fn is_due(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;

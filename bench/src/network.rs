@@ -1,13 +1,13 @@
-//! The network that everything is measured in: a host, a router and a host, in namespaces of their own.
+//! Test network of the benchmarks: two hosts and a router between them, each in its own namespace.
 //!
 //! ```text
 //!   g  g0 ──── r1  r  r2 ──── s0  s
 //!     10.1.0.1  10.1.0.254  10.2.0.254  10.2.0.1
 //! ```
 //!
-//! All four devices have their offloads off, so that every system forwards packets as they are on a wire.
-//! A benchmark may connect `r` and `s` a second time ([`Network::connect_beside`]). [`SINK`] is an address behind `s0` with a MAC address that no one has: the kernel of `s` drops what is sent there
-//! as soon as it has counted it.
+//! All four devices have their offloads off, so that every system forwards packets as they are on the wire. A
+//! benchmark may connect `r` and `s` a second time ([`Network::connect_beside`]). [`SINK`] is an address
+//! behind `s0` whose MAC address belongs to no device: the kernel of `s` counts its packets and drops them.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -23,31 +23,32 @@ use nix::net::if_::if_nametoindex;
 use crate::BenchError;
 use crate::process::run;
 
-/// The first host.
+/// Address of the first host.
 pub(crate) const GENERATOR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
-/// The second host.
+/// Address of the second host.
 pub(crate) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
-/// Where packets go that are only counted.
+/// Destination of packets that are only counted.
 pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
-/// The first host, by IPv6.
+/// IPv6 address of the first host.
 pub(crate) const GENERATOR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
-/// As [`SINK`], by IPv6.
+/// IPv6 counterpart of [`SINK`].
 pub(crate) const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x99);
-/// As [`SINK`], behind a device of the router that is no port of Millrace's: only the kernel sends there.
+/// Counterpart of [`SINK`] behind a router device that is not a port of Millrace: only the kernel sends
+/// there.
 pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 99);
-/// The MAC address of [`SINK`], that of no device.
+/// MAC address of [`SINK`], which belongs to no device.
 pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];
-/// The MAC address of `g0`.
+/// MAC address of `g0`.
 pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// The MAC address of `r1`.
+/// MAC address of `r1`.
 pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
-/// So that whoever uses one socket gets every packet.
+/// Options for one queue per device, so that the owner of one socket receives every packet.
 const QUEUES: &str = "numrxqueues 1 numtxqueues 1";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A network namespace. It is removed when this is dropped.
+/// Network namespace. Dropping it removes the namespace.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     name: String,
@@ -59,36 +60,36 @@ impl Namespace {
         Ok(Self { name })
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Returns the name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file that stands for it.
+    /// Opens the file of the namespace.
     pub fn open(&self) -> Result<File, BenchError> {
         let path = PathBuf::from("/run/netns").join(&self.name);
         File::open(&path).map_err(BenchError::system(format!("open {}", path.display())))
     }
 
-    /// Runs `work` on a thread inside it.
+    /// Runs `work` on a thread inside the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
         Ok(within(&self.name, work)?)
     }
 
-    /// The kernel's index of a device.
+    /// Returns the kernel's index of a device.
     pub fn index(&self, device: &str) -> Result<u32, BenchError> {
         let index = self.within(|| if_nametoindex(device))?;
         index.map_err(BenchError::system(format!("find device {device}")))
     }
 
-    /// How many packets a device has received.
+    /// Returns the number of packets that a device has received.
     pub fn received(&self, device: &str) -> Result<u64, BenchError> {
         let table = self.read("/proc/thread-self/net/dev")?;
         received(&table, device)
             .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
     }
 
-    /// Bytes and packets that a device has received.
+    /// Returns the bytes and packets that a device has received.
     pub fn carried(&self, device: &str) -> Result<(u64, u64), BenchError> {
         let table = self.read("/proc/thread-self/net/dev")?;
         let column = |number| column(&table, device, number);
@@ -97,7 +98,7 @@ impl Namespace {
             .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
     }
 
-    /// How many packets the kernel has forwarded.
+    /// Returns the number of packets that the kernel has forwarded.
     pub fn forwarded(&self) -> Result<u64, BenchError> {
         let table = self.read("/proc/thread-self/net/snmp")?;
         forwarded(&table).ok_or_else(|| BenchError::measurement("kernel forwarding", "not in /proc/net/snmp"))
@@ -107,12 +108,12 @@ impl Namespace {
         self.within(|| fs::read_to_string(path))?.map_err(BenchError::system(format!("read {path}")))
     }
 
-    /// Runs a shell command that sees the namespace's own devices under `/sys`.
+    /// Runs a shell command, which sees the namespace's own devices under `/sys`.
     pub fn shell(&self, text: &str) -> Result<String, BenchError> {
         run("ip", &["netns", "exec", &self.name, "sh", "-c", text])
     }
 
-    /// Runs lines of `ip`.
+    /// Runs a batch of `ip` commands.
     pub fn ip(&self, lines: &str) -> Result<(), BenchError> {
         let directory = std::env::temp_dir();
         let file = directory.join(format!("{}.ip", self.name));
@@ -151,11 +152,11 @@ fn forwarded(table: &str) -> Option<u64> {
 /// Two hosts and a router between them.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// The host that sends.
+    /// Sending host.
     pub g: Namespace,
-    /// The router, whose kernel forwards.
+    /// Router; its kernel forwards.
     pub r: Namespace,
-    /// The host that receives.
+    /// Receiving host.
     pub s: Namespace,
 }
 
@@ -170,7 +171,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Has the router forward IPv6 as well.
+    /// Enables IPv6 forwarding in the router and adds the IPv6 addresses.
     pub fn connect6(&self) -> Result<(), BenchError> {
         self.r.shell("echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")?;
         self.r.ip(&format!(
@@ -180,7 +181,8 @@ impl Network {
         ))
     }
 
-    /// Makes a second way from the router to the host that receives, from `r3` to `s1`, by which its kernel alone sends.
+    /// Adds a second link between the router's `r3` and the receiving host's `s1`. Only the router's kernel
+    /// sends on this link.
     pub fn connect_beside(&self) -> Result<(), BenchError> {
         self.s.ip(&format!(
             "link add s1 address 02:00:00:00:03:01 {QUEUES} type veth peer name r3 address 02:00:00:00:03:02 {QUEUES} \
@@ -222,12 +224,12 @@ impl Network {
     }
 }
 
-/// A MAC address as `ip` reads it.
+/// Formats a MAC address for `ip`.
 pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Whether tests that build namespaces are left out here; says so. In CI they may not be.
+/// Whether tests that build namespaces are skipped here; prints the reason. In CI a skip is a failure.
 #[cfg(test)]
 pub(crate) fn is_skipped() -> bool {
     let skipped = !nix::unistd::geteuid().is_root();
@@ -237,7 +239,7 @@ pub(crate) fn is_skipped() -> bool {
     skipped
 }
 
-/// Prints that a test is skipped; a failure where the environment variable `CI` is `true`.
+/// Prints that a test is skipped; fails if the environment variable `CI` is `true`.
 #[cfg(test)]
 pub(crate) fn skip(why: &str) {
     assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{why}");

@@ -1,4 +1,5 @@
-//! Peers that are libraries: a small C program over one of them, compiled when it is needed, which obeys lines.
+//! Peers that are libraries: a small C program for a library, compiled on demand and controlled by lines of
+//! text.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,12 +11,12 @@ use crate::BenchError;
 use crate::interrupt::check;
 use crate::process::{is_installed, run};
 
-/// What the programs share.
+/// Header that the C programs share.
 const DPDK: &str = include_str!("../peers/dpdk.h");
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A directory for files that are passed to a peer. It is removed when this is dropped.
+/// Temporary directory for files of a peer. Dropping it removes the directory.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -28,7 +29,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -40,7 +41,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Compiles a program over a library for this machine's processor. `None` without compiler or library.
+/// Compiles a C program with a library for this machine's processor. Returns `None` without a compiler or the
+/// library.
 pub(crate) fn compile(
     scratch: &Scratch,
     name: &str,
@@ -64,7 +66,7 @@ pub(crate) fn compile(
     Ok(Some(program))
 }
 
-/// A peer that runs. It ends with this.
+/// Running peer process. Dropping it ends the process.
 #[derive(Debug)]
 pub(crate) struct Peer {
     name: String,
@@ -90,7 +92,7 @@ impl Peer {
         self.child.id()
     }
 
-    /// Says a line, and waits for the one that answers it.
+    /// Sends a line to the peer and returns its answer line.
     pub fn ask(&mut self, line: &str) -> Result<String, BenchError> {
         check()?;
         writeln!(self.input, "{line}").map_err(BenchError::system(format!("speak to {}", self.name)))?;
@@ -106,7 +108,8 @@ impl Peer {
         Ok(answer.trim_end().to_owned())
     }
 
-    /// The same for an answer of numbers; `None` for a word instead.
+    /// Sends a line to the peer and returns the numbers of its answer; `None` if the answer has a word
+    /// instead.
     pub fn ask_numbers(&mut self, line: &str) -> Result<Option<Vec<u64>>, BenchError> {
         let answer = self.ask(line)?;
         Ok(answer.split_ascii_whitespace().map(|word| word.parse().ok()).collect())
@@ -115,7 +118,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Both fail only when it has ended and was waited for.
+        // Both calls fail only after the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! Programs started for a measurement: in a namespace, on a processor, and ended with it.
+//! Programs of a measurement: each runs in a namespace, may be bound to a processor, and ends with the
+//! measurement.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -19,13 +20,14 @@ use nix::unistd::Pid;
 use crate::BenchError;
 use crate::interrupt::wait_until;
 
-/// How long a program may take to end by itself.
+/// Time limit for a program to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A processor of the machine, by number.
+/// Processor number.
 pub(crate) type Processor = usize;
 
-/// A command that will run inside a namespace, by its open file, and, if said, on one processor only, before all others there.
+/// Returns a command that runs inside a namespace, given by its open file. With `processor`, the command runs
+/// only on that processor and with the highest priority there.
 pub(crate) fn command(
     namespace: File,
     program: &str,
@@ -34,10 +36,11 @@ pub(crate) fn command(
     let processors = processor.map(processor_set).transpose()?;
     let mut command = Command::new(program);
     let prepare = move || -> io::Result<()> {
-        // A session of its own also keeps a Ctrl-C that is meant for us from ending it amid our clearing up.
+        // A separate session also protects the program from the benchmark's Ctrl-C, which would end it during
+        // the cleanup.
         take_precedence_as_session();
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-        // So that nothing stays behind even when we are killed.
+        // The program dies with the benchmark, even if the benchmark is killed.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         if let Some(processors) = &processors {
             sched_setaffinity(Pid::from_raw(0), processors)?;
@@ -50,35 +53,35 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// The real-time priority of threads that are preferred, of 1 to 99.
+/// Real-time priority of preferred threads, from 1 to 99.
 const PRIORITY: i32 = 50;
 
-/// Gives a thread real-time priority, or the usual one.
+/// Gives a thread real-time priority, or the normal priority.
 pub(crate) fn prefer(thread: i32, is_preferred: bool) -> Result<(), BenchError> {
     let (policy, priority) = if is_preferred { (libc::SCHED_FIFO, PRIORITY) } else { (libc::SCHED_OTHER, 0) };
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the kernel reads the parameters while the call lasts.
+    // SAFETY: the kernel reads the parameters only during the call.
     match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(BenchError::system("give a thread a priority")(std::io::Error::last_os_error())),
     }
 }
 
-/// Binds a thread (0: the calling one) to a processor, which it shares with hardly anyone.
+/// Binds a thread (0: the calling thread) to a processor, with the highest priority there.
 pub(crate) fn dedicate(thread: Pid, processor: Processor) -> Result<(), BenchError> {
     let name = format!("bind a thread to processor {processor}");
     sched_setaffinity(thread, &processor_set(processor)?).map_err(BenchError::system(name))?;
     take_precedence(thread).map_err(BenchError::system("raise a thread's priority"))
 }
 
-/// Does a piece of work on a processor that it shares with hardly anyone.
+/// Runs a piece of work on a processor, with the highest priority there.
 pub(crate) fn on_processor<T: Send>(
     processor: Processor,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, BenchError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // Only root may; without it the figures are noisier.
+            // Binding needs root; without it the figures are noisier.
             let _ = dedicate(Pid::from_raw(0), processor);
             work()
         });
@@ -86,20 +89,21 @@ pub(crate) fn on_processor<T: Send>(
     })
 }
 
-/// The scheduler's group of a session, whose weight counts before the priorities inside it.
+/// Autogroup of a session; the scheduler compares autogroup weights before the priorities inside a group.
 const GROUP: &CStr = c"/proc/self/autogroup";
 
-/// Lets the calling process's session go before others. Makes only system calls, for a child that was just forked.
+/// Raises the calling process's session above others. Makes only system calls, as a newly forked child
+/// requires.
 fn take_precedence_as_session() {
-    // Fails only for the leader of a process group, which a child that was just forked isn't.
+    // The call fails only for the leader of a process group; a newly forked child is no leader.
     let _ = nix::unistd::setsid();
-    // Kernels without groups of sessions have no such file: there the priority does it.
+    // Kernels without autogroups have no such file: there the thread's priority suffices.
     if let Ok(file) = nix::fcntl::open(GROUP, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()) {
         let _ = nix::unistd::write(&file, b"-20");
     }
 }
 
-/// While it lives, our own session goes before others; then it is as it was.
+/// Guard that raises the benchmark's own session above others. Dropping it restores the earlier priority.
 #[derive(Debug)]
 pub(crate) struct SessionFirst {
     before: Option<String>,
@@ -110,7 +114,7 @@ impl SessionFirst {
         let path = OsStr::from_bytes(GROUP.to_bytes());
         let text = fs::read_to_string(path).ok();
         let before = text.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));
-        // Without permission, or groups, the measurement is only noisier.
+        // Without permission or autogroups, the measurement is only noisier.
         let _ = fs::write(path, "-20");
         Self { before }
     }
@@ -124,9 +128,9 @@ impl Drop for SessionFirst {
     }
 }
 
-/// Lets a thread go before all that runs at the usual priority, so that other work disturbs a measurement less.
+/// Raises a thread above all threads of normal priority, so that other work disturbs a measurement less.
 fn take_precedence(thread: Pid) -> io::Result<()> {
-    // SAFETY: this only sets a number that the scheduler looks at.
+    // SAFETY: the call only sets a number that the scheduler reads.
     let answer = unsafe { libc::setpriority(libc::PRIO_PROCESS, thread.as_raw().cast_unsigned(), -20) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -137,7 +141,7 @@ fn processor_set(processor: Processor) -> Result<CpuSet, BenchError> {
     Ok(set)
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// Running program. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -146,14 +150,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command`; what it prints is kept.
+    /// Starts `command` and keeps its output.
     pub fn start(command: &mut Command) -> Result<Self, BenchError> {
         let name = describe(command);
         let output = memfd_create(c"output", MFdFlags::MFD_CLOEXEC)
             .map_err(BenchError::system("make a file in memory"))?;
         let output = File::from(output);
         let duplicate = || output.try_clone().map_err(BenchError::system("duplicate a descriptor"));
-        // The pipe of the input stays open as long as we hold the child: some programs end with their input.
+        // The stdin pipe stays open as long as the child exists: some programs end with their input.
         command.stdin(Stdio::piped()).stdout(duplicate()?).stderr(duplicate()?);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|source| BenchError::Program { program, source })?;
@@ -164,7 +168,7 @@ impl Running {
         self.child.id()
     }
 
-    /// All that it printed so far.
+    /// Returns all output so far.
     pub fn output(&self) -> String {
         let length = self.output.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -172,12 +176,12 @@ impl Running {
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status, if the program has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
         self.child.try_wait().map_err(BenchError::system(format!("wait for {}", self.name)))
     }
 
-    /// The error that it failed, with what it said last.
+    /// Returns the error of a failed program, with the last lines of its output.
     pub fn failure(&self, what: &str) -> BenchError {
         let output = self.output();
         let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -185,7 +189,7 @@ impl Running {
         BenchError::Command { command: self.name.clone(), said: format!("{what}: {last}") }
     }
 
-    /// Waits until it has ended well, and returns what it printed.
+    /// Waits until the program has ended successfully, and returns its output.
     pub fn finish(mut self, patience: Duration) -> Result<String, BenchError> {
         let mut status = None;
         wait_until(patience, || {
@@ -199,7 +203,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end and waits until it has. Whether it ended well.
+    /// Asks the program to end and waits for its end. Returns whether it ended successfully.
     pub fn stop(mut self, signal: Signal) -> Result<bool, BenchError> {
         self.signal(signal)?;
         let mut status = None;
@@ -210,7 +214,7 @@ impl Running {
         Ok(status.is_some_and(|status| status.success()))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) -> Result<(), BenchError> {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, signal).map_err(BenchError::system(format!("send {signal} to {}", self.name)))
@@ -219,7 +223,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended and was waited for.
+        // Both calls fail only after the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -230,12 +234,12 @@ fn describe(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a program outside of the benchmark's namespaces until it has ended well.
+/// Runs a program outside the benchmark's namespaces until it has ended successfully, and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
     Running::start(Command::new(program).args(arguments))?.finish(GRACE * 4)
 }
 
-/// Whether a program of that name is in the search path.
+/// Whether the search path has a program of this name.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())

@@ -1,4 +1,4 @@
-//! The router that is measured, as a process.
+//! The measured router, as a process.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,10 +14,10 @@ use crate::interrupt::wait_until;
 use crate::network::Network;
 use crate::process::{Processor, Running, command, run};
 
-/// How long it may take until it forwards. With 100,000 routes it has something to do.
+/// Time limit until the router forwards. Adding 100,000 routes takes a while.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `millrace run` on both ports of the router. It is killed when this is dropped.
+/// `millrace run` on both ports of the router. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Router {
     running: Running,
@@ -26,7 +26,7 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Starts it and waits until it says that it forwards.
+    /// Starts the router and waits until it reports that it forwards.
     pub fn start(binary: &Path, network: &Network, processor: Option<Processor>) -> Result<Self, BenchError> {
         let socket = SocketFile(std::env::temp_dir().join(format!("{}.sock", network.r.name())));
         let (ready, announce) =
@@ -58,7 +58,7 @@ impl Router {
         if forwards { Ok(()) } else { Err(self.running.failure(&format!("not ready after {PATIENCE:?}"))) }
     }
 
-    /// Asks it something by the command line; what that prints.
+    /// Runs a command against the router and returns its output.
     pub fn tell(&self, arguments: &[&str]) -> Result<String, BenchError> {
         let (socket, binary) = (self.socket.0.to_string_lossy(), self.binary.to_string_lossy());
         let mut all = vec!["--socket", &*socket];
@@ -66,29 +66,29 @@ impl Router {
         run(&binary, &all)
     }
 
-    /// Its process id.
+    /// Returns the router's process ID.
     pub fn pid(&self) -> u32 {
         self.running.pid()
     }
 
-    /// Stops it as a user would, and waits until it has ended.
+    /// Stops the router as a user would, and waits for its end.
     pub fn stop(self) -> Result<(), BenchError> {
         self.running.stop(Signal::SIGTERM).map(drop)
     }
 
-    /// Kills it. The namespace's kernel is on its own from this moment.
+    /// Kills the router. The namespace's kernel is on its own from now on.
     pub fn kill(self) -> Result<(), BenchError> {
         self.running.signal(Signal::SIGKILL)
     }
 }
 
-/// The file of a daemon's socket. It is removed when this is dropped: a daemon that is killed leaves it behind.
+/// Socket file of a daemon. Dropping it removes the file, because a killed daemon leaves it behind.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A daemon that ended by itself has removed it.
+        // A daemon that ended by itself has removed the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,11 +1,12 @@
-//! A far end that drops all that arrives in the driver.
+//! Far end that drops all arriving packets in an XDP program.
 
 use millrace_offload::{FrameSink, OffloadError};
 
 use crate::BenchError;
 use crate::network::Namespace;
 
-/// A program that drops all that arrives at a device. It is gone when this is dropped.
+/// Attaches a program that drops all packets that arrive at a device. Dropping the result removes the
+/// program.
 pub(crate) fn sink(namespace: &Namespace, device: &str) -> Result<FrameSink, BenchError> {
     let index = namespace.index(device)?;
     namespace.within(|| FrameSink::dropping(index))?.map_err(no_sink)

@@ -1,6 +1,7 @@
-//! Middles and spreads of a few repetitions.
+//! Medians and extremes of a few repetitions.
 
-/// The middle of some figures, or the mean of the two middle ones. 0 without figures.
+/// Returns the median of some figures: the middle figure, or the mean of the two middle figures. 0 without
+/// figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,7 +12,7 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// The smallest and the largest figure. Both 0 without figures.
+/// Returns the smallest and the largest figure. Both are 0 without figures.
 pub(crate) fn extremes(figures: &[f64]) -> (f64, f64) {
     let least = figures.iter().copied().min_by(f64::total_cmp);
     let most = figures.iter().copied().max_by(f64::total_cmp);

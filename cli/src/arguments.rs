@@ -1,4 +1,4 @@
-//! The command line: every command with its arguments, help and an example.
+//! Command line: all commands with arguments, help and examples.
 
 mod bench;
 mod configuration;
@@ -41,10 +41,10 @@ pub use traffic::{
     Filter, FilterAction, Flow, FlowAction, FlowOrder, Neighbour, NeighbourAction, Route, RouteAction, Watch,
 };
 
-/// Where clients find the daemon unless told otherwise.
+/// Default socket of the daemon.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 
-/// What help calls the options that all commands have.
+/// Heading of the common options in help.
 const COMMON: &str = "Common options";
 
 /// Software router, programmable while it forwards.
@@ -62,10 +62,10 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// The arguments of this process.
+/// Parses the arguments of this process.
 ///
 /// # Errors
-/// Why they are wrong.
+/// The arguments are invalid.
 pub fn parse() -> Result<Arguments, clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     let mut arguments =
@@ -74,16 +74,16 @@ pub fn parse() -> Result<Arguments, clap::Error> {
     Ok(arguments)
 }
 
-/// Reads a command from its words.
+/// Parses a command from its words.
 ///
 /// # Errors
-/// Why they are wrong.
+/// The words are no valid command.
 pub fn command<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, crate::output::Failure> {
     let read = Arguments::try_parse_from(std::iter::once("millrace").chain(words));
     read.map(|arguments| arguments.command).map_err(|error| crate::output::Failure::usage(one_line(&error)))
 }
 
-/// Why arguments are wrong, in one line: what there is before the usage.
+/// Formats an error of the arguments as one line: its text before the usage.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

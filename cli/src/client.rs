@@ -1,4 +1,4 @@
-//! A client of the daemon: HTTP over its Unix socket, or over TLS to a router elsewhere.
+//! Client of the daemon: HTTP over its Unix socket, or over TLS to a remote router.
 
 mod remote;
 
@@ -18,21 +18,22 @@ use crate::arguments::Connection;
 use crate::output::{Failure, Progress, rows};
 use remote::Remote;
 
-/// How long a client waits for a daemon that is starting.
+/// Maximum time that a client waits for a starting daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a client waits for a connection to a router elsewhere.
+/// Maximum time that a client waits for a connection to a remote router.
 const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an answer may take: a router that is told something forwards on, and answers in milliseconds. Where a worker doesn't
-/// answer it, control says so after 5 s, and another 5 s for each other request, and each step back, that is before.
+/// Maximum time for an answer. A router forwards while it carries out a request, and answers in milliseconds.
+/// If a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and each
+/// undo step.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same where a whole configuration is applied, or a list, which may be large, and the kernel slow; and where a plugin is
-/// compiled, for which others may have to be waited for, or tried out.
+/// Maximum time for an answer to slow requests. A whole configuration or a list may be large, and the kernel
+/// slow. A plugin may have to wait for other compilations, or is tried out in shadow mode.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long the answer to a request may take.
+/// Returns the maximum time for the answer to a request.
 fn patience(path: &str, body: Option<&Value>) -> Duration {
     let long = path.starts_with("/configuration")
         || path.starts_with("/plugins")
@@ -40,10 +41,11 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
     if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
 
-/// What is sent: settings have underscores there, where commands and files have hyphens.
+/// Converts a request body to JSON spelling: settings have underscores there, and hyphens in commands and
+/// files.
 ///
 /// # Errors
-/// A setting that is written as in JSON.
+/// A setting has the spelling of JSON.
 fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
     let Value::Object(keys) = body else { return Ok(body.clone()) };
     let of_settings = ["/router", "/control-plane", "/ports/", "/schedulers/", "/queues/"]
@@ -59,13 +61,13 @@ fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> 
     Ok(keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect())
 }
 
-/// What most resources are.
+/// Media type of most resources.
 const JSON: &str = "application/json";
 
-/// How often is looked how far long work is.
+/// Interval between queries of the progress of long work.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where a daemon is.
+/// Place of a daemon.
 #[derive(Debug)]
 enum Place {
     Socket(PathBuf),
@@ -81,27 +83,27 @@ impl fmt::Display for Place {
     }
 }
 
-/// A connection of any kind.
+/// Connection of any kind.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A client of one daemon.
+/// Client of one daemon.
 #[derive(Debug)]
 pub struct Client {
     place: Place,
-    /// How long it waits for a daemon that is starting.
+    /// Maximum time to wait for a starting daemon.
     patience: Duration,
-    /// The tag that what is changed has to have.
+    /// Required tag (`ETag`) of a resource for changes.
     if_match: Option<String>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Client {
-    /// A client of the daemon that is meant.
+    /// Creates a client of the daemon at a connection.
     ///
     /// # Errors
-    /// A server, token or certificate that can't be used; and the system's, when it gives no resources.
+    /// The server, token or certificate can't be used, or the system refuses resources.
     pub fn new(connection: &Connection) -> Result<Self, Failure> {
         let place = match &connection.server {
             Some(url) => Place::Elsewhere(Box::new(Remote::new(url, connection)?)),
@@ -112,15 +114,15 @@ impl Client {
         Ok(Self { place, patience: PATIENCE, if_match: connection.if_match.clone(), runtime })
     }
 
-    /// A client that waits for no daemon that isn't there.
+    /// Creates a client that does not wait for a starting daemon.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Client::new`].
     pub fn hasty(connection: &Connection) -> Result<Self, Failure> {
         Ok(Self { patience: Duration::ZERO, ..Self::new(connection)? })
     }
 
-    /// Whether the router is reached by `--server`: its files are not those of this machine.
+    /// Whether the router is remote (`--server`), so that its files are not on this machine.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.place, Place::Elsewhere(_))
     }
@@ -128,15 +130,15 @@ impl Client {
     /// Reads a resource.
     ///
     /// # Errors
-    /// Why it could not be read, as the daemon says.
+    /// The resource can't be read; the text is the daemon's.
     pub fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::GET, path, None)
     }
 
-    /// The tag of a resource, in quotation marks, if it has one.
+    /// Returns the tag of a resource, in quotation marks, if it has one.
     ///
     /// # Errors
-    /// Why it could not be read, as the daemon says.
+    /// The resource can't be read; the text is the daemon's.
     pub fn tag(&self, path: &str) -> Result<Option<String>, Failure> {
         self.runtime.block_on(async {
             let response = self.request(Method::GET, path, None, JSON).await?;
@@ -145,18 +147,18 @@ impl Client {
         })
     }
 
-    /// Sends `body` to a resource; returns the answer, `null` if it is empty.
+    /// Sends `body` to a resource; returns the answer, or `null` if it is empty.
     ///
     /// # Errors
-    /// Why it was refused, as the daemon says.
+    /// The daemon refuses the request; the text is the daemon's.
     pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         self.runtime.block_on(self.exchange(method, path, body))
     }
 
-    /// The same for what may take long: says every second, on standard error, how many of how many changes are made.
+    /// Sends a long request; prints the number of changes made so far on standard error every second.
     ///
     /// # Errors
-    /// Why it was refused, as the daemon says.
+    /// The daemon refuses the request; the text is the daemon's.
     pub fn send_and_watch(&self, method: Method, path: &str, body: &Value) -> Result<Value, Failure> {
         self.runtime.block_on(async {
             let mut answer = std::pin::pin!(self.exchange(method, path, Some(body)));
@@ -166,7 +168,7 @@ impl Client {
                     progress.end();
                     return answer;
                 }
-                // Whether it can be told or not, the answer is what counts.
+                // Progress is optional: only the answer matters.
                 if let Ok(status) = self.exchange(Method::GET, "/status", None).await {
                     progress.show(&status["applying"]);
                 }
@@ -184,10 +186,11 @@ impl Client {
             .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
     }
 
-    /// Reads a resource that goes on, in the form that is accepted, calling `take` with each piece until it returns false.
+    /// Reads an endless resource in the media type `accept`, and calls `take` with each piece until `take`
+    /// returns false.
     ///
     /// # Errors
-    /// Why it could not be read, as the daemon says.
+    /// The resource can't be read; the text is the daemon's.
     pub fn stream(
         &self,
         path: &str,
@@ -307,7 +310,7 @@ impl Client {
     }
 }
 
-/// A name as a segment of a path.
+/// Escapes a name as a segment of a path.
 pub fn segment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     name.bytes()
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(sent("/router", json!({"icmp-rate": 3})), Ok(json!({"icmp_rate": 3})));
         let refused = "no setting is named \"icmp_rate\": did you mean \"icmp-rate\"?";
         assert_eq!(sent("/router", json!({"icmp_rate": 3})), Err(refused.to_owned()));
-        // Settings of plugins are the plugin's own words.
+        // Settings of plugins keep the plugin's spelling.
         let own = json!({"settings": {"one-in": 2, "one_in": 3}});
         assert_eq!(sent("/instances/i", own.clone()), Ok(own));
     }

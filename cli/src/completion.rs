@@ -1,6 +1,8 @@
-//! What can stand at a place of a command line: commands and options by their definition, and names by asking the running router.
+//! Completion of command lines: commands and options by their definition, names by queries to the running
+//! router.
 //!
-//! Shells ask by the variable `COMPLETE`, which [`answer`] sees; [`crate::commands`]' own shell asks in place.
+//! Shells call the program with the variable `COMPLETE`, which [`answer`] handles; the command `shell` of
+//! [`crate::commands`] calls [`complete`].
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -14,11 +16,11 @@ use crate::arguments::{Arguments, Connection};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// What is asked for names: a resource, where in each of its rows the name stands, and where what is said of it.
+/// Query for names: a resource, and the places of the name and its description in each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Names {
     path: &'static str,
-    /// The list in each row, if rows hold one.
+    /// List within each row that holds the names, if not empty.
     within: &'static str,
     name: &'static str,
     help: &'static str,
@@ -38,7 +40,7 @@ const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
-/// Which arguments of which commands are names of what.
+/// Arguments of commands that are names, with the queries for them.
 const ARGUMENTS: [(&[&str], &str, &[Names]); 39] = [
     (&["capture"], "place", &[PORTS, GATES, INSTANCES]),
     (&["port", "set"], "port", &[PORTS]),
@@ -81,21 +83,21 @@ const ARGUMENTS: [(&[&str], &str, &[Names]); 39] = [
     (&["token", "revoke"], "name", &[TOKENS]),
 ];
 
-/// The router that is asked, where it isn't the usual one.
+/// Connection to the router that is asked for names, if not the default one.
 static ASKED: OnceLock<Connection> = OnceLock::new();
 
-/// Says which router is asked for names.
+/// Sets the router that is asked for names.
 pub fn ask_at(connection: Connection) {
-    // Once: a process speaks to one router.
+    // Only the first call has an effect: a process uses one router.
     let _ = ASKED.set(connection);
 }
 
-/// Answers a shell that asks what can stand somewhere, and ends then; otherwise does nothing.
+/// Answers a completion request of a shell and exits; otherwise does nothing.
 pub fn answer() {
     CompleteEnv::with_factory(command).complete();
 }
 
-/// The command line, which knows what its arguments are names of.
+/// Returns the command-line definition, with completions of names.
 pub fn command() -> Command {
     let names = |command, (path, argument, names): &(&[&str], &'static str, &'static [Names])| {
         let names = *names;
@@ -104,16 +106,16 @@ pub fn command() -> Command {
     ARGUMENTS.iter().fold(Arguments::command(), names)
 }
 
-/// Says of an argument of a command below this one what can stand there.
+/// Adds completions to an argument of the command at `path`.
 fn within(command: Command, path: &[&str], argument: &'static str, names: ArgValueCandidates) -> Command {
     match path {
-        // Not one by one, or positional arguments would change places.
+        // All at once: changing single arguments would reorder positional ones.
         [] => command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one }),
         [first, rest @ ..] => command.mut_subcommand(first, |below| within(below, rest, argument, names)),
     }
 }
 
-/// What can stand at the last of these words, behind the program's name.
+/// Returns completions of the last of these words, which follow the program's name.
 pub fn complete(words: Vec<String>) -> Vec<CompletionCandidate> {
     let mut all: Vec<OsString> = vec!["millrace".into()];
     all.extend(words.into_iter().map(OsString::from));
@@ -121,7 +123,7 @@ pub fn complete(words: Vec<String>) -> Vec<CompletionCandidate> {
     clap_complete::engine::complete(&mut command(), all, last, None).unwrap_or_default()
 }
 
-/// Names of a running router; none where there is no router.
+/// Returns names of a running router; none without a router.
 fn candidates(names: &[Names]) -> Vec<CompletionCandidate> {
     let Some(asked) = ASKED.get().cloned().or_else(Connection::usual) else { return Vec::new() };
     let Ok(client) = Client::hasty(&asked) else { return Vec::new() };
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
-        /// Arguments that name something of a router, and those that only seem to: they make it, or it is a lab's.
+        /// Arguments that name an object of a router, and exceptions: names of new objects, and those of
+        /// labs.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! The daemon's log: lines on standard error.
+//! Log of the daemon on standard error.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -10,13 +10,13 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::output::Failure;
 
-/// The environment variable that says what is logged.
+/// Environment variable with the log filter.
 const VARIABLE: &str = "MILLRACE_LOG";
 
-/// Begins to log what `MILLRACE_LOG` asks for; `info` and above, if it is not set.
+/// Starts the log with the filter in `MILLRACE_LOG`; by default `info` and above.
 ///
 /// # Errors
-/// When the variable can't be understood.
+/// The variable is invalid.
 pub fn start() -> Result<(), Failure> {
     let wanted = std::env::var(VARIABLE).unwrap_or_else(|_| "info".to_owned());
     let filter = EnvFilter::try_new(&wanted).map_err(|error| {
@@ -35,7 +35,7 @@ pub fn start() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Date and time of day in UTC, to the millisecond.
+/// Timer that writes date and time of day in UTC, to the millisecond.
 struct Clock;
 
 impl FormatTime for Clock {

@@ -1,9 +1,9 @@
-//! Millrace, a software router that is programmed while it forwards.
+//! Millrace, a software router that is programmable while it forwards.
 //!
-//! The one binary: the daemon (`run`), its client (all commands that speak to a running router), and what works
-//! without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a call of a plugin
-//! did not return, 4 memory gave out. Why it failed
-//! stands on standard error: one line, or one for each thing that is wrong with a file; with `--json` one of JSON.
+//! This is the only binary. It is the daemon (`run`), its client (all commands for a running router), and the
+//! commands without one (`check`, `doctor`, `replay`, `lab`, `bench`). Exit codes: 0 success, 1 failure, 2
+//! wrong usage, 3 hung call of a plugin, 4 out of memory. The reason of a failure is on standard error: one
+//! line, or one line for each error in a file; with `--json`, one line of JSON.
 
 mod arguments;
 mod client;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says on standard error why it failed.
+/// Prints a failure on standard error.
 fn fail(failure: &Failure, json: bool) -> ExitCode {
     if json {
         eprintln!("{}", failure.json());
@@ -48,7 +48,8 @@ fn fail(failure: &Failure, json: bool) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Lets `millrace … | head` end quietly, as other programs do: Rust ignores the signal from the start.
+/// Restores the default action of SIGPIPE, which Rust ignores from the start, so that `millrace … | head`
+/// ends quietly.
 fn restore_broken_pipe() {
     // SAFETY: the default action of a signal calls no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

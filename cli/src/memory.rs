@@ -1,12 +1,13 @@
-//! What happens when the system gives this process no more memory.
+//! Behaviour of the process when the system refuses memory.
 //!
-//! Rust's own answer is an abort, wherever something is allocated. Here every allocation goes by [`Guarded`]. Before the router
-//! forwards, one that fails ends the process with one line and the code [`CODE`]: the kernel forwards, as it did before. A router
-//! that forwards keeps some room back, and gives it up then: what was begun is finished with it, the interface refuses what
-//! takes memory ([`has_room`]), and packets, which take none, go on. Once a second it is tried to keep that room back again
-//! ([`recover`]). Only a router that has used it up ends.
+//! By default, Rust aborts at any failed allocation. Here [`Guarded`] handles every allocation. Before the
+//! router forwards, a failed allocation ends the process with one line and the code [`CODE`]; the kernel
+//! continues to forward. A forwarding router keeps a memory reserve, and releases it then. Running work is
+//! finished with it, the interface refuses requests that take memory ([`has_room`]), and forwarding, which
+//! allocates nothing, continues. Once a second the router tries to restore the reserve ([`recover`]). The
+//! router ends only when the reserve is used up.
 //!
-//! Nothing here allocates, locks or unwinds where memory has given out.
+//! The code here neither allocates, locks nor unwinds while memory is exhausted.
 #![allow(unsafe_code)]
 
 mod group;
@@ -26,27 +27,29 @@ use group::group;
 use line::Line;
 use millrace_units::count;
 
-/// The exit code of a process that memory gave out for.
+/// Exit code of a process that ran out of memory.
 const CODE: i32 = 4;
-/// Bytes that a router keeps back: the answers of some clients, and of workers, at one time.
+/// Size of the reserve in bytes: enough for some concurrent answers to clients and from workers.
 const KEPT: usize = 16 << 20;
-/// Bytes that must be free for anything to be begun that takes memory: a thread's stack and its arena's first pages.
+/// Minimum free memory in bytes for any new work that allocates: a thread's stack and the first pages of its
+/// arena.
 const LEAST: usize = 4 << 20;
 
-/// Bytes from which on a piece of memory has a mapping of its own.
+/// Size in bytes from which an allocation gets its own mapping.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 1 << 20;
 
-/// What is kept back, unless it was given up.
+/// Reserve; null if it is released.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(null_mut());
-/// Whether the router forwards, and so something was kept back.
+/// Whether the router forwards, and thus has set up its reserve.
 static FORWARDS: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator, which doesn't say that there is no memory.
+/// System allocator that never reports a failure.
 #[derive(Debug)]
 pub struct Guarded;
 
-// SAFETY: all is handed to the system's allocator, with what the caller promised; what it gives is given on.
+// SAFETY: all calls go to the system's allocator with the caller's arguments, and its results are returned
+// unchanged.
 unsafe impl GlobalAlloc for Guarded {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -68,24 +71,24 @@ unsafe impl GlobalAlloc for Guarded {
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; the old memory is there still when there is no new one.
+        // SAFETY: as above; if there is no new memory, the old memory remains valid.
         or_again(size, || unsafe { System.realloc(memory, layout, size) })
     }
 }
 
-/// Memory, or once more with what was kept back.
+/// Allocates; on failure, tries again after releasing the reserve.
 #[inline(always)]
 fn or_again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = try_it();
     if memory.is_null() { again(bytes, try_it) } else { memory }
 }
 
-/// Tries it again with what was kept back, and ends the process if that is not enough.
+/// Releases the reserve and tries again; ends the process if that fails.
 #[cold]
 #[inline(never)]
 fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     give_up_reserve();
-    // Somebody else may have given it up just now, so it is tried in any case.
+    // Another thread may have just released the reserve, so it is tried in any case.
     let memory = try_it();
     if memory.is_null() {
         end(bytes);
@@ -93,7 +96,7 @@ fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     memory
 }
 
-/// Ends the process with a line that says why; nothing else of it is run.
+/// Ends the process with a line that states the reason, without running any other code.
 fn end(bytes: usize) -> ! {
     let mut line = Line::default();
     line.put("millrace: no memory: the system refuses ");
@@ -103,11 +106,11 @@ fn end(bytes: usize) -> ! {
         false => " bytes (see ulimit -v, the limit of the control group and vm.overcommit_memory)\n",
     });
     line.write();
-    // SAFETY: it ends the process, and runs nothing of it.
+    // SAFETY: it ends the process without running any other code of it.
     unsafe { libc::_exit(CODE) }
 }
 
-/// Gives what is kept back to whoever needs it.
+/// Releases the reserve.
 fn give_up_reserve() {
     let reserve = RESERVE.swap(null_mut(), Ordering::AcqRel);
     if !reserve.is_null() {
@@ -115,15 +118,16 @@ fn give_up_reserve() {
     }
 }
 
-/// Bytes of a frame with what is noted of it.
+/// Size of a frame with its metadata, in bytes.
 const FRAME: u64 = 2048 + 64 + 4;
-/// Bytes that a router takes beside its packets, with no route, filter or flow.
+/// Memory of a router in bytes without packets, routes, filters and flows.
 const ELSE: u64 = 48 << 20;
 
-/// Whether the control group of this process has room for the packets of a router: the kernel would kill it without a word.
+/// Checks that this process's control group has room for a router's packets; otherwise the kernel would kill
+/// it without a message.
 ///
 /// # Errors
-/// Where it has not.
+/// The control group lacks room.
 pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);
@@ -143,26 +147,26 @@ pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure
     Err(Failure { code: CODE as u8, ..Failure::new(message) })
 }
 
-/// Has all threads take memory from two places, which give large pieces back to the system when they are freed: a place for each thread
-/// would keep what the thread once needed, for as long as the router runs.
+/// Limits the allocator to two arenas, which return large pieces to the system on release. One arena per
+/// thread would keep the peak memory of each thread for as long as the router runs.
 pub fn share() {
     #[cfg(target_env = "gnu")]
     for (what, value) in
         [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, 2 * LARGE)]
     {
-        // SAFETY: it sets a number that the allocator goes by, and touches no memory of ours.
+        // SAFETY: it sets a parameter of the allocator, and touches no memory of ours.
         unsafe { libc::mallopt(what, value) };
     }
 }
 
-/// Keeps room back from now on, for the router forwards.
+/// Sets up the reserve, since the router forwards from now on.
 pub fn keep_back() -> MemoryGuard {
     FORWARDS.store(true, Ordering::Relaxed);
     recover();
     MemoryGuard { has_room, recover }
 }
 
-/// Whether so many bytes can be had, beside what is kept back.
+/// Whether `bytes` bytes are available beside the reserve.
 fn has_room(bytes: usize) -> bool {
     let bytes = bytes.saturating_add(LEAST);
     !RESERVE.load(Ordering::Acquire).is_null()
@@ -170,7 +174,7 @@ fn has_room(bytes: usize) -> bool {
         && group().is_none_or(|group| group.has(bytes))
 }
 
-/// Keeps back again what was given up. Returns whether there is room.
+/// Restores a released reserve. Returns whether there is room.
 fn recover() -> bool {
     if RESERVE.load(Ordering::Acquire).is_null()
         && can_map(KEPT + LEAST)
@@ -186,7 +190,7 @@ fn can_map(bytes: usize) -> bool {
     map(bytes).map(|memory| unmap(memory, bytes)).is_some()
 }
 
-/// Memory that nobody has written to yet, so it costs room and no page.
+/// Maps memory without writing to it, so that it takes address space, but no pages.
 fn map(bytes: usize) -> Option<*mut libc::c_void> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: an anonymous mapping at an address that the kernel chooses touches no existing memory.
@@ -195,11 +199,11 @@ fn map(bytes: usize) -> Option<*mut libc::c_void> {
 }
 
 fn unmap(memory: *mut libc::c_void, bytes: usize) {
-    // SAFETY: `map` made it, of this length, and nobody refers to it.
+    // SAFETY: `map` made it, of this length, and no reference to it exists.
     unsafe { libc::munmap(memory, bytes) };
 }
 
-/// Called before Rust's own start, which panics as well where there is no memory for what it needs.
+/// Hook that runs before Rust's own start code, which also panics on a lack of memory.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static FIRST: extern "C" fn() = {
@@ -214,13 +218,13 @@ static FIRST: extern "C" fn() = {
     first
 };
 
-/// Whether a panic is for lack of memory: threads that can't be started are one, for instance. Before the router forwards, and where
-/// nothing can go on, the process ends of it; else what is given up is what panics.
+/// Whether a panic is caused by a lack of memory, for example a thread that can't be started. Before the
+/// router forwards, or if the thread can't unwind, the process ends; otherwise only the panicking work fails.
 fn is_lack(panic: &PanicHookInfo<'_>) -> bool {
     if can_map(LEAST) {
         return false;
     }
-    // A thread that gets no stack for signals can't unwind.
+    // A thread without a stack for signals can't unwind.
     let is_thread = panic.location().is_some_and(|place| place.file().contains("stack_overflow"));
     if is_thread || !FORWARDS.load(Ordering::Relaxed) {
         end(LEAST);

@@ -1,4 +1,4 @@
-//! How commands end: text and tables for people, JSON for programs, one line for what failed.
+//! Output of commands: text and tables for people, JSON for programs, failures on standard error.
 
 use std::io::IsTerminal as _;
 
@@ -7,27 +7,28 @@ use millrace_controller::ControlError;
 use millrace_units::count;
 use serde_json::{Value, json};
 
-/// Why a command failed: what to say, and the exit code.
+/// Failure of a command: message and exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// What, where, what would be right: a line, or one for each thing that is wrong with a configuration.
+    /// Message with place and remedy: one line, or one line for each error in a configuration.
     pub message: String,
-    /// 1 failed, 2 wrong usage.
+    /// Exit code: 1 failure, 2 wrong usage.
     pub code: u8,
-    /// How many entries are wrong of a list that was sent, or things in a configuration.
+    /// Number of wrong entries of a list that was sent, or of errors in a configuration.
     pub wrong: usize,
-    /// The first of them: `detail` is what is wrong, beside where, `entry` from 0, or `file`, `line` and `column`.
+    /// First errors: `detail` with the problem, and its place as `entry` from 0, or as `file`, `line` and
+    /// `column`.
     pub errors: Vec<Value>,
 }
 
 impl Failure {
-    /// A failure.
+    /// Creates a failure with exit code 1.
     pub fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1, wrong: 0, errors: Vec::new() }
     }
 
-    /// The failure as programs read it: `{error, code}`, and where several things are wrong `wrong`, how many, and `errors`, the
-    /// first of them.
+    /// Returns the failure as JSON: `{error, code}`. Several errors add their number as `wrong`, and the
+    /// first of them as `errors`.
     pub fn json(&self) -> Value {
         let mut value = json!({"error": self.message, "code": self.code});
         if self.wrong > 0 {
@@ -37,7 +38,7 @@ impl Failure {
         value
     }
 
-    /// A wrong usage.
+    /// Creates a failure for wrong usage.
     pub fn usage(message: impl ToString) -> Self {
         Self { code: 2, ..Self::new(message) }
     }
@@ -63,14 +64,14 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// How far long work is, on standard error: one line that changes on a terminal, else a line each time.
+/// Progress of long work on standard error: one changing line on a terminal, otherwise a new line each time.
 #[derive(Debug, Default)]
 pub struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    /// Says how far it is, by the JSON `{made, of}`.
+    /// Prints the progress in the JSON `{made, of}`.
     pub fn show(&mut self, applying: &Value) {
         let (Some(made), Some(of)) = (applying["made"].as_u64(), applying["of"].as_u64()) else { return };
         if of == 0 {
@@ -89,13 +90,13 @@ impl Progress {
     }
 }
 
-/// Widest column of a table, in letters; what is longer pushes the others aside.
+/// Maximum width of a column in characters; longer cells shift the rest of their row.
 const WIDEST: usize = 200;
 
-/// A column of a table: its heading, and where in a row's JSON its value stands (`/` separates levels).
+/// Column of a table: heading, and path of the value in a row's JSON (`/` separates levels).
 pub type Column = (&'static str, &'static str);
 
-/// Renders rows as a table, numbers to the right.
+/// Formats rows as a table, numbers right-aligned.
 pub fn table(rows: &[Value], columns: &[Column]) -> String {
     let mut cells: Vec<Vec<String>> =
         vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
@@ -130,25 +131,26 @@ fn pointer(key: &str) -> String {
     format!("/{key}")
 }
 
-/// What stands in a cell: in one line.
+/// Formats a cell on one line.
 fn cell(row: &Value, key: &str) -> String {
     row.pointer(&pointer(key)).map_or_else(String::new, plain).replace(['\n', '\t'], " ")
 }
 
-/// Whether a letter only stands for itself: no terminal does something else, or writes in another direction, because of it.
+/// Whether a character is harmless on a terminal: neither a control character nor one that changes the
+/// direction of text.
 pub fn is_harmless(letter: char) -> bool {
     let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !letter.is_control() && !moves
 }
 
-/// A text of somebody, upon which no terminal acts; lines stay lines.
+/// Replaces harmful characters of a foreign text by blanks; line ends and tabs stay.
 fn shown(text: &str) -> String {
     let letter =
         |letter: char| if is_harmless(letter) || matches!(letter, '\n' | '\t') { letter } else { ' ' };
     text.chars().map(letter).collect()
 }
 
-/// A JSON value as a person would write it.
+/// Formats a JSON value for people.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -170,25 +172,25 @@ fn scaled(value: f64) -> String {
         v if v >= 1e9 => format!("{:.2} G", value / 1e9),
         v if v >= 1e6 => format!("{:.2} M", value / 1e6),
         v if v >= 1e4 => format!("{:.2} k", value / 1e3),
-        // Four digits behind the point, without zeros at their end.
+        // Up to four decimal places, without trailing zeros.
         v if v > 0.0 && v < 1.0 => format!("{}", (value * 1e4).round() / 1e4),
         _ => format!("{value:.1}"),
     }
 }
 
-/// The items of a list; none of what is no list.
+/// Returns the items of a list; none for any other value.
 pub fn rows(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Renders one object as lines of key and value.
+/// Formats an object as lines of key and value.
 pub fn lines(object: &Value) -> String {
     let Value::Object(fields) = object else { return format!("{}\n", plain(object)) };
     let width = fields.keys().map(String::len).max().unwrap_or(0);
     fields.iter().map(|(key, value)| format!("{key:<width$}  {}\n", plain(value))).collect()
 }
 
-/// Settings as a file and commands write them: with hyphens where JSON has underscores.
+/// Returns settings in the spelling of files and commands: hyphens for JSON's underscores.
 pub fn as_in_file(settings: Value) -> Value {
     match settings {
         Value::Object(keys) => keys.into_iter().map(|(key, value)| (key.replace('_', "-"), value)).collect(),
@@ -205,7 +207,7 @@ pub fn print(value: &Value, columns: &[Column], json: bool) {
     }
 }
 
-/// Says that something was done: in JSON the thing itself, else a line.
+/// Prints the result of a change: as JSON, or as a line.
 pub fn done(value: &Value, line: &str, json: bool) {
     if json {
         println!("{value:#}");

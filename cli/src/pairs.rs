@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::output::Failure;
 
-/// `KEY=VALUE` arguments as an object; values that are JSON are taken as such, all others as text.
+/// Parses `KEY=VALUE` arguments into an object; a value that is valid JSON is used as such, any other as
+/// text.
 pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
     for argument in arguments {
@@ -24,7 +25,7 @@ pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     Ok(object)
 }
 
-/// Settings that change: one without a value is taken away.
+/// Parses changes of settings; an empty value becomes `null`, which removes the setting.
 pub fn changes(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut settings = pairs(arguments)?;
     for value in settings.values_mut().filter(|value| value.as_str() == Some("")) {

@@ -1,4 +1,4 @@
-//! How the command line ends: exit codes, and one clear line for what was wrong.
+//! Exit codes and error messages of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A file that goes with the test.
+/// File that is removed at the end of the test.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -61,7 +61,7 @@ fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment()
         (code(&output), error(&output))
     };
     let (certificates, print) = (("MILLRACE_CA", "/nowhere/ca.pem"), "ab".repeat(32));
-    // Nobody listens there: it comes as far as to try.
+    // No server listens there: the command gets as far as connecting.
     let (_, said) = ask(&[certificates], &["--fingerprint", &print]);
     assert!(said.contains("127.0.0.1:1") && !said.contains("ca.pem"), "{said}");
     let (_, said) = ask(&[("MILLRACE_FINGERPRINT", &print)], &["--ca", "/nowhere/ca.pem"]);
@@ -72,7 +72,7 @@ fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment()
     assert!(status == 2 && said.contains("--ca and --fingerprint are both said"), "{said}");
 }
 
-/// All commands, those of commands included.
+/// All commands, including nested ones.
 const COMMANDS: &[&[&str]] = &[
     &["run"],
     &["init"],
@@ -375,7 +375,7 @@ fn doctor_looks_at_the_machine() {
 fn an_occupied_socket_changes_nothing_and_names_the_holder() {
     let path = std::env::temp_dir().join(format!("millrace-cli-{}.sock", std::process::id()));
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // Without a device no permission is asked for.
+    // Without a device, no permission is needed.
     let config = TestFile::new("memory.toml", "[[port]]\nname = \"m\"\nkind = \"memory\"\n");
     let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--config", config.path()]);
     assert_eq!(code(&output), 1);
@@ -394,13 +394,14 @@ fn a_start_that_fails_leaves_no_socket() {
     let path = std::env::temp_dir().join(format!("millrace-cli-failed-{}.sock", std::process::id()));
     let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-dev"]);
     assert_eq!(code(&output), 1, "{}", error(&output));
-    // Without root it ends for another reason, and as cleanly.
+    // Without root it fails for another reason, and as cleanly.
     let why = error(&output);
     assert!(why.contains("no-such-dev") || why.contains("CAP_NET_ADMIN"), "{why}");
     assert!(!path.exists());
 }
 
-/// Results of `bench --json` of an earlier version, with a promise that was kept and one that may not be.
+/// Returns results of `bench --json` of an earlier version, with a kept promise and a second one that `holds`
+/// or not.
 fn results(ours: f64, holds: bool) -> String {
     format!(
         r#"{{"results": [

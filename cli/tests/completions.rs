@@ -1,9 +1,9 @@
-//! Completions in a real shell: what it puts behind the words that stand there.
+//! Completions in a real shell: the text that it inserts after given words.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What bash finds behind these words, the last of which is to be completed; `script` are the completions.
+/// Returns bash's completions of the last of these words; `script` holds the completion code.
 fn found(script: &str, function: &str, words: &[&str]) -> Vec<String> {
     let binary = Path::new(env!("CARGO_BIN_EXE_millrace"));
     let (all, last) =
@@ -15,7 +15,7 @@ fn found(script: &str, function: &str, words: &[&str]) -> Vec<String> {
     );
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
-    // Too long for an argument.
+    // The script is too long for an argument.
     let file = std::env::temp_dir().join(format!("millrace-completions-{}-{function}", std::process::id()));
     std::fs::write(&file, commands).expect("a file");
     let bash = bash.args(["--norc", "--noprofile"]).arg(&file).env("PATH", path);

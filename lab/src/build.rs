@@ -1,4 +1,5 @@
-//! The steps that make a lab, each recorded before it is done, so that it can be undone wherever it stops.
+//! Construction of a lab. Each step is recorded before its execution, so that a lab can be undone after any
+//! step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,21 +19,21 @@ use crate::state::{DEFAULT_RUNTIME_DIRECTORY, NodeState, Records, State};
 use crate::topology::{Daemon, End, LabFile, Link, Node, NodeKind, Route, Router};
 use crate::{namespace, topology::Device};
 
-/// How a lab is brought up.
+/// Options for bringing up a lab.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `millrace` binary that Millrace routers run.
+    /// The `millrace` binary of Millrace routers.
     pub router_binary: PathBuf,
-    /// Where the lab is recorded, and where its routers' sockets lie. Default `/run/millrace/lab`.
+    /// Directory of the lab's records and its routers' sockets. Default `/run/millrace/lab`.
     pub runtime_directory: PathBuf,
-    /// How long a router may take until it forwards. Default 10 s.
+    /// Time limit until a router forwards. Default 10 s.
     pub patience: Duration,
-    /// Raised, by a signal handler for instance, it makes coming up fail and be undone.
+    /// Flag that aborts and undoes the construction when set, for example by a signal handler.
     pub interrupted: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// The defaults, with this binary for Millrace routers.
+    /// Returns the default options with a given binary for Millrace routers.
     pub fn new(router_binary: impl Into<PathBuf>) -> Self {
         Self {
             router_binary: router_binary.into(),
@@ -47,7 +48,8 @@ impl Options {
     }
 }
 
-/// Values for every node, set before it has devices: addresses are usable at once, and hosts don't chatter.
+/// Sysctl values of every node, set before its devices exist: addresses are usable at once, and hosts send no
+/// unneeded packets.
 const NODE_SYSCTLS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -57,10 +59,10 @@ const NODE_SYSCTLS: &[(&str, &str)] = &[
 
 const ROUTER_SYSCTLS: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
-/// What `offloads = false` turns off.
+/// Offloads that `offloads = false` turns off.
 const OFFLOADS: &[&str] = &["rx", "tx", "tso", "gso", "gro"];
 
-/// A lab in the making.
+/// Lab under construction.
 pub(crate) struct Builder<'a> {
     pub file: &'a LabFile,
     pub options: &'a Options,
@@ -70,7 +72,7 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Makes everything; on an error what was made stays, and is recorded.
+    /// Builds the whole lab. After an error the completed parts stay and are recorded.
     pub fn build(&mut self) -> Result<(), LabError> {
         for (index, node) in self.file.nodes.iter().enumerate() {
             self.step(format!("making {}", node.name), |lab| lab.make_node(index))?;
@@ -113,7 +115,7 @@ impl Builder<'_> {
     ) -> Result<(), LabError> {
         let result = if self.options.is_interrupted() { Err(LabError::Interrupted) } else { act(self) };
         result.map_err(|error| match error {
-            // `ip` got the signal as well: the cause is what the reader should hear.
+            // `ip` received the signal as well; the interruption is the cause to report.
             _ if self.options.is_interrupted() => {
                 LabError::Step { step, source: Box::new(LabError::Interrupted) }
             }
@@ -207,7 +209,7 @@ impl Builder<'_> {
         ready
     }
 
-    /// Runs a command of the file by the shell, with what it prints in a log.
+    /// Runs a command of the lab file in the shell, with its output in a log.
     fn run_command(&mut self, node: &Node, command: &str) -> Result<(), LabError> {
         let log = self.records.files(&self.file.name).join(format!("{}.commands.log", node.name));
         let (mut child, _) = spawn(
@@ -246,7 +248,7 @@ impl Builder<'_> {
     }
 }
 
-/// `NODE:DEVICE`.
+/// Formats an end as `NODE:DEVICE`.
 fn describe(file: &LabFile, end: End) -> String {
     let node = &file.nodes[end.node];
     format!("{}:{}", node.name, node.devices[end.device].name)
@@ -268,12 +270,12 @@ fn route_command(route: &Route) -> String {
     format!("route add {}{via}{device}", route.to)
 }
 
-/// What a router's daemon reads and writes.
+/// Files of a router's daemon.
 struct RouterFiles {
     config: PathBuf,
     socket: PathBuf,
     log: PathBuf,
-    /// What it remembers goes with the lab.
+    /// State directory, which is removed with the lab.
     state: PathBuf,
 }
 

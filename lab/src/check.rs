@@ -1,4 +1,4 @@
-//! From what a lab file says to what it means; what can't be is refused, with its place.
+//! Conversion of a lab file into a checked lab. An impossible lab is rejected with the position of the fault.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::schema::{
 };
 use crate::topology::{Daemon, Device, End, LabFile, Link, Node, NodeKind, Route, Router};
 
-/// What is wrong, and where.
+/// Fault of a lab file and its position.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub span: Option<Range<usize>>,
@@ -30,17 +30,17 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
     Err(Wrong { span: Some(span), message: message.into() })
 }
 
-/// Longest name of a network device: IFNAMSIZ without its closing zero.
+/// Longest name of a network device: IFNAMSIZ without its terminating zero.
 const DEVICE_NAME_LENGTH: usize = 15;
-/// Longest name of a lab or a node, so that a namespace's name and a router's socket path stay short enough.
+/// Longest name of a lab or a node; it keeps the names of namespaces and the paths of sockets short enough.
 const NAME_LENGTH: usize = 24;
 
 impl LabFile {
-    /// Reads and checks a file. Paths in it are relative to it.
+    /// Reads and checks a file. Relative paths in the file start at the file's directory.
     ///
     /// # Errors
-    /// When it can't be read, is no TOML, has an unknown key or describes a lab that can't be; the error names line and
-    /// column.
+    /// The file can't be read, is not TOML, has an unknown key or describes an impossible lab. The error
+    /// names line and column.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text = fs::read_to_string(path)
             .map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
@@ -49,10 +49,10 @@ impl LabFile {
         Ok(file)
     }
 
-    /// Checks the text of a file; `path` is its name in errors, and what paths in it are relative to.
+    /// Checks the text of a file. `path` is its name in errors, and the base of relative paths in the file.
     ///
     /// # Errors
-    /// As [`LabFile::read`].
+    /// See [`LabFile::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
         let name = path.display().to_string();
         let content = |span, message| FileError::Content { place: place(&name, text, span), message };
@@ -62,18 +62,18 @@ impl LabFile {
         check(file, directory).map_err(|wrong| content(wrong.span, wrong.message))
     }
 
-    /// The name of the lab that a word on the command line means: a file's lab, or the name itself where there is no
-    /// such file.
+    /// Returns the name of the lab that a command-line argument means: the lab of a file, or the argument
+    /// itself if no such file exists.
     ///
     /// # Errors
-    /// When there is a file and it is no lab file.
+    /// The file exists and is not a lab file.
     pub fn name_of(word: &str) -> Result<String, FileError> {
         let path = Path::new(word);
         if path.is_file() { Self::read(path).map(|file| file.name) } else { Ok(word.to_owned()) }
     }
 }
 
-/// Checks a file; `directory` is what its paths are relative to.
+/// Checks a file; `directory` is the base of relative paths in the file.
 pub(crate) fn check(file: File, directory: &Path) -> Result<LabFile, Wrong> {
     check_name(&file.lab.name, "lab")?;
     let mut lab = LabFile {
@@ -142,7 +142,7 @@ fn host_node(host: &HostTable) -> Node {
         devices: Vec::new(),
         routes: Vec::new(),
         offloads: host.offloads,
-        // A router forwards in the driver only to who takes what is redirected to it.
+        // A router's XDP program forwards only to devices that accept redirected frames.
         gro: Some(host.gro.unwrap_or(host.offloads)),
         router: None,
         daemons: Vec::new(),
@@ -209,7 +209,7 @@ fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Resul
         return wrong(table.program.span(), format!("{} has {program} already", node.name));
     }
     node.daemons.push(Daemon { program, config });
-    // Daemons of FRR speak to the kernel by zebra.
+    // Zebra comes first: FRR's daemons reach the kernel through it.
     node.daemons.sort_by_key(|daemon| daemon.program != daemon::ZEBRA);
     Ok(())
 }
@@ -269,7 +269,7 @@ fn node_part(end: &Spanned<String>) -> &str {
     end.get_ref().split_once(':').map_or(end.get_ref(), |(node, _)| node)
 }
 
-/// Adds the device that `NODE` or `NODE:DEVICE` speaks of.
+/// Adds the device that `NODE` or `NODE:DEVICE` names.
 fn add_end(lab: &mut LabFile, end: &Spanned<String>) -> Result<End, Wrong> {
     let index = find_node(lab, node_part(end), end.span())?;
     let node = &mut lab.nodes[index];
@@ -304,7 +304,8 @@ fn find_node(lab: &LabFile, name: &str, span: Range<usize>) -> Result<usize, Wro
     wrong(span, format!("no [[host]] or [[router]] is named {name:?}{}", remedy("node", name, names)))
 }
 
-/// Gives a link's impairment to the port of the Millrace router at one of its ends: the first, when both are.
+/// Gives a link's impairment to the port of the Millrace router at one end, or at the first end if both have
+/// one.
 fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wrong> {
     let Some(impairment) = &link.impairment else { return Ok(()) };
     if let Some(message) = impairment.get_ref().objection() {
@@ -319,7 +320,7 @@ fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wro
     Ok(())
 }
 
-/// A host's own `addresses` are those of its only device.
+/// Adds a host's own `addresses` to its only device.
 fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     let Some(address) = host.addresses.first() else { return Ok(()) };
     let index = find_node(lab, host.name.get_ref(), host.name.span())?;
@@ -337,7 +338,7 @@ fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// No address may be at two places, and none may be a network's own.
+/// Checks that no address occurs twice, and none is a network address.
 fn check_addresses(lab: &LabFile, file: &File) -> Result<(), Wrong> {
     let of_links = file.link.iter().flat_map(|link| link.addresses.values().flatten());
     let spanned = file.host.iter().flat_map(|host| &host.addresses).chain(of_links);
@@ -375,7 +376,7 @@ fn add_gateways(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The network of all addresses of the same family.
+/// Returns the network of all addresses of the same family.
 fn everywhere(address: IpAddr) -> IpNet {
     match address {
         IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),

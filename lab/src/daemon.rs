@@ -1,4 +1,4 @@
-//! Routing daemons at nodes: BIRD, and those of FRR.
+//! Routing daemons of nodes: BIRD and the daemons of FRR.
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -14,27 +14,27 @@ use crate::ip_command::run_within;
 use crate::process::{LOOK, last_lines, open_output};
 use crate::topology::Daemon;
 
-/// The daemon of FRR by which the others reach the kernel.
+/// FRR's daemon through which the others reach the kernel.
 pub(crate) const ZEBRA: &str = "zebra";
 const BIRD: &str = "bird";
-/// The daemons that a lab can start.
+/// Daemons that a lab can start.
 pub(crate) const PROGRAMS: [&str; 15] = [
     BIRD, ZEBRA, "babeld", "bfdd", "bgpd", "eigrpd", "isisd", "ldpd", "ospf6d", "ospfd", "pimd", "ripd",
     "ripngd", "staticd", "vrrpd",
 ];
-/// Where Debian and others keep FRR's.
+/// Directory of FRR's daemons on Debian and other distributions.
 const FRR: &str = "/usr/lib/frr";
-/// The user that FRR's become.
+/// User that FRR's daemons switch to.
 const FRR_USER: &str = "frr";
 
-/// What a daemon reads and writes, all of it below the lab's own files.
+/// Files of a daemon, all below the lab's own directory.
 pub(crate) struct DaemonFiles {
     name: &'static str,
     pub program: PathBuf,
     config: PathBuf,
     pub arguments: Vec<String>,
     pub log: PathBuf,
-    /// The file that is there when it answers.
+    /// File that appears when the daemon is ready.
     ready: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl DaemonFiles {
         Ok(Self { name, program: Path::new(FRR).join(name), config, arguments, log, ready })
     }
 
-    /// Lets it read its configuration, and start nothing.
+    /// Runs the daemon's check of its configuration, without starting the daemon.
     pub fn check(&self, namespace: &str) -> Result<(), LabError> {
         let program = self.program.display().to_string();
         let config = self.config.display().to_string();
@@ -73,7 +73,7 @@ impl DaemonFiles {
         run_within(namespace, &program, &words)
     }
 
-    /// Waits until it answers.
+    /// Waits until the daemon is ready.
     pub fn wait(
         &self,
         child: &mut Child,
@@ -98,7 +98,7 @@ impl DaemonFiles {
     }
 }
 
-/// Lets the user of FRR reach a directory, and write there.
+/// Lets FRR's user enter a directory and write there.
 fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
     for step in way {
         fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;

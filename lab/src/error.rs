@@ -1,38 +1,38 @@
-//! What can go wrong with a lab, said so that the reader can put it right.
+//! Errors of labs, with the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// A lab file that can't be used.
+/// Lab file that can't be used.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file can't be read.
     #[error("cannot read the lab file {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file says something that can't be.
+    /// The file's content is invalid.
     #[error("{place}: {message}")]
     Content {
-        /// `FILE:LINE:COLUMN`.
+        /// Position as `FILE:LINE:COLUMN`.
         place: String,
-        /// What is wrong, and what would be right.
+        /// Fault and remedy.
         message: String,
     },
 }
 
-/// A lab that can't be built, reached or removed.
+/// Lab that can't be built, reached or removed.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The caller may not make namespaces.
+    /// The caller may not create namespaces.
     #[error("a lab needs root, for it is made of network namespaces: type `sudo {0}`")]
     NotRoot(String),
-    /// A lab of this name is recorded as up.
+    /// A lab of this name is recorded as running.
     #[error("lab {0} is up already: `millrace lab down {0}` removes it")]
     AlreadyUp(String),
     /// No lab of this name is recorded.
@@ -41,129 +41,129 @@ pub enum LabError {
     /// The lab has no such node.
     #[error("lab {lab} has no node {node}: it has {known}")]
     UnknownNode {
-        /// The lab.
+        /// Name of the lab.
         lab: String,
-        /// What was asked for.
+        /// Requested node.
         node: String,
-        /// The nodes that it has.
+        /// Nodes of the lab.
         known: String,
     },
-    /// A namespace of that name exists and is somebody else's.
+    /// A namespace of this name exists and does not belong to the lab.
     #[error(
         "namespace {0} exists already and is not this lab's: choose another lab name, or remove it by `ip netns delete {0}`"
     )]
     NamespaceTaken(String),
-    /// A program could not be started.
+    /// A program can't be started.
     #[error("cannot run {program}: {source}; is it installed?")]
     Program {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// A command failed.
     #[error("`{command}` failed: {stderr}")]
     Command {
-        /// The command, as one would type it.
+        /// Command line.
         command: String,
-        /// What it said.
+        /// Standard error of the command.
         stderr: String,
     },
-    /// A file could not be read or written.
+    /// A file can't be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried: `read`, `write`, …
+        /// Refused operation: `read`, `write`, …
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// Refused operation.
         action: String,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// A router's configuration can't be used.
     #[error("configuration of router {router}: {message}")]
     RouterConfig {
-        /// The router.
+        /// Name of the router.
         router: String,
-        /// What is wrong.
+        /// Fault of the configuration.
         message: String,
     },
     /// A router ended before it forwarded.
     #[error("router {router} ended ({status}) before it was ready: {log}")]
     RouterEnded {
-        /// The router.
+        /// Name of the router.
         router: String,
-        /// How it ended.
+        /// Exit status of the router.
         status: String,
-        /// The last lines of what it printed.
+        /// Last lines of the router's output.
         log: String,
     },
     /// A router did not forward in time.
     #[error("router {router} was not ready within {seconds} s: {log}")]
     RouterNotReady {
-        /// The router.
+        /// Name of the router.
         router: String,
-        /// How long was waited.
+        /// Time limit in seconds.
         seconds: u64,
-        /// The last lines of what it printed.
+        /// Last lines of the router's output.
         log: String,
     },
     /// A routing daemon ended, or was not ready in time.
     #[error("{program} {problem}: {log}")]
     Daemon {
-        /// The daemon.
+        /// Name of the daemon.
         program: &'static str,
-        /// What happened.
+        /// Problem of the daemon.
         problem: String,
-        /// The last lines of what it printed.
+        /// Last lines of the daemon's output.
         log: String,
     },
     /// A command of the lab file failed.
     #[error("`{command}` failed ({status}): {output}")]
     StartCommand {
-        /// The command, as the file has it.
+        /// Command as in the lab file.
         command: String,
-        /// How it ended.
+        /// Exit status of the command.
         status: String,
-        /// The last lines of what it printed.
+        /// Last lines of the command's output.
         output: String,
     },
-    /// The caller's flag was raised while the lab came up.
+    /// The caller set the interrupt flag during the construction of the lab.
     #[error("interrupted")]
     Interrupted,
-    /// A step of coming up failed; what was made before it is undone.
+    /// A step of the construction failed; all earlier steps were undone.
     #[error("{step}: {source}")]
     Step {
-        /// The step.
+        /// Name of the step.
         step: String,
-        /// Why it failed.
+        /// Reason of the failure.
         source: Box<LabError>,
     },
-    /// Something failed, and so did the undoing.
+    /// A step failed, and undoing the lab failed as well.
     #[error("{first}; not everything could be undone: {undo}")]
     Undo {
-        /// What failed first.
+        /// First failure.
         first: Box<LabError>,
-        /// What failed then.
+        /// Failure of undoing the lab.
         undo: Box<LabError>,
     },
 }
 
 impl LabError {
-    /// For a file's I/O error.
+    /// Returns a function that converts an I/O error on a file.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }
     }
 
-    /// For a system call's error.
+    /// Returns a function that converts the error of a system call.
     pub(crate) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |source| Self::System { action, source: source.into() }

@@ -1,9 +1,10 @@
-//! What a link does to the packets on it.
+//! Impairment of the packets on a link.
 
 use serde::{Deserialize, Serialize};
 
-/// Delay, loss and damage on a link. The kernel's own emulation is a module that many machines lack, so the Millrace
-/// router at one end does it, by its port's `impair` wrapper, with the same keys. Ratios are shares of the packets, from 0 to 1.
+/// Delay, loss and damage on a link. Many machines lack the kernel module for emulation. The port of the
+/// Millrace router at one end therefore does the work in its `impair` wrapper, with the same keys. Ratios are
+/// shares of the packets, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Impairment {
@@ -19,19 +20,19 @@ pub struct Impairment {
     /// Share of packets that arrive twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<f64>,
-    /// Share of packets that overtake those before them.
+    /// Share of packets that overtake earlier packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<f64>,
     /// Share of packets that arrive with one bit changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<f64>,
-    /// Seed of the random numbers: the same seed does the same to the same packets.
+    /// Seed of the random numbers: the same seed has the same effect on the same packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
 impl Impairment {
-    /// What is out of range, with what would be right; `None` when nothing is.
+    /// Describes a value that is out of range, with its valid range; returns `None` if all values are valid.
     pub(crate) fn objection(&self) -> Option<String> {
         let ratios = [
             ("loss", self.loss),

@@ -1,4 +1,4 @@
-//! The programs that build a lab, and what they say when they fail.
+//! Execution of the programs that build a lab, with their error messages.
 
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ pub(crate) fn ip(arguments: &[&str]) -> Result<(), LabError> {
     judge("ip", arguments, output)
 }
 
-/// Runs several `ip` commands inside a namespace, in one process; stops at the first that fails.
+/// Runs several `ip` commands inside a namespace in one process; stops at the first failure.
 pub(crate) fn ip_batch(namespace: &str, lines: &[String]) -> Result<(), LabError> {
     if lines.is_empty() {
         return Ok(());
@@ -34,19 +34,19 @@ fn run_batch(namespace: &str, lines: &[String]) -> io::Result<Output> {
     let mut text = lines.join("\n");
     text.push('\n');
     if let Some(mut stdin) = child.stdin.take() {
-        // When `ip` ends early, its exit status says more than the broken pipe.
+        // If `ip` ends early, its exit status says more than the broken pipe.
         let _ = stdin.write_all(text.as_bytes());
     }
     child.wait_with_output()
 }
 
-/// The line of a batch that `ip` complains of: `Command failed -:3`.
+/// Parses the line number in the batch from the error message of `ip`: `Command failed -:3`.
 fn failed_line(stderr: &str) -> Option<usize> {
     let digits = stderr.rsplit("Command failed -:").next().filter(|rest| rest.len() < stderr.len())?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Runs a program inside a namespace. Unlike `ip netns exec` this leaves the mounts as they are.
+/// Runs a program inside a namespace. Unlike `ip netns exec`, this function leaves the mounts unchanged.
 pub(crate) fn run_within(namespace: &str, name: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = within(namespace, || Command::new(name).args(arguments).stdin(Stdio::null()).output())?;
     judge(name, arguments, output)

@@ -1,4 +1,4 @@
-//! A lab that is up, and what can be done with it.
+//! Running labs: construction, use and removal.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -13,7 +13,7 @@ use crate::process::{Process, end_all};
 use crate::state::{NodeState, Records, State};
 use crate::topology::LabFile;
 
-/// A lab that is up. It is removed when this is dropped, also by a panic, unless [`Lab::keep`] was called.
+/// Running lab. Dropping it removes the lab, even during a panic, unless [`Lab::keep`] was called.
 #[derive(Debug)]
 pub struct Lab {
     state: State,
@@ -26,7 +26,7 @@ impl Lab {
     /// Builds a lab and waits until its routers forward.
     ///
     /// # Errors
-    /// When a step fails; everything that was made until then is undone, and the error names the step.
+    /// A step fails; all earlier steps are undone, and the error names the failed step.
     pub fn up(file: &LabFile, options: &Options) -> Result<Self, LabError> {
         require_root()?;
         let records = Records::new(&options.runtime_directory);
@@ -50,7 +50,7 @@ impl Lab {
         }
     }
 
-    /// Leaves the lab up when this is dropped; [`down`] removes it.
+    /// Keeps the lab running after this value is dropped; [`down`] removes the lab.
     pub fn keep(mut self) -> State {
         self.is_ours = false;
         self.state.clone()
@@ -59,28 +59,28 @@ impl Lab {
     /// Removes the lab.
     ///
     /// # Errors
-    /// When something could not be removed; the record then stays, and [`down`] can try again.
+    /// A part of the lab can't be removed; the record then stays, and [`down`] can try again.
     pub fn down(mut self) -> Result<Removed, LabError> {
         self.undo()
     }
 
-    /// What was made.
+    /// Returns the record of the lab.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The record of a node: its namespace, devices, process and socket.
+    /// Returns the record of a node: its namespace, devices, process and socket.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// No such node exists.
     pub fn node(&self, name: &str) -> Result<&NodeState, LabError> {
         self.state.node(name)
     }
 
-    /// A command that will run at a node. What it starts ends with the lab.
+    /// Returns a command that runs at a node. Processes that it starts end with the lab.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// No such node exists.
     pub fn command(&self, node: &str, program: &str) -> Result<Command, LabError> {
         Ok(command_at(self.state.node(node)?, program))
     }
@@ -89,7 +89,7 @@ impl Lab {
         self.is_ours = false;
         let result = undo(&self.state, &self.records);
         for child in &mut self.children {
-            // It has ended; this takes its entry out of the process table.
+            // The child has ended; this call removes it from the process table.
             let _ = child.try_wait();
         }
         result
@@ -99,16 +99,17 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.is_ours {
-            // Nobody is left to tell; the record stays where something could not be removed.
+            // A drop can't report an error; the record stays if a part could not be removed.
             let _ = self.undo();
         }
     }
 }
 
-/// Removes a lab that this or another process brought up, and ends all processes in its namespaces. `None` when there is no such lab.
+/// Removes a lab that this or another process created, and ends all processes in its namespaces. Returns
+/// `None` if no such lab exists.
 ///
 /// # Errors
-/// When something could not be removed.
+/// A part of the lab can't be removed.
 pub fn down(name: &str, runtime_directory: &Path) -> Result<Option<Removed>, LabError> {
     let records = Records::new(runtime_directory);
     let Some(state) = records.load(name)? else { return Ok(None) };
@@ -116,20 +117,20 @@ pub fn down(name: &str, runtime_directory: &Path) -> Result<Option<Removed>, Lab
     undo(&state, &records).map(Some)
 }
 
-/// All labs that are up, by name.
+/// Returns all running labs, sorted by name.
 ///
 /// # Errors
-/// When the records can't be read.
+/// The records can't be read.
 pub fn list(runtime_directory: &Path) -> Result<Vec<State>, LabError> {
     let records = Records::new(runtime_directory);
     let states = records.names()?.into_iter().map(|name| records.load(&name));
     Ok(states.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Runs a command at a node of a lab that is up, with our input and output, and waits for it.
+/// Runs a command at a node of a running lab, with the caller's input and output, and waits for its end.
 ///
 /// # Errors
-/// When there is no such lab or node, or the command can't be started.
+/// No such lab or node exists, or the command can't be started.
 pub fn exec(
     lab: &str,
     node: &str,
@@ -148,7 +149,7 @@ pub fn exec(
 }
 
 fn command_at(node: &NodeState, program: &str) -> Command {
-    // Not `ip netns exec`: its /sys lacks the BPF file system.
+    // `ip netns exec` is unsuitable: its /sys lacks the BPF file system.
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", namespace::path(&node.namespace).display())).arg("--").arg(program);
     command
@@ -162,14 +163,14 @@ fn require_root() -> Result<(), LabError> {
     Err(LabError::NotRoot(words.join(" ")))
 }
 
-/// A lab that was removed.
+/// Result of a lab's removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Processes of others that were in its namespaces, and were ended: name and number.
+    /// Name and process ID of each foreign process that was ended in the lab's namespaces.
     pub ended: Vec<(String, i32)>,
 }
 
-/// Undoes all that is recorded, as far as it goes, and then forgets it; the first failure is the result.
+/// Undoes all recorded parts as far as possible, and then deletes the record; returns the first failure.
 fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
     let ours = |node: &NodeState| node.daemons.iter().rev().copied().chain(node.process).collect::<Vec<_>>();
     let processes = state.nodes.iter().rev().flat_map(ours).map(Process::stop);
@@ -184,7 +185,7 @@ fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
     Ok(Removed { ended })
 }
 
-/// Does all of it, whatever fails.
+/// Consumes all results and returns the first failure.
 fn first_failure(results: impl Iterator<Item = Result<(), LabError>>) -> Result<(), LabError> {
     let failures: Vec<LabError> = results.filter_map(Result::err).collect();
     failures.into_iter().next().map_or(Ok(()), Err)
@@ -194,8 +195,8 @@ fn remove_node(node: &NodeState) -> Result<(), LabError> {
     if !namespace::path(&node.namespace).exists() {
         return Ok(());
     }
-    // A namespace goes when its last process does, and its devices some time after that: they are removed first. One
-    // that went with its peer, or was never made, is no failure.
+    // Devices are removed first: a namespace ends with its last process, and its devices some time later. A
+    // device that ended with its peer, or was never created, is no failure.
     for device in &node.devices {
         let _ = ip(&["-n", &node.namespace, "link", "delete", &device.name]);
     }

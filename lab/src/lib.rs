@@ -1,5 +1,5 @@
-//! A lab: hosts, routers and links in network namespaces of this machine, built from one file, and removed without a
-//! trace.
+//! Labs: hosts, routers and links in network namespaces of this machine, built from one file and removed
+//! without a trace.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,11 +13,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The file is described in [`schema`], with an example in `examples/lab/two-hosts.toml`. Node `h1` of lab `demo` lives
-//! in the namespace `demo-h1`. What was made is recorded under `/run/millrace/lab`, so that another process can list it,
-//! run commands in it and remove it. A lab that fails to come up leaves nothing behind.
+//! [`schema`] describes the file; `examples/lab/two-hosts.toml` is an example. Node `h1` of lab `demo` has
+//! the namespace `demo-h1`. Records of running labs are under `/run/millrace/lab`, so that another process
+//! can list a lab, run commands in it and remove it. A lab whose construction fails leaves nothing behind.
 //!
-//! Needs root, and the programs `ip`, `nsenter` and `ethtool`.
+//! Labs need root and the programs `ip`, `nsenter` and `ethtool`.
 
 mod build;
 mod check;

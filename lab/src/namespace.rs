@@ -1,4 +1,4 @@
-//! Network namespaces, by name as `ip netns` keeps them.
+//! Network namespaces, by name as in `ip netns`.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,16 +9,16 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::error::LabError;
 
-/// The file that stands for a namespace.
+/// Returns the path of the namespace's file.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     Path::new("/run/netns").join(namespace)
 }
 
-/// Runs `work` on a thread inside a namespace. What `work` starts runs there too; threads that were there before don't
-/// move.
+/// Runs `work` on a new thread inside a namespace. Processes and threads that `work` starts run there, too;
+/// existing threads stay in their namespace.
 ///
 /// # Errors
-/// When the namespace doesn't exist, or the caller is not root.
+/// The namespace doesn't exist, or the caller is not root.
 pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     let path = path(namespace);
     let file = File::open(&path).map_err(LabError::file("open", &path))?;
@@ -33,8 +33,8 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Resu
     }
 }
 
-/// Sets values below `/proc/sys/net` inside a namespace. Keys that the kernel doesn't have are passed over: a kernel
-/// without IPv6 has none of its keys.
+/// Sets values below `/proc/sys/net` inside a namespace. Keys that the kernel lacks are skipped: a kernel
+/// without IPv6 has no IPv6 keys.
 pub(crate) fn set_sysctls(namespace: &str, values: &[(&str, &str)]) -> Result<(), LabError> {
     within(namespace, || values.iter().try_for_each(|(key, value)| set_sysctl(key, value)))?
 }

@@ -1,8 +1,8 @@
-//! From a byte of a file to its line and column, and from a wrong word to the nearest right one.
+//! Line and column of a byte in a file, and suggestions for unknown keys.
 
 use std::ops::Range;
 
-/// Line and column of a byte, both counted from 1; columns count characters.
+/// Returns the line and column of a byte, both counted from 1; columns count characters.
 pub(crate) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -10,7 +10,7 @@ pub(crate) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// `FILE:LINE:COLUMN`, or `FILE` where no place is known.
+/// Formats a position as `FILE:LINE:COLUMN`, or as `FILE` without a span.
 pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> String {
     match span {
         Some(span) => {
@@ -21,7 +21,7 @@ pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> Strin
     }
 }
 
-/// Says the nearest right key, or all of them, where the parser knows only that a key is unknown.
+/// Adds the nearest valid key, or all valid keys, to the parser's message about an unknown key.
 pub(crate) fn improve(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown_key = message.starts_with("unknown field `");

@@ -1,5 +1,5 @@
-//! A router's daemon: started in its namespace, waited for until it forwards, and stopped without hitting a stranger
-//! that has got its number since.
+//! Processes of a lab: a router's daemon is started in its namespace, awaited until it forwards, and stopped.
+//! Stopping never hits an unrelated process that has reused the process ID.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -20,38 +20,38 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::namespace::within;
 
-/// How often a state that sends no event is looked at.
+/// Interval between two checks of a state that sends no event.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// How long processes that are not ours may take to end by themselves.
+/// Time limit for foreign processes to end by themselves.
 const STRANGERS_GRACE: Duration = Duration::from_secs(2);
-/// How often a namespace is looked through for processes.
+/// Number of searches for processes in a namespace.
 const ROUNDS: usize = 3;
-/// How long a daemon may take to drain and end by itself.
+/// Time limit for a daemon to drain and end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A process, told apart from later ones of the same number by when it started.
+/// Process, distinguished from later processes with the same ID by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its process id.
+    /// Process ID.
     pub pid: i32,
-    /// When it started, in clock ticks since the machine did (field 22 of `/proc/PID/stat`).
+    /// Start time in clock ticks since the machine's boot (field 22 of `/proc/PID/stat`).
     pub start_time: u64,
 }
 
 impl Process {
-    /// The process that has this number now.
+    /// Returns the process that has this ID now.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let (_, start_time) = stat(pid)?;
         Some(Self { pid, start_time })
     }
 
-    /// Whether it still runs; one that has ended and was not waited for doesn't.
+    /// Whether the process still runs; a zombie does not.
     pub fn is_running(self) -> bool {
         stat(self.pid)
             .is_some_and(|(state, start_time)| start_time == self.start_time && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Asks it to end, and makes it when it doesn't.
+    /// Asks the process to end, and kills it if it does not.
     pub(crate) fn stop(self) -> Result<(), LabError> {
         for (signal, patience) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, GRACE)] {
             if !self.is_running() {
@@ -74,10 +74,11 @@ impl Process {
     }
 }
 
-/// Ends all processes in a network namespace, whoever started them. Returns those that were there: name and number.
+/// Ends all processes in a network namespace, including foreign ones. Returns the name and process ID of each
+/// process found.
 pub(crate) fn end_all(namespace: &Path) -> Vec<(String, i32)> {
     let mut ended = Vec::new();
-    // Who is asked to end may start others before it does.
+    // A process may start others before it ends.
     for _ in 0..ROUNDS {
         let found = inside(namespace);
         if found.is_empty() {
@@ -91,13 +92,13 @@ pub(crate) fn end_all(namespace: &Path) -> Vec<(String, i32)> {
         while found.iter().any(|process| process.is_running()) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
         }
-        // What is deaf is killed; a failure is told where the namespace can't be removed.
+        // Processes that ignore SIGTERM are killed. The removal of the namespace reports a failure.
         found.into_iter().filter(|process| process.is_running()).for_each(|process| drop(process.stop()));
     }
     ended
 }
 
-/// The processes in a network namespace, by what `/proc` says.
+/// Returns the processes in a network namespace, found in `/proc`.
 fn inside(namespace: &Path) -> Vec<Process> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let Some(wanted) = identity(namespace) else { return Vec::new() };
@@ -109,21 +110,21 @@ fn inside(namespace: &Path) -> Vec<Process> {
     numbers.filter(is_inside).filter_map(Process::of).filter(|process| process.is_running()).collect()
 }
 
-/// What a process is called.
+/// Returns the name of a process.
 fn name(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
-/// State and start time of a process.
+/// Returns the state and start time of a process.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain any character.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// A daemon that was started and may not forward yet.
+/// Daemon that was started and may not forward yet.
 #[derive(Debug)]
 pub(crate) struct Starting {
     pub child: Child,
@@ -131,7 +132,8 @@ pub(crate) struct Starting {
     ready: File,
 }
 
-/// Opens a file for output, whole or behind what is there. No symbolic link is followed: the directory may be another user's.
+/// Opens a file for output, truncated or for appending. Symbolic links are refused: the directory may belong
+/// to another user.
 pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> {
     let mut options = OpenOptions::new();
     options.create(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -139,8 +141,8 @@ pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> 
     options.open(path).map_err(LabError::file("write", path))
 }
 
-/// Starts a program inside a namespace, with its output in a log file, behind what is there. It gets a process group of its own, so that
-/// a Ctrl-C meant for us doesn't end it.
+/// Starts a program inside a namespace and appends its output to a log file. The program gets its own process
+/// group, so that the caller's Ctrl-C doesn't end it.
 pub(crate) fn spawn(
     namespace: &str,
     program: &Path,
@@ -153,7 +155,7 @@ pub(crate) fn spawn(
     command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
     let child = within(namespace, || command.spawn())?
         .map_err(|source| LabError::Program { program: program.display().to_string(), source })?;
-    // A child that has ended already keeps its entry until it is waited for.
+    // A child that has already ended stays in the process table until it is waited for.
     let process = i32::try_from(child.id()).ok().and_then(Process::of);
     let process =
         process.ok_or_else(|| LabError::system("read /proc")(io::Error::from(io::ErrorKind::NotFound)))?;
@@ -179,7 +181,7 @@ fn keep_across_exec(fd: &OwnedFd) -> nix::Result<()> {
     fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)
 }
 
-/// Why waiting ended without success.
+/// Reason why a daemon did not become ready.
 pub(crate) enum NotReady {
     Ended(String),
     TimedOut,
@@ -187,7 +189,7 @@ pub(crate) enum NotReady {
 }
 
 impl Starting {
-    /// Waits until the daemon says that it is ready.
+    /// Waits until the daemon announces that it is ready.
     pub fn wait(&mut self, patience: Duration, interrupted: impl Fn() -> bool) -> Result<(), NotReady> {
         let deadline = Instant::now() + patience;
         loop {
@@ -206,7 +208,7 @@ impl Starting {
         }
     }
 
-    /// Whether something was written to the pipe; waits a moment for it.
+    /// Whether the daemon has written to the pipe; waits up to 20 ms for it.
     fn announced(&mut self) -> bool {
         let mut fds = [PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
@@ -214,14 +216,14 @@ impl Starting {
         let mut byte = [0];
         let announced = readable && self.ready.read(&mut byte).is_ok_and(|length| length > 0);
         if readable && !announced {
-            // The other end was closed: the process is about to end, or doesn't speak the protocol.
+            // The daemon closed the pipe: it is about to end, or doesn't support the protocol.
             std::thread::sleep(LOOK);
         }
         announced
     }
 }
 
-/// The last lines of a log, on one line.
+/// Returns the last lines of a log, joined to one line.
 pub(crate) fn last_lines(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

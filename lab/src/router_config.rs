@@ -1,4 +1,4 @@
-//! The configuration of a Millrace router in a lab: what the file gives, and a port for each link.
+//! Configuration of a Millrace router in a lab: the given configuration, and a port for each link.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::schema::Config;
 use crate::topology::{Device, Node, Router};
 
-/// The tables of a configuration; a path is relative to `directory`.
+/// Returns the tables of a configuration; `directory` is the base of a relative path.
 pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
     match config {
         Config::Tables(tables) => Ok(tables.clone()),
@@ -23,10 +23,11 @@ pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
     }
 }
 
-/// The text of the configuration that a router runs with.
+/// Returns the text of the configuration for a router.
 ///
-/// A `[[port]]` that the given configuration has for a link's device is kept and completed. Where nothing says what happens when the
-/// router dies, the kernel forwards on: that is what bindings and filters ask for, in a file and later.
+/// A given `[[port]]` for a link's device is kept and completed. If on-death is not set, it becomes `kernel`:
+/// the kernel continues to forward when the router dies. Bindings and filters need this setting, in a file
+/// and at run time.
 pub(crate) fn render(node: &Node, router: &Router) -> Result<String, String> {
     let mut config = router.config.clone();
     let table = config.entry("router").or_insert_with(|| Value::Table(Table::new()));

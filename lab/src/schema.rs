@@ -1,4 +1,4 @@
-//! The keys of a lab file, as they are written. [`crate::LabFile`] is what they mean, once checked.
+//! Keys of a lab file as written. [`crate::LabFile`] is the checked result.
 //!
 //! ```toml
 //! [lab]
@@ -6,19 +6,19 @@
 //!
 //! [[host]]
 //! name = "h1"
-//! addresses = ["10.1.0.2/24"]          # of its only link; with several links, say them on the links
+//! addresses = ["10.1.0.2/24"]          # of its only link; with several links, set them on the links
 //! gateway = "10.1.0.1"                 # and gateway6
-//! offloads = true                      # false: checksum and segmentation offloads are turned off
-//! gro = false                          # generic receive offload; on for hosts when neither this nor offloads is said
-//! commands = ["iperf3 -s -D"]          # run by `sh -c` when everything else is up, one after the other
+//! offloads = true                      # false turns off checksum and segmentation offloads
+//! gro = false                          # generic receive offload; default for hosts: value of offloads
+//! commands = ["iperf3 -s -D"]          # run by `sh -c` in order, after everything else has started
 //!
 //! [[router]]
 //! name = "r"
 //! kind = "millrace"                    # or "kernel"
-//! mode = "adaptive"                    # how it waits: adaptive, poll, interrupt; only Millrace
-//! config = "router.toml"               # a Millrace configuration, or its tables in place; ports are added to it
-//! arguments = []                       # more arguments for `millrace run`
-//! commands = []                        # as of a host
+//! mode = "adaptive"                    # wait for packets: adaptive, poll, interrupt; only Millrace
+//! config = "router.toml"               # Millrace configuration, or its tables in place; ports are added
+//! arguments = []                       # further arguments of `millrace run`
+//! commands = []                        # as for a host
 //!
 //! [[link]]
 //! ends = ["h1", "r:r1"]                # NODE, or NODE:DEVICE; devices without a name are eth0, eth1, …
@@ -37,7 +37,7 @@
 //! config = "bird.conf"                 # beside the lab file; or text = """…""", the configuration itself
 //! ```
 //!
-//! `docs/labs.md` tells them to readers; a test holds the two together.
+//! `docs/labs.md` documents the keys for users; a test compares both.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -50,7 +50,7 @@ use toml::Spanned;
 
 use crate::Impairment;
 
-/// The whole file.
+/// Whole lab file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
@@ -67,14 +67,14 @@ pub(crate) struct File {
     pub daemon: Vec<DaemonTable>,
 }
 
-/// `[lab]`.
+/// Table `[lab]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabTable {
     pub name: Spanned<String>,
 }
 
-/// `[[host]]`.
+/// Table `[[host]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HostTable {
@@ -90,7 +90,7 @@ pub(crate) struct HostTable {
     pub commands: Vec<String>,
 }
 
-/// `[[router]]`.
+/// Table `[[router]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouterTable {
@@ -107,18 +107,18 @@ pub(crate) struct RouterTable {
     pub commands: Vec<String>,
 }
 
-/// What forwards in a router.
+/// Forwarder of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RouterKind {
-    /// A Millrace daemon.
+    /// Millrace daemon.
     #[default]
     Millrace,
-    /// The kernel alone.
+    /// Kernel without a daemon.
     Kernel,
 }
 
-/// How a Millrace router waits for packets.
+/// Waiting mode of a Millrace router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -128,7 +128,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As it is written in a configuration.
+    /// Returns the mode as written in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Adaptive => "adaptive",
@@ -138,7 +138,7 @@ impl Mode {
     }
 }
 
-/// A router's configuration: a file beside the lab file, or the tables themselves.
+/// Configuration of a router: a file beside the lab file, or the tables themselves.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a path, or the configuration's tables")]
 pub(crate) enum Config {
@@ -146,7 +146,7 @@ pub(crate) enum Config {
     Tables(toml::Table),
 }
 
-/// `[[link]]`.
+/// Table `[[link]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkTable {
@@ -157,7 +157,7 @@ pub(crate) struct LinkTable {
     pub impairment: Option<Spanned<Impairment>>,
 }
 
-/// `[[route]]`.
+/// Table `[[route]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteTable {
@@ -167,7 +167,7 @@ pub(crate) struct RouteTable {
     pub device: Option<Spanned<String>>,
 }
 
-/// `[[daemon]]`.
+/// Table `[[daemon]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DaemonTable {
@@ -177,7 +177,7 @@ pub(crate) struct DaemonTable {
     pub text: Option<Spanned<String>>,
 }
 
-/// Where a route leads: a network, or everywhere.
+/// Destination of a route: a network, or all addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     Default,
@@ -192,13 +192,13 @@ impl FromStr for Destination {
     }
 }
 
-/// A value that is written as text; `T` says in an error what the text should have been.
+/// Value written as text; `T` provides the expected format for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<T>(pub T);
 
-/// What a text of this type looks like.
+/// Expected format of a text value.
 pub(crate) trait Form: FromStr {
-    /// For an error: `"x" is not …`.
+    /// Format in an error: `"x" is not …`.
     const FORM: &'static str;
 }
 

@@ -1,4 +1,4 @@
-//! The record of a lab that is up: what must be undone, for whichever process will do it.
+//! Record of a running lab, from which any process can undo it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,51 +11,51 @@ use crate::error::LabError;
 use crate::process::Process;
 use crate::topology::{LabFile, NodeKind};
 
-/// Where labs are recorded, unless [`crate::Options`] says otherwise.
+/// Default directory of lab records; [`crate::Options`] can set another.
 pub const DEFAULT_RUNTIME_DIRECTORY: &str = "/run/millrace/lab";
 
-/// A lab as it is recorded.
+/// Recorded lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// The file it was built from.
+    /// Lab file.
     pub file: Option<PathBuf>,
-    /// What was made so far, in that order.
+    /// Nodes created so far, in order of creation.
     pub nodes: Vec<NodeState>,
 }
 
-/// A host or a router that was made.
+/// Created host or router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
-    /// Its name in the lab.
+    /// Name of the node in the lab.
     pub name: String,
-    /// What it is.
+    /// Kind of the node.
     pub kind: NodeKind,
-    /// Its namespace.
+    /// Namespace of the node.
     pub namespace: String,
-    /// Its devices.
+    /// Devices of the node.
     pub devices: Vec<DeviceState>,
-    /// The daemon of a Millrace router.
+    /// Daemon process of a Millrace router.
     pub process: Option<Process>,
-    /// The socket of that daemon.
+    /// Socket of that daemon.
     pub socket: Option<PathBuf>,
-    /// Its routing daemons.
+    /// Routing daemons of the node.
     #[serde(default)]
     pub daemons: Vec<Process>,
 }
 
-/// A network device of a node.
+/// Network device of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceState {
-    /// Its name inside the namespace.
+    /// Name of the device inside the namespace.
     pub name: String,
-    /// Its addresses.
+    /// Addresses of the device.
     pub addresses: Vec<IpNet>,
 }
 
 impl NodeState {
-    /// The record of a node that is about to be made.
+    /// Returns the record of a node before its creation.
     pub(crate) fn new(file: &LabFile, index: usize) -> Self {
         let node = &file.nodes[index];
         let device = |device: &crate::Device| DeviceState {
@@ -73,17 +73,17 @@ impl NodeState {
         }
     }
 
-    /// Whether the node does what it is for: a Millrace router whose daemon is gone doesn't.
+    /// Whether the node works; a Millrace router without a running daemon does not.
     pub fn is_running(&self) -> bool {
         self.kind != NodeKind::Millrace || self.process.is_some_and(|process| process.is_running())
     }
 }
 
 impl State {
-    /// The node of that name.
+    /// Returns the node of a given name.
     ///
     /// # Errors
-    /// When there is none; the error lists those there are.
+    /// No such node exists; the error lists the nodes.
     pub fn node(&self, name: &str) -> Result<&NodeState, LabError> {
         self.nodes.iter().find(|node| node.name == name).ok_or_else(|| {
             let known: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// The folder that holds the records.
+/// Directory of the records.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     directory: PathBuf,
@@ -107,12 +107,12 @@ impl Records {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// A folder for the sockets, logs and configurations of a lab's routers.
+    /// Returns the directory of sockets, logs and configurations of a lab's routers.
     pub fn files(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Makes the record of a new lab; of two processes that try at once, one succeeds.
+    /// Creates the record of a new lab; if two processes try at the same time, one succeeds.
     pub fn create(&self, state: &State) -> Result<(), LabError> {
         let files = self.files(&state.name);
         fs::create_dir_all(&self.directory).map_err(LabError::file("create", &self.directory))?;
@@ -129,7 +129,7 @@ impl Records {
         filled.inspect_err(|_| drop(fs::remove_file(&path)))
     }
 
-    /// Replaces a record, so that a reader sees the old or the new one.
+    /// Replaces a record atomically: a reader sees either the old or the new record.
     pub fn save(&self, state: &State) -> Result<(), LabError> {
         let path = self.record(&state.name);
         let fresh = path.with_extension("json.new");
@@ -149,14 +149,14 @@ impl Records {
         })
     }
 
-    /// The record of a lab; `None` when no such lab is up.
+    /// Returns the record of a lab; `None` if no such lab is running.
     pub fn load(&self, name: &str) -> Result<Option<State>, LabError> {
         let path = self.record(name);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.map_err(LabError::file("read", &path))?,
         };
-        // Another process has made the record and not filled it yet.
+        // Another process has created the record, but not written it yet.
         if text.is_empty() {
             return Ok(Some(State { name: name.to_owned(), file: None, nodes: Vec::new() }));
         }
@@ -164,7 +164,7 @@ impl Records {
         state.map(Some).map_err(|error| LabError::File { action: "read", path, source: error.into() })
     }
 
-    /// The names of all labs that are up.
+    /// Returns the names of all running labs.
     pub fn names(&self) -> Result<Vec<String>, LabError> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What a lab consists of, once its file is checked.
+//! Parts of a lab after its file is checked.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::impairment::Impairment;
 
-/// A checked lab file: it can be built, unless the machine objects.
+/// Checked lab file, which can be built unless the machine refuses a step.
 #[derive(Clone, Debug)]
 pub struct LabFile {
-    /// The lab's name, the first part of its namespaces' names.
+    /// Name of the lab, the first part of its namespaces' names.
     pub name: String,
-    /// Where it was read from.
+    /// Path of the file.
     pub path: Option<PathBuf>,
     /// Hosts, then routers, in the file's order.
     pub nodes: Vec<Node>,
@@ -21,78 +21,78 @@ pub struct LabFile {
     pub links: Vec<Link>,
 }
 
-/// A host or a router.
+/// Host or router.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name, unique in the lab.
+    /// Name of the node, unique in the lab.
     pub name: String,
-    /// What it is.
+    /// Kind of the node.
     pub kind: NodeKind,
-    /// One for each link that ends here, in the links' order.
+    /// Devices of the node, one per link that ends here, in the links' order.
     pub devices: Vec<Device>,
-    /// Its static routes.
+    /// Static routes of the node.
     pub routes: Vec<Route>,
-    /// Whether its devices keep the checksum and segmentation offloads that Linux turns on.
+    /// Whether the devices keep Linux's default checksum and segmentation offloads.
     pub offloads: bool,
-    /// Generic receive offload on its devices; as Linux has it when `None`.
+    /// Generic receive offload of the devices; Linux's default if `None`.
     pub gro: Option<bool>,
-    /// For a Millrace router, how it is run.
+    /// Settings of a Millrace router.
     pub router: Option<Router>,
-    /// Its routing daemons, in the order in which they are started.
+    /// Routing daemons in starting order.
     pub daemons: Vec<Daemon>,
-    /// Shell commands that are run there when everything else is up.
+    /// Shell commands, run after everything else has started.
     pub commands: Vec<String>,
 }
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeKind {
-    /// It sends and receives.
+    /// Host, which sends and receives.
     Host,
-    /// The kernel forwards.
+    /// Router whose kernel forwards.
     Kernel,
-    /// A Millrace daemon forwards.
+    /// Router whose Millrace daemon forwards.
     Millrace,
 }
 
-/// How a Millrace router is run.
+/// Settings of a Millrace router.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    /// How its worker waits for packets; Millrace's default when `None`.
+    /// Waiting mode of the worker; Millrace's default if `None`.
     pub mode: Option<&'static str>,
-    /// Its configuration; ports are added when it is written.
+    /// Configuration of the router; writing it adds the ports.
     pub config: toml::Table,
-    /// More arguments for `millrace run`.
+    /// Further arguments of `millrace run`.
     pub arguments: Vec<String>,
 }
 
-/// A routing daemon.
+/// Routing daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
-    /// `bird`, or a daemon of FRR.
+    /// Program: `bird`, or a daemon of FRR.
     pub program: &'static str,
-    /// The text of its configuration.
+    /// Text of the configuration.
     pub config: String,
 }
 
-/// One end of a link.
+/// Device at one end of a link.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Its name inside the node's namespace.
+    /// Name of the device inside the node's namespace.
     pub name: String,
-    /// Its addresses.
+    /// Addresses of the device.
     pub addresses: Vec<IpNet>,
-    /// What the port on it does to packets; only at a Millrace router.
+    /// Impairment by the device's port; only at a Millrace router.
     pub impairment: Option<Impairment>,
 }
 
-/// A pair of virtual Ethernet devices.
+/// Pair of virtual Ethernet devices.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Its two ends, at different nodes.
+    /// Ends of the link, at different nodes.
     pub ends: [End; 2],
-    /// Largest packet in bytes; 1500 when `None`.
+    /// MTU in bytes; 1500 if `None`.
     pub mtu: Option<u32>,
 }
 
@@ -105,24 +105,24 @@ pub struct End {
     pub device: usize,
 }
 
-/// A static route.
+/// Static route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// Destination network.
     pub to: IpNet,
-    /// The next hop.
+    /// Next hop.
     pub via: Option<IpAddr>,
-    /// The device it leaves by, where the next hop doesn't say it.
+    /// Output device, if the next hop doesn't determine it.
     pub device: Option<String>,
 }
 
 impl LabFile {
-    /// The index of a node.
+    /// Returns the index of a node.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// The namespace of a node.
+    /// Returns the namespace of a node.
     pub fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }

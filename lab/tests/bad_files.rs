@@ -1,4 +1,4 @@
-//! A lab file that can't be is refused with its line and column, what is wrong, and what would be right.
+//! Lab files with faults: each is rejected with line and column, the fault, and the remedy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn a_good_file_is_understood() {
     assert_eq!(lab.links[0].mtu, Some(1500));
 }
 
-/// What is replaced in the good file, by what, and the error that this yields.
+/// Replaced text in the good file, replacement, and expected error.
 const CASES: &[(&str, &str, &str)] = &[
     (
         "addresses = [\"10",
@@ -199,7 +199,7 @@ fn the_document_of_labs_has_every_key_of_every_table_and_no_other() {
         ("route", "[[route]]"),
         ("daemon", "[[daemon]]"),
     ] {
-        // What is like no key is told all of them.
+        // A key without a similar valid key makes the error list all keys.
         let error = parse(&format!("{header}\n_0_ = 1\n")).unwrap_err();
         let (_, known) = error.split_once("keys here: ").unwrap_or_else(|| panic!("{table}: {error}"));
         let known: BTreeSet<&str> = known.split(", ").map(str::trim).collect();

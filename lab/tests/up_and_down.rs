@@ -1,4 +1,4 @@
-//! A lab comes up, carries traffic, and leaves nothing behind, however it ends.
+//! Labs that come up, carry traffic, and leave nothing behind, however they end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, LabError, LabFile, Options, down, exec, list};
 
-/// A lab's name and folder that no other test has.
+/// Unique lab name and directory of a test.
 struct Ground {
     name: String,
     directory: PathBuf,
 }
 
 impl Ground {
-    /// `None`, and a line that says why, where labs can't be built.
+    /// Returns `None` and prints the reason if labs can't be built.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let absent = ["ip", "nsenter", "ping", "ethtool"].into_iter().find(|program| !is_installed(program));
@@ -61,7 +61,7 @@ impl Ground {
         LabFile::parse(&text, &self.directory.join("lab.toml")).unwrap()
     }
 
-    /// A program in the place of the router's binary.
+    /// Writes a program in place of the router's binary.
     fn fake_router(&self, script: &str) {
         let path = self.directory.join("millrace");
         fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
@@ -152,7 +152,7 @@ fn a_kept_lab_is_listed_used_and_removed_by_name() {
 #[test]
 fn a_failure_in_the_middle_names_its_step_and_undoes_the_rest() {
     let Some(ground) = Ground::new() else { return };
-    // The kernel refuses a multicast address; the file's check can't know all that it refuses.
+    // The kernel rejects a multicast address, which the check of the file accepts.
     let mut file = ground.file("kernel", "");
     file.nodes[1].devices[0].addresses.push("ff02::1/128".parse().unwrap());
     let error = Lab::up(&file, &ground.options()).unwrap_err().to_string();
@@ -188,7 +188,8 @@ fn a_dropped_lab_goes_also_by_a_panic() {
     ground.assert_nothing_is_left();
 }
 
-/// Writes its arguments to a file, says that it is ready, and waits; bash's `printf >&$fd` needs the number.
+/// Script that writes its arguments to a file, announces readiness, and waits; bash's `printf >&$fd` needs
+/// the number.
 const OBEDIENT: &str = "dir=$(dirname \"$0\"); echo \"$@\" > \"$dir/arguments\"\nip -o link > \"$dir/links\"\n\
                         fd=${@: -1}; printf 'ready\\n' >&$fd\nexec -a \"$0\" sleep 60";
 
@@ -274,7 +275,7 @@ fn what_was_started_at_a_node_ends_with_the_lab_and_nothing_else_does() {
     let (file, options, runtime) = (ground.file("kernel", ""), ground.options(), ground.runtime());
     Lab::up(&file, &options).unwrap().keep();
     let mut bystander = Command::new("sleep").arg("600").spawn().unwrap();
-    // One whose parent is gone, one that is deaf, and one that is waited for.
+    // The processes: one without a parent, one that ignores SIGTERM, and one that `exec` waits for.
     let start = |command: &str| {
         exec(&ground.name, "h1", &["sh".into(), "-c".into(), command.into()], &runtime).unwrap();
     };
@@ -319,7 +320,7 @@ fn commands_run_when_all_is_up_and_one_that_fails_is_quoted_and_undoes_the_lab()
     ground.assert_nothing_is_left();
 }
 
-/// Brings an example up with the kernel in the place of its router, which is another test's matter.
+/// Returns an example with the kernel in place of its Millrace router, which other tests cover.
 fn example(name: &str, ground: &Ground) -> LabFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lab").join(name);
     let text = fs::read_to_string(&path).unwrap();

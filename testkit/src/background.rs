@@ -1,4 +1,4 @@
-//! A program that runs beside a test.
+//! Program that runs beside a test.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use crate::namespace::Namespace;
 use crate::wait::wait_until;
 
-/// How long a program may take to end by itself.
+/// Time limit for a program to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A program that runs beside a test, and is ended when this is dropped.
+/// Program that runs beside a test. Dropping it ends the program.
 #[derive(Debug)]
 pub struct Background {
     child: Child,
@@ -25,7 +25,7 @@ impl Background {
     /// Starts `program ARGUMENTS` inside a namespace, with its output in the file `log`.
     ///
     /// # Panics
-    /// When it can't be started.
+    /// The program can't be started.
     pub fn start(namespace: &Namespace, program: &str, arguments: &[&str], log: PathBuf) -> Self {
         let output = File::create(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
         let errors = output.try_clone().expect("a second descriptor");
@@ -35,22 +35,22 @@ impl Background {
         Self { child, log }
     }
 
-    /// Its process number.
+    /// Returns the process ID.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process number")
     }
 
-    /// What it has printed so far.
+    /// Returns the output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Whether it still runs.
+    /// Whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends it a signal and waits until it has ended; `None` when it has not within 5 s.
+    /// Sends a signal and waits for the end of the program; returns `None` if it still runs after 5 s.
     pub fn end_by(&mut self, signal: Signal) -> Option<ExitStatus> {
         if self.is_running() {
             let _ = kill(Pid::from_raw(self.pid()), signal);
@@ -58,7 +58,7 @@ impl Background {
         self.wait(GRACE)
     }
 
-    /// Waits until it has ended.
+    /// Waits for the end of the program; returns `None` if it still runs after `patience`.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let mut status = None;
         wait_until(patience, || {

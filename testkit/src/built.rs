@@ -7,11 +7,11 @@ use millrace_kit::{KitError, Progress, build_with};
 
 use crate::ground::skip;
 
-/// Builds the project of a plugin for a home; `None`, and a word why, when this machine has no compiler for it. With `CI=true`
-/// that is a failure.
+/// Builds the project of a plugin for a runtime. Returns `None` and prints the reason if this machine has no
+/// compiler for it. With `CI=true` a missing compiler is a failure.
 ///
 /// # Panics
-/// When the compiler refuses the project.
+/// The compiler rejects the project.
 pub fn built_plugin(project: &Path, home: Home, options: &Options) -> Option<Built> {
     let mut show = |progress: Progress<'_>| match progress {
         Progress::Step(text) => println!("{text}"),

@@ -1,17 +1,18 @@
-//! Clients of a router's interface: one that measures how long answers take, and what the router's memory is meanwhile.
+//! Client of a router's interface that measures answer times, and the memory of a process.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take at all.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks at a socket a hundred times a second, for so long, by one connection; returns how long each answer took, the shortest first.
+/// Sends a hundred requests per second over one connection to a socket for a given time. Returns the answer
+/// times in ascending order.
 ///
 /// # Panics
-/// When there is no answer within 20 s, or another one than 200.
+/// An answer takes more than 20 s or has another status than 200.
 pub fn answer_times(socket: &Path, path: &str, time: Duration) -> Vec<Duration> {
     let mut stream =
         UnixStream::connect(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
@@ -27,10 +28,10 @@ pub fn answer_times(socket: &Path, path: &str, time: Duration) -> Vec<Duration> 
     times
 }
 
-/// Of sorted times, the one that so many of a hundred do not exceed.
+/// Returns a percentile of times in ascending order.
 ///
 /// # Panics
-/// When there are none.
+/// `times` is empty.
 pub fn percentile(times: &[Duration], percent: usize) -> Duration {
     times[(times.len() * percent / 100).min(times.len() - 1)]
 }
@@ -54,10 +55,10 @@ fn ask(stream: &mut UnixStream, path: &str) {
     }
 }
 
-/// Bytes of memory that a process has now.
+/// Returns the resident memory of a process in bytes.
 ///
 /// # Panics
-/// When there is no such process.
+/// No such process exists.
 pub fn resident(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let said = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");

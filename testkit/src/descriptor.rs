@@ -9,21 +9,21 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 /// Duplicates a descriptor of another process (pidfd_getfd(2)).
 fn descriptor_of(pid: i32, number: i32) -> io::Result<OwnedFd> {
     let opened = |result: libc::c_long| match result {
-        // SAFETY: the kernel has just opened this descriptor for us; a descriptor fits an int.
+        // SAFETY: the kernel has just opened this descriptor for this process; a descriptor fits an int.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as i32) }),
         _ => Err(io::Error::last_os_error()),
     };
-    // SAFETY: the call takes numbers alone.
+    // SAFETY: the call takes only numbers.
     let process = opened(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     // SAFETY: as above.
     opened(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
 
-/// Gives all route netlink sockets of a process that listen to groups the smallest receive buffer that there is. Returns their
-/// number.
+/// Sets the receive buffers of a process's route netlink sockets with multicast groups to the minimum.
+/// Returns the number of these sockets.
 ///
 /// # Panics
-/// When the process can't be looked at.
+/// The process can't be inspected.
 pub fn shrink_netlink_buffers(pid: i32) -> usize {
     let table =
         fs::read_to_string(format!("/proc/{pid}/net/netlink")).expect("the process's netlink sockets");

@@ -1,4 +1,4 @@
-//! The ground of a scenario: root, programs, the router's binary, and its turn on the machine.
+//! Requirements of a scenario: root, programs, the router's binary, and its turn on the machine.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,14 +9,17 @@ use nix::unistd::Uid;
 
 use crate::repository::repository;
 
-/// How many scenarios share the machine: on two processors, since most of them wait for timers and packets.
+/// Number of scenarios that share the machine at once. More than two scenarios suit two processors, since
+/// most scenarios wait for timers and packets.
 const SHARED_AT_ONCE: usize = 3;
 
 static MACHINE: Machine = Machine::new();
 
-/// The machine: shared by scenarios that only use it, held alone by those that measure. Whoever measures waits until nobody who shares
-/// runs or waits, so that all that share run first, side by side. Those that share begin in the order in which they came, which is that
-/// of their names: a long one among the first doesn't run by itself in the end.
+/// Machine of the tests. Ordinary scenarios share it; measuring scenarios hold it alone.
+///
+/// A measuring scenario waits until no sharing scenario runs or waits, so that all sharing scenarios run
+/// first, side by side. Sharing scenarios begin in the order of their arrival, which is the order of their
+/// names. A long scenario among the first thus doesn't run alone at the end.
 #[derive(Debug)]
 struct Machine {
     turns: Mutex<Turns>,
@@ -26,7 +29,7 @@ struct Machine {
 #[derive(Debug, Default)]
 struct Turns {
     sharing: usize,
-    /// Scenarios that came to share, and those of them that have begun.
+    /// Number of scenarios that arrived to share the machine.
     came_to_share: usize,
     began_to_share: usize,
     is_held_alone: bool,
@@ -66,7 +69,7 @@ impl Machine {
         turns.began_to_share += 1;
         turns.sharing += 1;
         drop(turns);
-        // The next one may begin, too.
+        // The next scenario may begin, too.
         self.changed.notify_all();
         Turn { machine: self, is_alone: false }
     }
@@ -80,7 +83,7 @@ impl Machine {
     }
 }
 
-/// A turn on the machine; its drop gives it back.
+/// Turn on the machine. Dropping it ends the turn.
 #[derive(Debug)]
 struct Turn {
     machine: &'static Machine,
@@ -99,7 +102,7 @@ impl Drop for Turn {
     }
 }
 
-/// A scenario's turn on this machine. Its end prints how long the scenario took, without the wait.
+/// Turn of a scenario on this machine. Dropping it prints the duration of the scenario without the wait.
 #[derive(Debug)]
 pub struct Ground {
     _turn: Turn,
@@ -107,20 +110,20 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Waits for a turn beside other scenarios. `None`, and a line with the reason, where scenarios can't run: without
-    /// root, one of `programs`, or the router's binary.
+    /// Waits for a turn beside other scenarios. Returns `None` and prints the reason if scenarios can't run:
+    /// without root, one of `programs`, or the router's binary.
     ///
     /// # Panics
-    /// Instead of `None`, where the environment variable `CI` is `true`.
+    /// A requirement is missing and the environment variable `CI` is `true`.
     pub fn enter(programs: &[&str]) -> Option<Self> {
         is_ready(programs).then(|| Self::of(MACHINE.share()))
     }
 
-    /// Like [`enter`](Self::enter), for a scenario that measures a rate, a delay, a gap or a loss: no other scenario runs
-    /// meanwhile, and those that share the machine run before.
+    /// Waits for a turn like [`enter`](Self::enter), for a scenario that measures a rate, a delay, a gap or a
+    /// loss. No other scenario runs meanwhile; sharing scenarios run before.
     ///
     /// # Panics
-    /// As [`enter`](Self::enter).
+    /// See [`enter`](Self::enter).
     pub fn enter_alone(programs: &[&str]) -> Option<Self> {
         is_ready(programs).then(|| Self::of(MACHINE.hold_alone()))
     }
@@ -136,10 +139,10 @@ impl Drop for Ground {
     }
 }
 
-/// Prints that a test is skipped, for the runner to count.
+/// Prints that a test is skipped, for the test runner to count.
 ///
 /// # Panics
-/// Where the environment variable `CI` is `true`: there nothing may be skipped.
+/// The environment variable `CI` is `true`: in CI no test may be skipped.
 pub fn skip(why: &str) {
     assert_ne!(env::var("CI").as_deref(), Ok("true"), "{why}");
     println!("skipped: {why}");
@@ -171,17 +174,18 @@ fn is_installed(program: &str) -> bool {
     found || tool(program).is_some()
 }
 
-/// A program that tools/setup has put into an environment of its own: below `MILLRACE_TOOLS`, or where it is by default.
+/// Returns the path of a program that tools/setup installed in a separate environment, below `MILLRACE_TOOLS`
+/// or its default directory.
 pub fn tool(program: &str) -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/millrace-tools"));
     let tools = env::var_os("MILLRACE_TOOLS").map(PathBuf::from).or_else(home)?;
     Some(tools.join(program).join("bin").join(program)).filter(|path| path.is_file())
 }
 
-/// The router's binary: `MILLRACE_BIN`, or what `make build` left, or what cargo built.
+/// Returns the path of the router's binary: `MILLRACE_BIN`, the result of `make build`, or cargo's result.
 ///
 /// # Panics
-/// When there is none; [`Ground::enter`] has found one.
+/// The binary is absent; [`Ground::enter`] checks for it.
 pub fn binary() -> PathBuf {
     find_binary().expect("the router's binary: Ground::enter comes first")
 }
@@ -191,7 +195,7 @@ fn find_binary() -> Option<PathBuf> {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
     let root = repository();
-    // TARGET/debug/deps/TEST
+    // Path of the test: TARGET/debug/deps/TEST.
     let test = env::current_exe().ok()?;
     let target = test.ancestors().nth(3)?;
     let places = [root.join("out/millrace"), target.join("release/millrace"), target.join("debug/millrace")];
@@ -205,14 +209,15 @@ mod tests {
 
     use super::*;
 
-    /// Nine scenarios of each kind arrive in turns. Those that share run three at a time: each meets two others. Those that measure
-    /// begin after the last that shares, one at a time.
+    /// Starts nine scenarios of each kind alternately. Sharing scenarios run three at a time: each meets two
+    /// others. Measuring scenarios begin after the last sharing scenario, one at a time.
     #[test]
     fn scenarios_that_measure_run_alone_behind_all_that_share() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
         let began: Mutex<Vec<bool>> = Mutex::default();
         let together = Barrier::new(SHARED_AT_ONCE);
-        // Held until everybody waits, so that the order is the machine's, not that of the threads' starts.
+        // The machine is held until all scenarios wait, so that the order is the machine's and not that of
+        // the threads' starts.
         let first = machine.hold_alone();
         thread::scope(|scope| {
             for number in 0..6 * SHARED_AT_ONCE {
@@ -240,7 +245,8 @@ mod tests {
         );
     }
 
-    /// Those that share come one behind the other while the machine is held. When one begins, all that came before it have begun.
+    /// Sharing scenarios arrive one after the other while the machine is held. When one begins, all earlier
+    /// arrivals have begun.
     #[test]
     fn scenarios_that_share_begin_in_the_order_in_which_they_came() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));

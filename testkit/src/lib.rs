@@ -1,5 +1,5 @@
-//! What scenario tests share: hosts and routers in network namespaces, a router's process, traffic that is counted, and
-//! the conservation law.
+//! Common parts of scenario tests: hosts and routers in network namespaces, a router's process, counted
+//! traffic, and the conservation law.
 //!
 //! ```no_run
 //! use millrace_testkit::{Ground, Line, Millrace};
@@ -11,9 +11,8 @@
 //! router.assert_conservation();
 //! ```
 //!
-//! Everything here is for tests: it panics, with what was tried and what came of it, where something does not go as it
-//! should. Whatever is made is removed when it is dropped, also by a panic. Only processes that were started here are
-//! ended, by their number.
+//! All functions are for tests: a failure panics with the operation and its result. Dropping a value removes
+//! its resources, even during a panic. The testkit ends only its own processes, by process ID.
 
 mod background;
 pub mod built;

@@ -1,10 +1,10 @@
-//! The network that most scenarios happen in: two hosts, and a router between them.
+//! Network of most scenarios: two hosts, and a router between them.
 
 use std::path::{Path, PathBuf};
 
 use crate::namespace::Namespace;
 
-/// Two hosts and a router between them, in namespaces of their own.
+/// Two hosts and a router between them, each in its own namespace.
 ///
 /// ```text
 ///   h1  eth0 ──────── r1  r  r2 ──────── eth0  h2
@@ -12,23 +12,23 @@ use crate::namespace::Namespace;
 ///    fd00:1::2  fd00:1::1    fd00:2::1  fd00:2::2
 /// ```
 ///
-/// The hosts have the offloads that Linux turns on, unless said otherwise; the router's kernel forwards.
+/// By default the hosts have Linux's default offloads. The router's kernel forwards.
 #[derive(Debug)]
 pub struct Line {
-    /// The host behind `r1`.
+    /// Host behind `r1`.
     pub h1: Namespace,
-    /// The router.
+    /// Router.
     pub r: Namespace,
-    /// The host behind `r2`.
+    /// Host behind `r2`.
     pub h2: Namespace,
-    /// A folder for files of this test alone.
+    /// Directory for files of this test alone.
     pub directory: Directory,
 }
 
-/// How the line is made.
+/// Options of a line.
 #[derive(Clone, Copy, Debug)]
 pub struct LineOptions {
-    /// Largest packet of both links, in bytes.
+    /// MTU of both links in bytes.
     pub mtu: u32,
     /// Whether the hosts' devices keep their offloads.
     pub offloads: bool,
@@ -41,18 +41,18 @@ impl Default for LineOptions {
 }
 
 impl Line {
-    /// The line with 1,500 byte links and default offloads.
+    /// Creates a line with 1,500 byte links and default offloads.
     ///
     /// # Panics
-    /// When it can't be made.
+    /// The line can't be created.
     pub fn new() -> Self {
         Self::with(LineOptions::default())
     }
 
-    /// The line, made otherwise.
+    /// Creates a line with given options.
     ///
     /// # Panics
-    /// When it can't be made.
+    /// The line can't be created.
     pub fn with(options: LineOptions) -> Self {
         let [h1, r, h2] = ["h1", "r", "h2"].map(Namespace::new);
         let line = Self { h1, r, h2, directory: Directory::new() };
@@ -70,10 +70,10 @@ impl Line {
         line
     }
 
-    /// Links `device` of `host`, 10.N.0.2 and fd00:N::2, to the router's `rN`, 10.N.0.1 and fd00:N::1.
+    /// Links `device` of `host` (10.N.0.2 and fd00:N::2) to the router's `rN` (10.N.0.1 and fd00:N::1).
     ///
     /// # Panics
-    /// When it can't be made.
+    /// The link can't be created.
     pub fn connect(&self, host: &Namespace, device: &str, number: u8, mtu: u32) {
         let (router, name) = (format!("r{number}"), host.name());
         self.r.ip(&format!(
@@ -89,7 +89,7 @@ impl Line {
         ));
     }
 
-    /// The path of a file of this test alone.
+    /// Returns the path of a file of this test alone.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.0.join(name)
     }
@@ -97,7 +97,7 @@ impl Line {
     /// Writes a file of this test alone; returns its path.
     ///
     /// # Panics
-    /// When it can't be written.
+    /// The file can't be written.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.file(name);
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -111,7 +111,7 @@ impl Default for Line {
     }
 }
 
-/// A folder that is removed with all that is in it when this is dropped.
+/// Directory. Dropping it removes the directory with all contents.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
 
@@ -125,7 +125,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }

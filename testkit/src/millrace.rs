@@ -1,4 +1,4 @@
-//! A router's process, and its client.
+//! Process of a router, and its client.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,34 +20,34 @@ use crate::ground::binary;
 use crate::namespace::Namespace;
 use crate::wait::wait_until;
 
-/// How long a router may take until it forwards.
+/// Time limit until a router forwards.
 const START: Duration = Duration::from_secs(20);
-/// How long it may take to drain and end.
+/// Time limit for a router to drain and end.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// A program that has ended.
+/// Result of a program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the program.
     pub signal: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it said.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl Ended {
-    /// Checks that it failed as people can use it: with this code, and one clear line that has all of `words`; of a file in which
-    /// several things are wrong, a line for each, of which the first has them.
+    /// Checks that the program failed with a given code and one error line that contains all `words`. For a
+    /// file with several faults, each fault may have a line; the first line must contain the words.
     ///
     /// # Panics
-    /// When it did not.
+    /// The program did not fail in this way.
     pub fn assert_refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         let lines: Vec<&str> = self.stderr.lines().collect();
-        // What was worth a warning before the failure stands in lines of the log.
+        // Warnings before the failure are log lines.
         let said: Vec<&&str> = lines.iter().filter(|line| line.starts_with("millrace: ")).collect();
         let is_end = said.last().copied() == lines.last();
         let is_of_file = |line: &str| line.matches(':').count() >= 4 || line.starts_with("millrace: and ");
@@ -62,7 +62,7 @@ impl Ended {
 /// Runs `millrace ARGUMENTS` in a namespace until it ends, for at most 20 s.
 ///
 /// # Panics
-/// When it can't be started.
+/// The program can't be started.
 pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
     let (cache, state) = (own_file("cache"), own_file("state"));
     let mut command = namespace.command("timeout");
@@ -75,8 +75,8 @@ pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// What a router is told of its death, unless its arguments or the configuration that they name speak of it: filters that are added
-/// while it runs need it.
+/// Returns the default on-death arguments, unless the arguments or their configuration file set on-death. A
+/// router needs on-death for filters added at run time.
 fn word_on_death(arguments: &str) -> &'static [&'static str] {
     let mut words = arguments.split_ascii_whitespace();
     let file = words.by_ref().any(|word| word == "--config").then(|| words.next()).flatten();
@@ -97,55 +97,58 @@ fn ended(command: &mut Command) -> Ended {
     }
 }
 
-/// A running router. When this is dropped it gets SIGTERM and, if it doesn't hear that, SIGKILL.
+/// Running router. Dropping it sends SIGTERM and, if the router does not end, SIGKILL.
 #[derive(Debug)]
 pub struct Millrace {
     child: Child,
     socket: PathBuf,
     log: PathBuf,
-    /// What it keeps of compiled plugins.
+    /// Cache directory for compiled plugins.
     cache: PathBuf,
-    /// What it remembers, unless its configuration says where.
+    /// State directory, unless the configuration names another.
     state: PathBuf,
 }
 
 impl Millrace {
-    /// Starts `millrace run ARGUMENTS` in a namespace and waits until it forwards. Arguments are parted at spaces.
+    /// Starts `millrace run ARGUMENTS` in a namespace and waits until the router forwards. Spaces separate
+    /// the arguments.
     ///
     /// # Panics
-    /// When it does not come up, with its log.
+    /// The router does not start; the message has its log.
     pub fn start(namespace: &Namespace, arguments: &str) -> Self {
         let router = Self::try_start(namespace, arguments);
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
-    /// Like [`start`](Self::start), with a socket at a path that the caller chooses.
+    /// Starts a router like [`start`](Self::start), with a socket at a given path.
     ///
     /// # Panics
-    /// When it does not come up, with its log.
+    /// The router does not start; the message has its log.
     pub fn start_at(namespace: &Namespace, arguments: &str, socket: &Path) -> Self {
         let router = Self::bring_up(namespace, &[], arguments, socket.to_owned());
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
-    /// Like [`start`](Self::start); the error is how the router ended instead.
+    /// Starts a router like [`start`](Self::start), but returns the result of a router that ended as an
+    /// error.
     ///
     /// # Errors
-    /// When it ends.
+    /// The router ends before it forwards.
     ///
     /// # Panics
-    /// When it neither forwards nor ends within 20 s.
+    /// The router neither forwards nor ends within 20 s.
     pub fn try_start(namespace: &Namespace, arguments: &str) -> Result<Self, Ended> {
         Self::bring_up(namespace, &[], arguments, usual_socket(namespace))
     }
 
-    /// Like [`try_start`](Self::try_start), begun by another program, which becomes the router: `strace -D`, `prlimit`.
+    /// Starts a router like [`try_start`](Self::try_start) through another program that executes it: `strace
+    /// -D`, `prlimit`.
     ///
     /// # Errors
-    /// When it ends.
+    /// The router ends before it forwards.
     ///
     /// # Panics
-    /// When it neither forwards nor ends within 20 s.
+    /// The router neither forwards nor ends within 20 s.
     pub fn try_start_by(namespace: &Namespace, by: &[&str], arguments: &str) -> Result<Self, Ended> {
         Self::bring_up(namespace, by, arguments, usual_socket(namespace))
     }
@@ -192,50 +195,50 @@ impl Millrace {
         (Self { child, socket, log, cache, state }, File::from(ready))
     }
 
-    /// Its process number.
+    /// Returns the process ID.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process number")
     }
 
-    /// Where it listens.
+    /// Returns the path of the router's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// What it has logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Whether it still runs.
+    /// Whether the router still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it as `kill -9` does, and waits until it is gone.
+    /// Kills the router like `kill -9`, and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the router.
     pub fn signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.pid()), signal);
     }
 
-    /// Sends it a signal and waits until it has ended.
+    /// Sends a signal and waits for the end of the router.
     ///
     /// # Panics
-    /// When it has not within 6 s.
+    /// The router still runs after 6 s.
     pub fn end_by(&mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
         self.wait_for_end()
     }
 
-    /// Waits until it has ended.
+    /// Waits for the end of the router.
     ///
     /// # Panics
-    /// When it has not within 6 s.
+    /// The router still runs after 6 s.
     pub fn wait_for_end(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until(GRACE, || {
@@ -245,7 +248,7 @@ impl Millrace {
         status.unwrap_or_else(|| panic!("still there after {GRACE:?}:\n{}", self.log()))
     }
 
-    /// `millrace --socket SOCKET`, to be completed by a command.
+    /// Returns `millrace --socket SOCKET`, to which the caller adds a command.
     pub fn client(&self) -> Command {
         let mut command = Command::new(binary());
         command.arg("--socket").arg(&self.socket).stdin(Stdio::null());
@@ -257,56 +260,56 @@ impl Millrace {
         ended(self.client().args(arguments))
     }
 
-    /// Runs a client command; returns what it printed.
+    /// Runs a client command; returns its output.
     ///
     /// # Panics
-    /// When it fails.
+    /// The command fails.
     pub fn ask(&self, arguments: &[&str]) -> String {
         let ended = self.try_ask(arguments);
         assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}\n{}", self.log());
         ended.stdout
     }
 
-    /// Runs a client command with `--json`; returns what it printed.
+    /// Runs a client command with `--json`; returns its output.
     ///
     /// # Panics
-    /// When it fails, or what it prints is no JSON.
+    /// The command fails, or its output is not JSON.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let text = self.ask(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
-    /// The row of `show NOUN` whose `key` is `value`.
+    /// Returns the row of `show NOUN` whose `key` is `value`.
     ///
     /// # Panics
-    /// When there is none.
+    /// No such row exists.
     pub fn row(&self, noun: &str, key: &str, value: &str) -> Value {
         let rows = self.json(&["show", noun]);
         let row = rows.as_array().into_iter().flatten().find(|row| row[key] == value);
         row.cloned().unwrap_or_else(|| panic!("no {noun} with {key} {value}: {rows:#}"))
     }
 
-    /// A number of the summary.
+    /// Returns a number of the summary.
     pub fn summary(&self, key: &str) -> u64 {
         self.json(&["show", "summary"])[key].as_u64().unwrap_or_else(|| panic!("summary has no {key}"))
     }
 
-    /// Packets dropped for a reason so far.
+    /// Returns the number of packets dropped for a reason so far.
     pub fn drops(&self, reason: &str) -> u64 {
         let drops = self.json(&["show", "drops"]);
         let row = drops.as_array().into_iter().flatten().find(|row| row["reason"] == reason);
         row.and_then(|row| row["packets"].as_u64()).unwrap_or(0)
     }
 
-    /// Checks that the router says of every packet what became of it, once traffic has stopped.
+    /// Checks that the router accounts for every packet after traffic has stopped.
     ///
     /// # Panics
-    /// When two seconds after that it still doesn't.
+    /// Packets are still unaccounted after two seconds.
     pub fn assert_conservation(&self) {
         let mut last = Value::Null;
         let settled = wait_until(Duration::from_secs(2), || {
             let summary = self.json(&["show", "summary"]);
-            // Equal twice: in between nothing moved.
+            // Two equal summaries show that no packet moved in between.
             let holds = summary["imbalance"] == 0 && summary == last;
             last = summary;
             holds
@@ -315,28 +318,28 @@ impl Millrace {
     }
 }
 
-/// The socket of a namespace's router, which the next one there has again: revisions are known by it. A second one beside it gets
-/// another.
+/// Returns the socket of a namespace's router. The next router in the namespace reuses it, because the socket
+/// identifies the revisions. A second router beside the first gets another socket.
 fn usual_socket(namespace: &Namespace) -> PathBuf {
     let usual = std::env::temp_dir().join(format!("{}.sock", namespace.name()));
     if UnixStream::connect(&usual).is_ok() { own_file("sock") } else { usual }
 }
 
-/// The path of a file that nobody else has.
+/// Returns the path of a unique file.
 fn own_file(extension: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("mr{}-{number}.{extension}", std::process::id()))
 }
 
-/// Whether the router has said that it forwards; waits a moment for it.
+/// Whether the router has announced that it forwards; waits up to 20 ms for the announcement.
 fn announced(mut ready: &File) -> bool {
     let mut fds = [PollFd::new(ready.as_fd(), PollFlags::POLLIN)];
     let readable = poll(&mut fds, PollTimeout::from(20_u8)).is_ok_and(|count| count > 0);
     let mut byte = [0];
     let announced = readable && ready.read(&mut byte).is_ok_and(|length| length > 0);
     if readable && !announced {
-        // Closed without a word: the process is about to end.
+        // A pipe closed without an announcement shows that the process is about to end.
         std::thread::sleep(Duration::from_millis(20));
     }
     announced
@@ -354,7 +357,7 @@ impl Drop for Millrace {
             eprintln!("--- the router's log:\n{}", self.log());
         }
         let _ = std::fs::remove_file(&self.log);
-        // The next router of the namespace may listen there by now.
+        // The next router of the namespace may already listen on this socket.
         if UnixStream::connect(&self.socket).is_err() {
             let _ = std::fs::remove_file(&self.socket);
         }

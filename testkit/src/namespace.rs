@@ -1,25 +1,25 @@
-//! A network namespace of a test's own.
+//! Network namespace of a test.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_lab::within;
 
-/// Seconds after which a command that a test runs is ended.
+/// Time limit of a test's command in seconds.
 const PATIENCE: &str = "60";
 
-/// A network namespace, removed when this is dropped.
+/// Network namespace. Dropping it removes the namespace.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// A namespace that nobody else has: `label` is the last part of its name. Its loopback device is up, and IPv6
-    /// addresses are usable as soon as they are there.
+    /// Creates a namespace with a unique name that ends in `label`. Its loopback device is up, and IPv6
+    /// addresses are usable at once.
     ///
     /// # Panics
-    /// When it can't be made.
+    /// The namespace can't be created.
     pub fn new(label: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -34,32 +34,32 @@ impl Namespace {
         namespace
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Returns the name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A program that will run inside. What it starts is the caller's to end.
+    /// Returns a command that runs inside the namespace. The caller must end its process.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).stdin(Stdio::null());
         command
     }
 
-    /// Runs a shell command inside, for at most a minute.
+    /// Runs a shell command inside the namespace for at most a minute.
     ///
     /// # Panics
-    /// When it can't be started.
+    /// The command can't be started.
     pub fn try_run(&self, line: &str) -> Output {
         let mut command = self.command("timeout");
         command.args(["-k", "1", PATIENCE, "sh", "-c", line]);
         command.output().unwrap_or_else(|error| panic!("{}: {line}: {error}", self.name))
     }
 
-    /// Runs a shell command inside; returns what it printed.
+    /// Runs a shell command inside the namespace; returns its output.
     ///
     /// # Panics
-    /// When it fails, with what it printed.
+    /// The command fails; the message has its output.
     pub fn run(&self, line: &str) -> String {
         let output = self.try_run(line);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -68,15 +68,15 @@ impl Namespace {
         text
     }
 
-    /// Whether a shell command inside succeeds.
+    /// Whether a shell command inside the namespace succeeds.
     pub fn succeeds(&self, line: &str) -> bool {
         self.try_run(line).status.success()
     }
 
-    /// Runs `ip LINE` inside, for each line.
+    /// Runs `ip LINE` inside the namespace for each line.
     ///
     /// # Panics
-    /// When one fails.
+    /// A command fails.
     pub fn ip(&self, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut command = Command::new("ip");
@@ -87,37 +87,37 @@ impl Namespace {
         }
     }
 
-    /// Runs `work` on a thread inside; what it opens stays there.
+    /// Runs `work` on a thread inside the namespace; sockets that it opens stay there.
     ///
     /// # Panics
-    /// When the namespace is gone.
+    /// The namespace is gone.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         within(&self.name, work).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Writes below `/proc/sys/net`.
+    /// Writes a value below `/proc/sys/net`.
     ///
     /// # Panics
-    /// When there is no such key.
+    /// No such key exists.
     pub fn sysctl(&self, key: &str, value: &str) {
         let path = format!("/proc/sys/net/{key}");
         let written = self.within(|| std::fs::write(&path, value));
         written.unwrap_or_else(|error| panic!("{}: write {value} to {path}: {error}", self.name));
     }
 
-    /// The kernel's index of a device.
+    /// Returns the kernel's index of a device.
     ///
     /// # Panics
-    /// When there is no such device.
+    /// No such device exists.
     pub fn index_of(&self, device: &str) -> u32 {
         let index = self.within(|| nix::net::if_::if_nametoindex(device));
         index.unwrap_or_else(|error| panic!("{}: device {device}: {error}", self.name))
     }
 
-    /// The MAC address of a device.
+    /// Returns the MAC address of a device.
     ///
     /// # Panics
-    /// When there is no such device.
+    /// No such device exists.
     pub fn mac_of(&self, device: &str) -> [u8; 6] {
         let text = self.run(&format!("cat /sys/class/net/{device}/address"));
         let mut bytes = text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap_or(0));

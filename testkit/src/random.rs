@@ -1,6 +1,7 @@
-//! Random numbers that are the same in every run.
+//! Reproducible random numbers.
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one 64-bit state, any seed.
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one
+/// 64-bit state, any seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -36,17 +37,18 @@ impl Random {
         (0..length).map(|_| self.bits() as u8).collect()
     }
 
-    /// Returns one of `items`, of which there is at least one.
+    /// Returns a random item of `items`, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 
-    /// Returns one of `items`, the earlier the more often the greater `skew` is; 1 for all equally often.
+    /// Returns a random item of `items`. A larger `skew` favours earlier items; 1 makes all items equally
+    /// likely.
     pub fn skewed<'a, T>(&mut self, items: &'a [T], skew: f64) -> &'a T {
         &items[(self.fraction().powf(skew) * items.len() as f64) as usize]
     }
 
-    /// Returns one of `items`, each as often as its weight says.
+    /// Returns a random item of `items` in proportion to the weights.
     pub fn weighted<'a, T>(&mut self, items: &'a [(T, u32)]) -> &'a T {
         let sum: u32 = items.iter().map(|(_, weight)| weight).sum();
         let mut left = self.below(sum as usize) as u32;

@@ -1,4 +1,4 @@
-//! Whole frames, sent and received at a device.
+//! Sending and receiving of whole frames at a device.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -11,21 +11,21 @@ use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
 
-/// Bytes of frames that wait to be read.
+/// Receive buffer size in bytes.
 const WAITING: usize = 16 << 20;
 
-/// A socket that sends and receives whole Ethernet frames at a device (`packet(7)`). Tags that the kernel has taken out
-/// of received frames are put back.
+/// Socket that sends and receives whole Ethernet frames at a device (`packet(7)`). The socket restores VLAN
+/// tags that the kernel has removed from received frames.
 #[derive(Debug)]
 pub struct RawSocket {
     socket: OwnedFd,
 }
 
 impl RawSocket {
-    /// Opens one at a device of a namespace.
+    /// Opens a socket at a device of a namespace.
     ///
     /// # Panics
-    /// When there is no such device.
+    /// No such device exists.
     pub fn open(namespace: &Namespace, device: &str) -> Self {
         let index = namespace.index_of(device);
         let opened = namespace.within(|| open(index));
@@ -33,13 +33,13 @@ impl RawSocket {
         Self { socket }
     }
 
-    /// Sends a frame as it is. Full buffers are waited for.
+    /// Sends a frame unchanged; waits while buffers are full.
     ///
     /// # Errors
-    /// The system's, for frames that the device does not take: too short or too long.
+    /// The device rejects the frame, for example as too short or too long.
     pub fn try_send(&self, frame: &[u8]) -> io::Result<()> {
         loop {
-            // SAFETY: the pointer and length are those of a slice that lives through the call.
+            // SAFETY: the pointer and length come from a slice that lives through the call.
             let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
             if sent >= 0 {
                 return Ok(());
@@ -54,16 +54,16 @@ impl RawSocket {
         }
     }
 
-    /// Sends a frame as it is.
+    /// Sends a frame unchanged.
     ///
     /// # Panics
-    /// When the device does not take it.
+    /// The device rejects the frame.
     pub fn send(&self, frame: &[u8]) {
         self.try_send(frame).unwrap_or_else(|error| panic!("send {} bytes: {error}", frame.len()));
     }
 
-    /// The first frame that `wanted` accepts, out of those that come within `patience`. Frames that the device sends
-    /// itself are left out.
+    /// Returns the first frame that `wanted` accepts among the frames received within `patience`. The
+    /// device's own sent frames are skipped.
     pub fn receive(&self, patience: Duration, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -82,14 +82,14 @@ impl RawSocket {
 
 fn open(index: u32) -> io::Result<OwnedFd> {
     let every = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: no pointers; the result is checked before it is used.
+    // SAFETY: the call takes no pointers; the result is checked before its use.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, every.into()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just opened and nobody else has it.
+    // SAFETY: the descriptor was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // Frames wait for who reads them later.
+    // The large buffer holds frames until the test reads them.
     setsockopt(&socket, RcvBufForce, &WAITING).map_err(io::Error::from)?;
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int that lives through the call.
@@ -102,14 +102,14 @@ fn open(index: u32) -> io::Result<OwnedFd> {
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = every;
     address.sll_ifindex = index as i32;
-    // SAFETY: the address has the size that is given and lives through the call.
+    // SAFETY: the address has the given size and lives through the call.
     let bound = unsafe {
         libc::bind(fd, (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
     };
     if set < 0 || bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
 }
 
-/// The next frame; `None` when it was one that the device sent.
+/// Receives the next frame; returns `None` for a frame that the device sent.
 fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     let mut bytes = vec![0_u8; 65_536];
     let mut control = [0_u64; 16];
@@ -122,7 +122,8 @@ fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: the message points to buffers of the sizes that it names, all of which live through the call.
+    // SAFETY: the message points to buffers of the sizes that it contains, all of which live through the
+    // call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let length = usize::try_from(length).ok()?;
     if address.sll_pkttype == libc::PACKET_OUTGOING {
@@ -137,11 +138,11 @@ fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The tag that the kernel took out of a frame: its EtherType and its control field.
+/// Returns the EtherType and the control field of the VLAN tag that the kernel removed from a frame.
 fn tag(message: &libc::msghdr) -> Option<(u16, u16)> {
-    // SAFETY: the message was filled by recvmsg, and its control buffer is still there.
+    // SAFETY: recvmsg filled the message, and its control buffer still exists.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: where there is a header, it lies inside the control buffer.
+    // SAFETY: a non-null header lies inside the control buffer.
     let header_read = unsafe { header.as_ref() }?;
     if header_read.cmsg_level != libc::SOL_PACKET || header_read.cmsg_type != libc::PACKET_AUXDATA {
         return None;

@@ -1,11 +1,12 @@
-//! Waiting for what comes soon, without sleeping longer than needed.
+//! Waiting for conditions without longer sleeps than needed.
 
 use std::time::{Duration, Instant};
 
-/// How often is looked.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until `holds`, for at most `patience`; returns how long it took, `None` when it never held.
+/// Waits until `holds` returns true, for at most `patience`. Returns the waiting time, or `None` if it stayed
+/// false.
 pub fn wait_until(patience: Duration, mut holds: impl FnMut() -> bool) -> Option<Duration> {
     let start = Instant::now();
     loop {
@@ -19,10 +20,10 @@ pub fn wait_until(patience: Duration, mut holds: impl FnMut() -> bool) -> Option
     }
 }
 
-/// Waits until `look` finds something, for at most `patience`.
+/// Waits until `look` returns a value, for at most `patience`.
 ///
 /// # Panics
-/// With `what` when it finds nothing.
+/// `look` returns no value in time; the message has `what`.
 pub fn eventually<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     wait_until(patience, || {

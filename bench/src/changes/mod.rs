@@ -1,4 +1,5 @@
-//! `changes`: what forwarding costs while filters and routes change, and under a flood of new flows, in the pipeline alone.
+//! `changes`: cost of forwarding while filters and routes change, and under a flood of new flows, in the
+//! pipeline alone.
 
 mod routes;
 
@@ -11,34 +12,35 @@ use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Flows whose packets keep coming, one after the other.
+/// Live flows, whose packets keep arriving in rotation.
 const LIVE: u32 = 100_000;
 /// Filters at each of the three gates.
 const FILTERS: usize = 10_000;
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 9;
-/// Packets in which every live flow comes once.
+/// Packets per pass, in which every live flow sends one packet.
 const PASS: u64 = LIVE as u64;
 
-/// Promised: how much longer packets may take while every flow is looked at after a filter changed.
+/// Promised maximum: factor by which packets may take longer while every flow is checked after a filter
+/// change.
 const FILTER_LIMIT: f64 = 1.5;
-/// Promised: nanoseconds that classifying a flow again may take beyond what its packet takes anyway: as of a new flow.
+/// Promised maximum: additional nanoseconds to reclassify a flow, as for a new flow.
 const AGAIN_LIMIT: f64 = 400.0;
-/// Packets of a batch: so many flows are looked at, or classified again, before the next one, at most.
+/// Packets per batch, and thus the most flows checked or reclassified before the next batch.
 const BATCH: f64 = 256.0;
-/// Live flows that the other filters match.
+/// Live flows that a [`Matching::Some`] filter matches.
 const MATCHED: u32 = 4095;
 
-/// Promised: how much longer they may take while 100,000 routes change a second.
+/// Promised maximum: factor by which packets may take longer during 100,000 route changes per second.
 const ROUTES_LIMIT: f64 = 1.5;
 
-/// Flows that the router remembers in a flood.
+/// Flow records of the router in the flood.
 const REMEMBERED: u32 = 1 << 16;
-/// Flows that were there before the flood: every fourth packet is one of theirs.
+/// Flows from before the flood; they send every fourth packet.
 const ESTABLISHED: u32 = 1000;
-/// Flows of the flood: more than are remembered, so that each comes anew.
+/// Flows of the flood: more than the flow records, so that each flow is new again when it returns.
 const FLOOD: u32 = 300_000;
-/// Promised: new flows per second beside which established ones lose nothing.
+/// Promised minimum: new flows per second without loss for established flows.
 const FLOOD_LIMIT: f64 = 500_000.0;
 
 /// Runs all cases.
@@ -53,22 +55,22 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Which live flows a filter matches that is added.
+/// Live flows that an added filter matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Matching {
-    /// None of them.
+    /// No live flows.
     None,
-    /// [`MATCHED`] of them.
+    /// [`MATCHED`] live flows.
     Some,
 }
 
 impl Matching {
-    /// How many live flows a filter matches.
+    /// Returns the number of live flows that a filter matches.
     fn flows(self) -> u32 {
         if self == Self::None { 0 } else { MATCHED }
     }
 
-    /// A filter that was not there before. Flows come from 30.0.0.1 on, or fd1e::1 on.
+    /// Returns a filter that the router doesn't have yet. Flow sources start at 30.0.0.1 or fd1e::1.
     fn filter(self, family: Family, number: usize) -> String {
         let source = if family == Family::V4 { "30.0.0.0/20" } else { "fd1e::/116" };
         match self {
@@ -78,7 +80,8 @@ impl Matching {
     }
 }
 
-/// The pass after a filter changed, beside the pass before. Only flows that the filter matches may be classified again.
+/// Measures the pass after a filter change beside the pass before. Only flows that the filter matches may be
+/// reclassified.
 fn filter(
     family: Family,
     matching: Matching,
@@ -115,7 +118,7 @@ fn filter(
         "{what}: {changed:.1} ns, {steady:.1} before; {} flows looked at, {} classified again",
         counts.checked, counts.reclassified
     ));
-    // All flows are looked at; beyond that each that the filter matches is classified once.
+    // The router checks all flows. In addition it reclassifies each matched flow once.
     let limit = FILTER_LIMIT + AGAIN_LIMIT / steady * f64::from(flows) / f64::from(LIVE);
     let longest = BATCH * (FILTER_LIMIT * median(&whole) + AGAIN_LIMIT) / 1e3;
     Ok(vec![
@@ -130,7 +133,7 @@ fn filter(
     ])
 }
 
-/// Nanoseconds per packet, and how long the longest round took.
+/// Returns the nanoseconds per packet, and the time of the longest batch.
 fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
     let mut longest = Duration::ZERO;
     let each = per_packet(|| {
@@ -145,13 +148,13 @@ fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
     (each, longest)
 }
 
-/// Packets of flows that were not known, and those of them that were dropped.
+/// Returns the packets of unknown flows, and all dropped packets.
 fn new_flows(pipeline: &mut Pipeline) -> (u64, u64) {
     let snapshot = pipeline.snapshot();
     (snapshot.flows.packets.misses, snapshot.totals.dropped)
 }
 
-/// More new flows than the router remembers, beside flows that were there before.
+/// Measures a flood with more new flows than the router has flow records, beside established flows.
 fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let case = Case { family, flows: FLOOD };
     let setup = Setup {
@@ -164,7 +167,7 @@ fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, 
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
     pipeline.callgrind_measured(2 * u64::from(FLOOD));
     let (mut rates, mut times) = (Vec::new(), Vec::new());
-    // The first packets of the established flows were part of the flood.
+    // The first packets of the established flows belong to the flood.
     let (before, lost_before) = (pipeline.snapshot(), pipeline.established_lost(family)?);
     for _ in 0..REPETITIONS {
         check()?;

@@ -14,18 +14,19 @@ use crate::{BenchError, Bound, Measurement, Options};
 
 use super::{FILTERS, PASS, ROUTES_LIMIT};
 
-/// Route changes per second that are promised.
+/// Promised minimum: route changes per second.
 const PROMISED: f64 = 100_000.0;
-/// What is asked for: a little more, so that pauses don't count.
+/// Target rate, slightly above the promise to compensate for pauses.
 const PACE: f64 = 1.02 * PROMISED;
-/// Repetitions with changes, each beside one without.
+/// Repetitions with changes; each has a repetition without changes beside it.
 const REPETITIONS: usize = 5;
-/// How long each takes.
+/// Duration of each repetition.
 const SPAN: Duration = Duration::from_millis(500);
-/// Changes that the router is told of together, as the daemon tells it.
+/// Route changes per update, as in the daemon.
 const AT_ONCE: usize = 256;
 
-/// Packets of many flows, with routes that change somewhere else and with such that change in the flows' own networks.
+/// Measures packets of many flows during route changes, first in other networks and then in the flows' own
+/// networks.
 pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
@@ -51,7 +52,7 @@ fn measure(case: Case) -> Result<Vec<(Vec<Measurement>, String)>, BenchError> {
     measured.into_iter().collect()
 }
 
-/// Forwarding beside changes in a network, in turn with forwarding alone.
+/// Measures forwarding during changes in a network, alternately with forwarding alone.
 fn beside_changes(
     pipeline: &mut Pipeline,
     case: Case,
@@ -94,7 +95,7 @@ fn beside_changes(
     Ok((measurements, line))
 }
 
-/// Prefixes longer than those of the flows' routes.
+/// Returns prefixes that are longer than the prefixes of the flows' routes.
 fn prefixes(family: Family, net: u8) -> Result<Vec<IpNet>, BenchError> {
     let of = |index: u32| match family {
         Family::V4 => IpNet::new(IpAddr::from([net, (index / 256 % 4) as u8, (index % 256) as u8, 128]), 25),
@@ -107,13 +108,13 @@ fn prefixes(family: Family, net: u8) -> Result<Vec<IpNet>, BenchError> {
     prefixes.map_err(|error| BenchError::measurement("routes", error.to_string()))
 }
 
-/// Adds and removes routes at the promised rate until the measurement is over; returns the rate.
+/// Adds and removes routes at the target rate until the measurement ends; returns the achieved rate.
 fn change(writer: &mut RouteWriter<'_>, family: Family, prefixes: &[IpNet]) -> Result<f64, BenchError> {
     let (start, mut changes) = (Instant::now(), 0u64);
     let pieces = prefixes.chunks(AT_ONCE);
     'over: for add in [true, false].into_iter().cycle() {
         for piece in pieces.clone() {
-            // Routes that were added go in any case.
+            // Removal continues after the end, so that no added route stays.
             if add && writer.is_stopped() {
                 break 'over;
             }

@@ -18,26 +18,26 @@ use crate::process::{Processor, dedicate};
 
 const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
 const LIBRARY: &str = "libdpdk";
-/// How long it may take to build a table.
+/// Time limit to build a table.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The peer's name in results.
+/// Name of the peer in results.
 pub(super) const NAME: &str = "DPDK rte_acl";
 
-/// The compiled program, to be run on many sets.
+/// Compiled program, which runs on many filter sets.
 pub(super) struct Program {
     files: Scratch,
     path: std::path::PathBuf,
 }
 
 impl Program {
-    /// Compiles it; `None` where DPDK or a compiler is absent.
+    /// Compiles the program; returns `None` without DPDK or a compiler.
     pub fn compile() -> Result<Option<Self>, BenchError> {
         let files = Scratch::new()?;
         let path = compile(&files, "dpdk_acl", SOURCE, LIBRARY)?;
         Ok(path.map(|path| Self { files, path }))
     }
 
-    /// Builds a table of the filters, best first. `None` when DPDK can't.
+    /// Builds a table of the filters, sorted from best to worst. Returns `None` if DPDK fails.
     pub fn start(
         &self,
         filters: &[Filter],
@@ -54,7 +54,7 @@ impl Program {
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut peer = Peer::start(&self.path, &arguments)?;
-        // Only root may; without it both sides are as noisy.
+        // Binding needs root; without it both sides are equally noisy.
         let _ = dedicate(Pid::from_raw(peer.pid().cast_signed()), processor);
         let built = build(&mut peer);
         crate::interrupt::check()?;
@@ -64,14 +64,15 @@ impl Program {
     }
 }
 
-/// Has the peer build its table: nanoseconds and bytes. `None` when it fails, or takes longer than [`PATIENCE`].
+/// Builds the peer's table and returns the nanoseconds and bytes. Returns `None` if the peer fails or takes
+/// longer than [`PATIENCE`].
 fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     let process = Pid::from_raw(peer.pid().cast_signed());
     let (done, wait) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             if wait.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // It is a child of ours that nobody has waited for.
+                // The peer is an unreaped child, so its process ID is still valid.
                 let _ = kill(process, Signal::SIGKILL);
             }
         });
@@ -81,32 +82,33 @@ fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     })
 }
 
-/// A table of DPDK's in a process of its own.
+/// DPDK table in a separate process.
 pub(super) struct Acl {
     peer: Peer,
-    /// Milliseconds that it took to build.
+    /// Time to build the table in milliseconds.
     pub build: f64,
-    /// Bytes that the table takes.
+    /// Size of the table in bytes.
     pub memory: u64,
 }
 
 impl Acl {
-    /// Looks up all packets of a trace; nanoseconds for all of them.
+    /// Looks up all packets of a trace; returns the total nanoseconds.
     pub fn look_up(&mut self, trace: usize) -> Result<f64, BenchError> {
         let answer = self.peer.ask_numbers(&format!("lookup {trace}"))?;
         answer.and_then(|numbers| numbers.first().map(|time| *time as f64)).ok_or_else(strange)
     }
 
-    /// A number that tells what was found for a trace: see [`digest`].
+    /// Returns the digest of the lookup results of a trace: see [`digest`].
     pub fn digest(&mut self, trace: usize) -> Result<u64, BenchError> {
         let answer = self.peer.ask_numbers(&format!("digest {trace}"))?;
         answer.and_then(|numbers| numbers.first().copied()).ok_or_else(strange)
     }
 }
 
-/// A number of what was found, the filters' numbers from 1, 0 for none: equal for equal finds.
+/// Computes a digest of lookup results; equal results have equal digests. Results are filter numbers from 1,
+/// or 0 for no match.
 pub(super) fn digest(found: impl Iterator<Item = u32>) -> u64 {
-    // As in the program: FNV-1a, a word at a time.
+    // FNV-1a over words, as in the C program.
     found.fold(0xcbf2_9ce4_8422_2325, |digest, number| {
         (digest ^ u64::from(number)).wrapping_mul(0x100_0000_01b3)
     })
@@ -120,7 +122,7 @@ fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BenchError> {
     fs::write(path, bytes).map_err(BenchError::system(format!("write {}", path.display())))
 }
 
-/// A line for each filter, as the program reads them.
+/// Returns one line per filter, in the format of the C program.
 fn rules_text(filters: &[Filter]) -> String {
     let mut text = String::new();
     let v6 = filters.iter().flat_map(|filter| [filter.source(), filter.destination()]).flatten();
@@ -138,13 +140,12 @@ fn rules_text(filters: &[Filter]) -> String {
         let protocol = filter.protocol().map_or(-1, |protocol| i32::from(protocol.0));
         let (source, destination) = (prefix(filter.source()), prefix(filter.destination()));
         let (from, to) = (ports(filter.source_port()), ports(filter.destination_port()));
-        // Writing to a string can't fail.
         let _ = writeln!(text, "{family} {source} {destination} {protocol} {from} {to}");
     }
     text
 }
 
-/// A record of 48 bytes for each packet.
+/// Returns a record of 48 bytes for each packet.
 fn trace_bytes(trace: &[Candidate]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48 * trace.len());
     for packet in trace {

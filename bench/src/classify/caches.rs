@@ -1,22 +1,22 @@
-//! Simulated caches, which lookups tell what they read.
+//! Simulated caches, to which lookups report their reads.
 //!
-//! A first cache of 32 KiB and a last one of 512 KiB, both eight-fold associative, from which the line goes that was used
-//! longest ago, and nothing is fetched ahead: this is not what the machine does, but it is the same for all tables, all
-//! sizes, and in every run. Where an access doesn't say what it reads (a hash map's probe that finds nothing), it is
-//! counted and taken for a hit.
+//! The first cache has 32 KiB and the last one 512 KiB. Both are eight-way, evict the least recently used
+//! line, and prefetch nothing. They differ from the machine's caches, but they are the same for all tables,
+//! all sizes, and in every run. An access without an address, such as a hash map probe without a match,
+//! counts as a hit.
 
 use millrace_classify::prefix_match::Count;
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Lines of a set.
+/// Lines per cache set.
 const WAYS: usize = 8;
 
-/// Bytes of both caches.
+/// Bytes of the first cache.
 const FIRST: usize = 32 << 10;
 const LAST: usize = 512 << 10;
 
-/// Both caches, and what was counted.
+/// Both caches and the counts.
 #[derive(Debug)]
 pub(super) struct Caches {
     first: Cache,
@@ -24,14 +24,14 @@ pub(super) struct Caches {
     counts: Counts,
 }
 
-/// What lookups did.
+/// Counts of memory accesses in lookups.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
-    /// Accesses that wait for one before.
+    /// Dependent accesses, each of which waits for an earlier access.
     pub accesses: u64,
-    /// Lines that the first cache hadn't, …
+    /// Lines missing in the first cache.
     pub first_misses: u64,
-    /// … and of those the ones that the last hadn't either.
+    /// Lines missing in both caches.
     pub last_misses: u64,
 }
 
@@ -40,7 +40,7 @@ impl Caches {
         Self { first: Cache::of(FIRST), last: Cache::of(LAST), counts: Counts::default() }
     }
 
-    /// What was counted since this was asked for last.
+    /// Returns the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -73,7 +73,7 @@ impl Count for Caches {
     }
 }
 
-/// A cache: in each set the lines that were used last, the latest first.
+/// Cache: each set holds its lines in order of their last use, the latest first.
 #[derive(Debug)]
 struct Cache {
     sets: Vec<[usize; WAYS]>,
@@ -84,7 +84,7 @@ impl Cache {
         Self { sets: vec![[usize::MAX; WAYS]; bytes / LINE / WAYS] }
     }
 
-    /// Uses a line; whether it was there.
+    /// Uses a line; returns whether the cache held it.
     fn touch(&mut self, line: usize) -> bool {
         let sets = self.sets.len();
         let set = &mut self.sets[line % sets];
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((again.accesses, again.first_misses), (half.len() as u64, 0));
         all(&mut caches, &lines);
         let again = all(&mut caches, &lines);
-        // Twice as much as fits, in turn: each was let go of before it came again.
+        // Cyclic reads of twice the cache's size: the cache evicts each line before its next read.
         assert!(again.first_misses >= lines.len() as u64 && again.last_misses == 0, "{again:?}");
     }
 
@@ -124,7 +124,7 @@ mod tests {
         caches.read_lines(&places[..]);
         caches.access(3);
         let counts = caches.take_counts();
-        // The memory need not begin with a line.
+        // The memory need not start at a cache line.
         assert!(counts.accesses == 7 && (4..=5).contains(&counts.last_misses), "{counts:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Instructions per lookup, by valgrind's callgrind.
+//! Instructions per lookup, counted by valgrind's callgrind.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::{BATCH, in_batches};
 use crate::counters::Meter;
 use crate::{BenchError, callgrind};
 
-/// Packets looked up.
+/// Number of packets to look up.
 const PACKETS: usize = 128 * BATCH;
-/// How long one run may take; filling the table is part of it.
+/// Time limit of one run, including the time to fill the table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The name of a run that only fills a table and looks up a trace.
+/// Name prefix of a run that only fills a table and looks up a trace.
 const PREFIX: &str = "classify/";
 
-/// Instructions per lookup; `None` when the binary's functions have no names.
+/// Counts the instructions per lookup; returns `None` if the binary has no function names.
 pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option<f64>, BenchError> {
     let instructions = callgrind::instructions(binary, &name(source, kind), PATIENCE)?;
     Ok(instructions.map(|instructions| instructions / PACKETS as f64))
@@ -37,7 +37,7 @@ fn parse(name: &str) -> Option<(Source, &'static Kind)> {
     Some((source, KINDS.iter().find(|known| known.name == kind)?))
 }
 
-/// Runs nothing but some lookups, for a tool that counts what they cost; `None` when `name` isn't such a run.
+/// Runs only some lookups, for a tool that counts their cost; returns `None` if `name` isn't such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (source, kind) = parse(name)?;
     let set = source.load()?;
@@ -53,10 +53,10 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     Some(Ok(()))
 }
 
-/// Filters of the tables where nothing but instructions is counted.
+/// Filters per table in runs that count only instructions.
 const FILTERS: usize = 1000;
 
-/// Looks up packets in batches in a table of this kind, in the style of access lists.
+/// Looks up packets in batches in a table of a given kind, with filters in the style of access lists.
 pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let set = generate(Style::Acl, family, FILTERS, 1);
     let compile = |(place, filter): (usize, &millrace_classify::Filter)| {

@@ -1,7 +1,7 @@
-//! New flows at three gates whose DAGs are linked, beside the same gates without links.
+//! Classification of new flows at three gates with linked DAGs, beside the same gates without links.
 //!
-//! The gates have the same filters, or similar ones: each lacks another third of them. Packets are looked up as the
-//! pipeline does it: a batch at one gate after the other.
+//! The gates have the same filters, or similar filters: each gate lacks another third of them. Lookups follow
+//! the pipeline's order: a batch at one gate after the other.
 
 use millrace_classify::{Candidate, DagTable, FilterTable, Links, MemoryBound, TupleSpace};
 use millrace_packet::Family;
@@ -18,7 +18,7 @@ const GATES: usize = 3;
 /// Filters at each gate.
 const FILTERS: usize = 10_000;
 
-/// What the gates have of a set.
+/// Degree to which the gates share the filters of a set.
 #[derive(Clone, Copy)]
 enum Sharing {
     Same,
@@ -68,7 +68,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Filters that name a flow each.
+/// Returns filters that each match exactly one flow.
 fn flows() -> FilterSet {
     let filter = |number: usize| {
         let (source, destination) = (number * 7919 % 5003, number * 4099 % 3001);
@@ -86,29 +86,29 @@ fn flows() -> FilterSet {
     FilterSet { name: "10k flows".to_owned(), filters: (0..FILTERS).map(filter).collect() }
 }
 
-/// The tables of the gates, and the links into each but the first.
+/// Tables of the gates, and the links into each gate but the first.
 struct Gates {
     tables: Vec<DagTable<u32>>,
     links: Vec<Links>,
     tuples: Vec<TupleSpace<u32>>,
-    /// Milliseconds that it took to make the links.
+    /// Time to create the links in milliseconds.
     linking: f64,
 }
 
-/// What a new flow takes at all gates.
+/// Cost of a new flow at all gates.
 struct Figures {
     linked: f64,
     alone: f64,
     tuples: f64,
-    /// By links and without.
+    /// Accesses with links and without.
     accesses: [f64; 2],
 }
 
-/// What was found at a gate.
+/// Lookup results of a batch at a gate.
 type Winners = [Option<u32>; BATCH];
 
 impl Gates {
-    /// `None` when a table's memory is full.
+    /// Creates the tables and links; returns `None` if a table's memory is full.
     fn new(set: &FilterSet, sharing: Sharing) -> Option<Self> {
         let mut tables: Vec<DagTable<u32>> = (0..GATES).map(|_| DagTable::default()).collect();
         let mut tuples: Vec<TupleSpace<u32>> = (0..GATES).map(|_| TupleSpace::new()).collect();
@@ -141,7 +141,8 @@ impl Gates {
         self.links.iter().map(Links::ahead).sum()
     }
 
-    /// Looks a batch up at a gate, of which it is known what won at the one before.
+    /// Looks up a batch at a gate. `winners` holds the results of the gate before, and gets the results of
+    /// this gate.
     fn linked(&self, gate: usize, batch: &[Candidate], winners: &mut Winners) {
         for (packet, winner) in batch.iter().zip(winners) {
             let found = match gate.checked_sub(1) {
@@ -155,7 +156,7 @@ impl Gates {
         }
     }
 
-    /// An error when links lead to others than the whole way does.
+    /// Returns an error if a linked lookup and a full lookup differ.
     fn compare(&self, case: &str, packets: &[Candidate]) -> Result<(), BenchError> {
         for batch in packets.chunks(BATCH) {
             let mut winners = [None; BATCH];
@@ -196,7 +197,7 @@ impl Gates {
         Ok(Figures { linked, alone, tuples, accesses: self.accesses(packets) })
     }
 
-    /// Accesses of a packet at all gates, by links and without.
+    /// Returns the accesses per packet at all gates, with links and without.
     fn accesses(&self, packets: &[Candidate]) -> [f64; 2] {
         let packets = &packets[..packets.len().min(COUNTED)];
         let (mut linked, mut alone) = (Caches::new(), Caches::new());
@@ -216,7 +217,7 @@ impl Gates {
     }
 }
 
-/// Looks packets up at all gates, each by itself.
+/// Looks up packets at all gates, without links.
 fn at_each(tables: &[impl FilterTable<u32>], packets: &[Candidate]) -> u64 {
     let mut sum = 0;
     for batch in packets.chunks(BATCH) {

@@ -1,8 +1,9 @@
-//! `classify`: the filter tables, beside DPDK's ACL library, and DAGs that are linked.
+//! `classify`: the filter tables beside DPDK's ACL library, and linked DAGs.
 //!
-//! For each set of filters two traces are looked up, in batches of 64: one whose packets meet the filters equally often,
-//! and one where they follow Zipf's law. All tables and the peer take turns on one processor, and each goes through the
-//! trace once before the time is taken. What the tables and the peer find is compared.
+//! Each filter set has two traces, looked up in batches of 64: one whose packets match all filters equally
+//! often, and one whose packets follow Zipf's law. All tables and the peer take turns on one processor, and
+//! each runs through the trace once before the timed run. The results of the tables and the peer are
+//! compared.
 
 mod acl;
 mod caches;
@@ -30,27 +31,27 @@ pub(crate) use self::counted::run_measured;
 
 /// Packets in a trace.
 const PACKETS: usize = 32_768;
-/// Packets that are looked up at once.
+/// Packets per lookup call.
 const BATCH: usize = 64;
-/// Times that each table goes through a trace, of which the median counts.
+/// Timed runs of each table through a trace; the result is their median.
 const ROUNDS: usize = 9;
-/// How long a table may take for a trace. One that takes longer looks up a part of it.
+/// Time limit of a table for a trace. A slower table looks up only a part of the trace.
 const LONGEST: Duration = Duration::from_millis(50);
-/// Filters that are removed and added again, …
+/// Filters to remove and add again.
 const CHANGES: usize = 2000;
-/// … as far as there is time.
+/// Time limit of the changes.
 const CHANGING: Duration = Duration::from_millis(500);
-/// Packets whose accesses to memory are counted, after as many more for the caches to be filled; …
+/// Packets whose memory accesses are counted, after as many packets to fill the caches.
 const COUNTED: usize = 8192;
-/// … as far as there is time.
+/// Time limit of the counting.
 const COUNTING: Duration = Duration::from_millis(250);
 const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zipf", Popularity::Zipf)];
 
-/// What is promised of the default table at 10,000 filters: lookups at most so much slower than the peer's, …
+/// Promised maximum for the default table at 10,000 filters: ratio of its lookup time to the peer's.
 const SLOWER: f64 = 2.0;
-/// … a change in so much of the time that the peer takes to build its table, …
+/// Promised maximum for a change: ratio of its time to the peer's build time.
 const OF_A_BUILD: f64 = 1e-3;
-/// … and at most so many microseconds for a change.
+/// Promised maximum for a change: microseconds.
 const CHANGE: f64 = 1000.0;
 
 /// Runs all cases.
@@ -77,7 +78,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// A set that is measured.
+/// Filter set under measurement.
 struct Case<'a, 'b> {
     source: Source,
     set: FilterSet,
@@ -86,7 +87,7 @@ struct Case<'a, 'b> {
     results: &'a mut Vec<Measurement>,
 }
 
-/// A kind of table, filled.
+/// Filled table and its kind.
 struct Filled {
     kind: &'static Kind,
     table: Box<dyn Table>,
@@ -125,12 +126,12 @@ impl Case<'_, '_> {
         self.results.push(more(Measurement::of(case, figure, unit)));
     }
 
-    /// Whether a promise is made about this table here.
+    /// Whether a promise applies to this table and filter set.
     fn is_judged(&self, kind: &Kind) -> bool {
         kind.name == KINDS[0].name && self.source.is_judged()
     }
 
-    /// All tables that can hold the set.
+    /// Fills all tables that can hold the filter set.
     fn fill(&mut self, peer: Option<&Acl>) -> Result<Vec<Filled>, BenchError> {
         let problem = |error| BenchError::measurement("filters", format!("{error}"));
         let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
@@ -168,7 +169,7 @@ impl Case<'_, '_> {
         Ok(tables)
     }
 
-    /// An error when two tables, or the peer, don't find the same.
+    /// Returns an error if the results of two tables, or of a table and the peer, differ.
     fn compare(
         &self,
         tables: &[Filled],
@@ -191,7 +192,7 @@ impl Case<'_, '_> {
         }
         for other in others {
             check()?;
-            // Some of them: a linear table takes its time.
+            // Some packets suffice: a linear table is slow.
             let mut some = trace.iter().take(1000);
             if some.any(|packet| found(&*first.table, packet) != found(&*other.table, packet)) {
                 return differ(other.kind.name);
@@ -200,7 +201,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Looks up a trace with all tables and the peer in turn.
+    /// Looks up a trace with all tables and the peer alternately.
     fn look_up(
         &mut self,
         tables: &[Filled],
@@ -276,7 +277,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Instructions.
+    /// Counts instructions per lookup.
     fn count(&mut self, tables: &[Filled]) -> Result<(), BenchError> {
         if !self.source.is_judged() {
             return Ok(());
@@ -300,7 +301,7 @@ impl Case<'_, '_> {
     }
 }
 
-/// Accesses to memory and misses of simulated caches for each packet of a trace, in units.
+/// Returns the memory accesses per packet of a trace and the misses of simulated caches, with their units.
 fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 3] {
     let mut caches = Caches::new();
     let mut pass = |packets: &[Candidate]| {
@@ -319,7 +320,7 @@ fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 
     ]
 }
 
-/// As much of a trace as a table looks up in time.
+/// Returns the part of a trace that a table can look up within the time limit.
 fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] {
     let probe = &trace[..trace.len().min(BATCH)];
     let start = Instant::now();
@@ -329,7 +330,7 @@ fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] 
     &trace[..trace.len().min(most.max(BATCH))]
 }
 
-/// Nanoseconds per packet of the second of two runs.
+/// Runs twice and returns the nanoseconds per packet of the second run.
 fn timed(trace: &[Candidate], run: impl Fn(&[Candidate]) -> u64) -> f64 {
     std::hint::black_box(run(trace));
     let start = Instant::now();
@@ -337,7 +338,7 @@ fn timed(trace: &[Candidate], run: impl Fn(&[Candidate]) -> u64) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / trace.len() as f64
 }
 
-/// Looks up a trace and sums up what was found.
+/// Looks up a trace in batches and returns the sum of the results.
 fn in_batches(table: &dyn Table, trace: &[Candidate]) -> u64 {
     let mut sum = 0;
     for batch in trace.chunks(BATCH) {
@@ -352,7 +353,7 @@ fn one_by_one(table: &dyn Table, trace: &[Candidate]) -> u64 {
     trace.iter().filter_map(|packet| table.lookup(packet)).map(|(_, number)| u64::from(*number)).sum()
 }
 
-/// Removes filters, spread over the set, and adds each again; microseconds of each change.
+/// Removes filters, spread over the set, and adds each again; returns the microseconds of each change.
 fn changes(table: &mut dyn Table) -> Vec<f64> {
     let entries: Vec<_> = table.entries().map(|entry| (entry.id, entry.filter, entry.priority)).collect();
     let mut times = Vec::with_capacity(2 * CHANGES);
@@ -362,7 +363,7 @@ fn changes(table: &mut dyn Table) -> Vec<f64> {
         change();
         times.push(start.elapsed().as_secs_f64() * 1e6);
     };
-    // A prime step meets every filter once before one a second time.
+    // A prime step visits every filter once before it visits one again.
     for turn in 0..CHANGES.min(entries.len()) {
         if begun.elapsed() > CHANGING {
             break;

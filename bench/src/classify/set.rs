@@ -1,22 +1,22 @@
-//! The sets of filters that are measured.
+//! Filter sets of the benchmark.
 
 use millrace_packet::Family;
 use millrace_testkit::classbench::{FilterSet, Style, generate, read};
 
-/// So that every run has the same sets.
+/// Seed that gives every run the same sets.
 const SEED: u64 = 1;
 
-/// A set, and whether the promises are about it.
+/// Source of a filter set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// A file of ClassBench's, with its family and size.
+    /// File of ClassBench, with its family and size.
     File(&'static str, &'static str),
-    /// Made in a style.
+    /// Set generated in a style.
     Generated(Style, Family, usize),
 }
 
 impl Source {
-    /// All there are: the files first.
+    /// Returns all sources, the files first.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for size in ["1k", "10k"] {
@@ -30,7 +30,7 @@ impl Source {
         all
     }
 
-    /// The filters; `None` when the file isn't at hand.
+    /// Returns the filters; `None` if the file is absent.
     pub fn load(self) -> Option<FilterSet> {
         match self {
             Self::File(family, size) => read(family, size),
@@ -38,7 +38,8 @@ impl Source {
         }
     }
 
-    /// Whether the promises are about this set: those of 10,000, generated ones only where the files are absent.
+    /// Whether the promises apply to this set: to sets of 10,000 filters, and to generated sets only if the
+    /// files are absent.
     pub fn is_judged(self) -> bool {
         match self {
             Self::File(_, size) => size == "10k",

@@ -1,4 +1,4 @@
-//! The tables that are measured.
+//! Filter tables of the benchmark.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ use millrace_classify::{
 
 use super::caches::Caches;
 
-/// How long a table may take to be filled. What takes longer is left out.
+/// Time limit to fill a table. The benchmark leaves out slower tables.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A filter with its priority.
+/// Filter with its priority.
 pub(super) type Ranked = (CompiledFilter, i32);
 
-/// A table that tells what a lookup reads. Its values are the numbers of the filters, from 1.
+/// Table that reports the reads of a lookup. Its values are the filter numbers, from 1.
 pub(super) trait Table: FilterTable<u32> + Send + Sync {
-    /// Looks a packet up, and tells the caches what is read.
+    /// Looks up a packet and reports the reads to the caches.
     fn look(&self, candidate: &Candidate, caches: &mut Caches);
 
-    /// Adds a filter; `false` when there is no room for it.
+    /// Adds a filter; returns `false` if the table is full.
     fn add(&mut self, filter: CompiledFilter, priority: i32, number: u32) -> bool {
         self.insert(filter, priority, number);
         true
@@ -55,20 +55,20 @@ impl Table for DagTable<u32> {
 }
 
 impl Table for LinearOracle<u32> {
-    /// The filters that are tried.
+    /// Reports the entries that the lookup tries.
     fn look(&self, candidate: &Candidate, caches: &mut Caches) {
         let mut tried = self.iter().inspect(|entry| caches.read(*entry));
         let _ = tried.find(|entry| entry.filter.matches(candidate));
     }
 }
 
-/// A kind of table.
+/// Kind of table.
 pub(super) struct Kind {
     pub name: &'static str,
     make: fn() -> Box<dyn Table>,
 }
 
-/// All kinds; the first is the default table, which the promises are about.
+/// All kinds; the first is the default table, to which the promises apply.
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "tuple space", make: || Box::new(TupleSpace::new()) },
     Kind { name: "cutting tree", make: || Box::new(CuttingTree::default()) },
@@ -76,17 +76,17 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { name: "linear", make: || Box::new(LinearOracle::new()) },
 ];
 
-/// Why a table was not filled.
+/// Reason why a table was not filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unfit {
-    /// It may not take so much memory; it took so many filters.
+    /// The table reached its memory limit; the value is the number of filters it holds.
     Memory(usize),
-    /// It takes too long; it took so many filters.
+    /// The table reached the time limit; the value is the number of filters it holds.
     Time(usize),
 }
 
 impl Kind {
-    /// A table of these filters, and how long it took to fill.
+    /// Fills a table with filters; returns the table and the time to fill it.
     pub fn fill(&self, filters: &[Ranked]) -> Result<(Box<dyn Table>, Duration), Unfit> {
         let mut table = (self.make)();
         let start = Instant::now();

@@ -1,28 +1,28 @@
-//! Counts the instructions of pieces of work: valgrind's, from outside, or the processor's.
+//! Instruction counts of pieces of work, by valgrind from outside or by the processor's counter.
 
 use super::{Counter, Event};
 use crate::callgrind::{callgrind_measured, callgrind_part_ends};
 
-/// What counts.
+/// Instruction counter for pieces of work.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// The processor's counter; without it callgrind counts, if the program runs under it.
+    /// The processor's counter. Without it callgrind counts, if the program runs under callgrind.
     counter: Option<Counter>,
     counts: Vec<Option<u64>>,
 }
 
 impl Meter {
-    /// For a program that runs under callgrind.
+    /// Returns a meter for a program that runs under callgrind.
     pub fn callgrind() -> Self {
         Self { counter: None, counts: Vec::new() }
     }
 
-    /// By the processor's counter; `None` where there is none.
+    /// Returns a meter with the processor's counter; `None` without such a counter.
     pub fn processor() -> Option<Self> {
         Some(Self { counter: Some(Counter::open(Event::INSTRUCTIONS)?), counts: Vec::new() })
     }
 
-    /// Does a piece of work, and counts what it takes.
+    /// Runs a piece of work and counts its instructions.
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (done, count) = match &self.counter {
             Some(counter) => counter.count(|| callgrind_measured(work)),
@@ -33,12 +33,12 @@ impl Meter {
         done
     }
 
-    /// How many pieces of work it has seen.
+    /// Returns the number of measured pieces of work.
     pub fn pieces(&self) -> usize {
         self.counts.len()
     }
 
-    /// What the processor counted of each piece of work; `None` when one was not counted.
+    /// Returns the processor's count for each piece of work; `None` if a count is missing.
     pub fn counts(&self) -> Option<Vec<f64>> {
         self.counts.iter().map(|count| count.map(|count| count as f64)).collect()
     }

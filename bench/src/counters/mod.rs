@@ -1,6 +1,8 @@
-//! What the processor counts of the calling thread, in user space: cycles, instructions and cache misses (`perf_event_open(2)`).
+//! Processor counters of the calling thread in user space: cycles, instructions and cache misses
+//! (`perf_event_open(2)`).
 //!
-//! Virtual machines often have no such counters, and the kernel may forbid them (`kernel.perf_event_paranoid`): then there are none.
+//! Virtual machines often have no such counters, and the kernel may forbid them
+//! (`kernel.perf_event_paranoid`). No counter is available then.
 
 mod meter;
 
@@ -9,7 +11,7 @@ pub(crate) use meter::Meter;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-/// A kind of event, by the numbers of `linux/perf_event.h`.
+/// Kind of event, by the numbers of `linux/perf_event.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     kind: u32,
@@ -17,18 +19,21 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Cycles of the core (`PERF_COUNT_HW_CPU_CYCLES`).
+    /// Core cycles (`PERF_COUNT_HW_CPU_CYCLES`).
     pub const CYCLES: Self = Self { kind: 0, number: 0 };
-    /// Instructions that were carried out (`PERF_COUNT_HW_INSTRUCTIONS`).
+    /// Executed instructions (`PERF_COUNT_HW_INSTRUCTIONS`).
     pub const INSTRUCTIONS: Self = Self { kind: 0, number: 1 };
-    /// What perf calls cache misses: accesses that the last cache didn't serve (`PERF_COUNT_HW_CACHE_MISSES`).
+    /// Cache misses in perf's sense: accesses that the last cache didn't serve
+    /// (`PERF_COUNT_HW_CACHE_MISSES`).
     pub const CACHE_MISSES: Self = Self { kind: 0, number: 3 };
-    /// Nanoseconds that the thread ran (`PERF_COUNT_SW_TASK_CLOCK`): the kernel's own, so it is always there.
+    /// Run time of the thread in nanoseconds (`PERF_COUNT_SW_TASK_CLOCK`). The kernel counts it, so it is
+    /// always available.
     #[cfg(test)]
     const TASK_CLOCK: Self = Self { kind: 1, number: 1 };
 }
 
-/// `struct perf_event_attr` as of its first version (`PERF_ATTR_SIZE_VER0`); the kernel takes the rest for 0.
+/// `struct perf_event_attr` in its first version (`PERF_ATTR_SIZE_VER0`); the kernel reads the other fields
+/// as 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Attributes {
@@ -44,17 +49,17 @@ struct Attributes {
     extension: u64,
 }
 
-/// The counter is never shared by turns, but fails where there is no room.
+/// Flag of a counter that is never time-shared; opening the counter fails if the processor has no room.
 const PINNED: u64 = 1 << 2;
 const NOT_KERNEL: u64 = 1 << 5;
 const NOT_HYPERVISOR: u64 = 1 << 6;
 
-/// A counter of the calling thread, which runs from now on.
+/// Counter of the calling thread, which counts from now on.
 #[derive(Debug)]
 pub(crate) struct Counter(OwnedFd);
 
 impl Counter {
-    /// `None` where the processor or the kernel has none.
+    /// Opens a counter; returns `None` if the processor or the kernel has no such counter.
     pub fn open(event: Event) -> Option<Self> {
         let attributes = Attributes {
             kind: event.kind,
@@ -64,7 +69,7 @@ impl Counter {
             ..Attributes::default()
         };
         let (this_thread, any_processor, no_group, close_on_exec) = (0, -1, -1, 8_u64);
-        // SAFETY: the kernel reads as many bytes of the attributes as they say, and keeps no pointer to them.
+        // SAFETY: the kernel reads only `size` bytes of the attributes, and keeps no pointer to them.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -76,12 +81,12 @@ impl Counter {
             )
         };
         let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0)?;
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        // SAFETY: the kernel has just created this descriptor, and no other code knows of it.
         let counter = Self(unsafe { OwnedFd::from_raw_fd(descriptor) });
         counter.read().ok().map(|_| counter)
     }
 
-    /// What was counted so far.
+    /// Returns the events counted so far.
     ///
     /// # Errors
     /// The processor has no room for the counter.
@@ -95,7 +100,7 @@ impl Counter {
         }
     }
 
-    /// How many events a piece of work takes.
+    /// Runs a piece of work and counts its events.
     pub fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
         let before = self.read();
         let done = work();

@@ -1,10 +1,14 @@
-//! Plain flows in the driver beside packets that are the worker's: a flood of exceptional ones, and flows that a plugin handles.
+//! Offloaded plain flows beside packets for the worker: a flood of exceptional packets, and flows of a
+//! plugin.
 //!
-//! These are made where the plain packets are, so they take from what can be sent of them, but not from the worker: a flow that is not in
-//! the driver yet needs it, and was lost whole when its processor made the flood. The plain flows are
-//! sent at half of what arrives beside as many packets that are dropped at first sight, by a filter in the driver; and then, at this rate, beside
-//! those and beside the worker's, in turns. What was made is counted at the sender, what arrived at the far end, both when nothing is
-//! under way any more.
+//! The generator's processor also makes the worker's packets. They reduce the rate of the plain packets, but
+//! don't take time from the worker. A flow that is not offloaded yet needs the worker, and lost all its
+//! packets when the worker's processor made the flood.
+//!
+//! A first run sends the plain flows beside a control load at the rate of the worker's packets. A filter in
+//! the XDP program drops the control load at once. The other runs send the plain flows at half of the
+//! arriving rate, and alternate between the control load and the worker's packets. The sender counts the sent
+//! packets and the far end the arriving packets, both when no packet is under way.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,32 +25,33 @@ use crate::router::Router;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Packets of the worker's a second.
+/// Rate of the worker's packets, per second.
 const OTHERS: u64 = 200_000;
-/// The port of the packets that the filter drops, and of those that the plugin handles.
+/// Destination port of the packets that the filter drops.
 const DROPPED: u16 = 10;
 const BOUND: u16 = 11;
-/// What arrives beside the worker's packets, in parts of what arrives beside those that are dropped.
+/// Promised minimum: arriving share beside the worker's packets, as a fraction of the share beside dropped
+/// packets.
 const KEPT: f64 = 0.999;
 
-/// Packets that are the worker's.
+/// Packets for the worker.
 pub(super) struct Others {
     what: &'static str,
     frames: Vec<Vec<u8>>,
     flows: Flows,
-    /// Whether they arrive, too.
+    /// Whether these packets arrive at the far end, too.
     arrive: bool,
 }
 
 impl Others {
-    /// What ends at the router: by its time to live, or because it is for the router itself.
+    /// Returns packets that end at the router: their TTL expires, or the router is their destination.
     pub fn exceptional() -> Self {
         let own = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 254));
         let frames = vec![udp(SINK.into()).with_ttl(1), udp(own).bytes()];
         Self { what: "exceptional ones", frames, flows: Flows::default(), arrive: false }
     }
 
-    /// Flows that are bound to an instance, which has no form for the driver.
+    /// Returns flows bound to an instance whose plugin has no eBPF variant.
     pub fn bound() -> Self {
         let frame = UdpFrame { destination_port: BOUND, ..udp(SINK.into()) }.bytes();
         let flows = Flows { ports: 16, ..Flows::default() };
@@ -54,7 +59,7 @@ impl Others {
     }
 }
 
-/// How much of the plain flows arrives beside others.
+/// Measures the share of the plain packets that arrives beside other packets.
 pub(super) fn beside_others(
     network: &Network,
     traffic: &Traffic,
@@ -100,7 +105,8 @@ pub(super) fn beside_others(
     Ok(beside.promising_ratio(Bound::AtLeast, KEPT))
 }
 
-/// How much of the plain packets arrives beside others, in percent; where the others arrive as well, of both.
+/// Returns the share of the sent packets that arrives, in percent. The share includes the other packets if
+/// they arrive, too.
 fn share(
     network: &Network,
     (plain, rate): (&Load, u64),
@@ -123,7 +129,7 @@ fn share(
     }
 }
 
-/// Waits until nothing arrives any more.
+/// Waits until no more packets arrive.
 fn settled(network: &Network) -> Result<(), BenchError> {
     pause(WARM_UP)?;
     let mut before = network.s.received("s0")?;

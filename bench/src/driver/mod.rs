@@ -1,12 +1,14 @@
-//! `driver`: flows that the driver forwards, on veth, beside the kernel's forwarding: one, few and many, over many routes, beside filters, and
-//! beside a flood of what is exceptional, and beside flows that are bound to an instance.
+//! `driver`: rate of offloaded flows on veth, beside the kernel's forwarding. The cases have one, few and
+//! many flows, or many routes. Other cases run beside filters, a flood of exceptional packets, or flows bound
+//! to an instance.
 //!
-//! Frames are made by an XDP test run with live frames on one processor, which on veth also does what the driver does; the worker has the
-//! other. The kernel forwards on the processor of the generator too, as veth does by itself. What arrives is dropped by a program in the
-//! driver of the far device, and counted there.
+//! An XDP test run with live frames generates the frames on one processor, which on veth also runs the XDP
+//! programs. The worker has the other processor. The kernel forwards on the generator's processor, too, as
+//! veth does by itself. An XDP program on the far device counts and drops the arriving packets.
 //!
-//! Making and dropping frames costs the same whoever forwards between. It is part of the rates that are compared; what it takes by itself is
-//! measured with a far end in the place of the router, and what forwarding adds to it is told beside.
+//! Generating and dropping frames costs the same for every router and is part of the compared rates. A
+//! measurement with the far end in the router's place gives this cost; the results also show the cost that
+//! forwarding adds.
 
 mod beside;
 pub(crate) mod traffic;
@@ -25,10 +27,10 @@ use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;
-/// Filters that match nothing, and rules of nftables beside them.
+/// Filters that match no packet, and nftables rules of the kernel's case.
 const FILTERS: usize = 100;
 
-/// Runs all cases, or those that were asked for.
+/// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let wanted = options.case.clone().unwrap_or_default();
     let is_wanted = |case: &str| case.contains(&wanted);
@@ -63,7 +65,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
 }
 
-/// The driver beside the kernel; and what both add to what sender and receiver take by themselves.
+/// Measures the offload beside the kernel, and the cost that both add to the cost of sender and receiver.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
@@ -88,20 +90,20 @@ fn beside_kernel(
     Ok(vec![measured.promising_ratio(Bound::AtLeast, traffic.promise), net, floor])
 }
 
-/// What is made and dropped where the router would get it.
+/// Returns the rate of packets that are generated and dropped in the router's place.
 fn ends_alone(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
     rate_at(network, (&traffic.frames, traffic.flows), (&network.r, "r1"))
 }
 
-/// What arrives by way of a program that sends all on as it is.
+/// Returns the arriving rate through a program that forwards all frames unchanged.
 fn least(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let (from, to) = (network.r.index("r1")?, network.r.index("r2")?);
     let _passing = network.r.within(|| FrameSink::passing(from, to))?.map_err(no_sink)?;
     rate(network, traffic)
 }
 
-/// The driver beside filters of which none matches, and the kernel beside as many rules.
+/// Measures the offload beside filters that match no packet, and the kernel beside as many rules.
 fn beside_rules(
     network: &Network,
     traffic: &Traffic,
@@ -129,7 +131,8 @@ fn beside_rules(
     Ok(alternately(network, traffic, options, (&case, "kernel with as many rules"), add, kernel)?.0)
 }
 
-/// What arrives when the router, once it is prepared, has the flows in the driver, beside what a peer brings, alternately; and both.
+/// Measures the offload of a prepared router and a peer alternately. Returns the measurement and both
+/// medians.
 fn alternately(
     network: &Network,
     traffic: &Traffic,
@@ -152,7 +155,7 @@ fn alternately(
     Ok((measured.within(&of_ours).peer_within(&of_theirs), ours, theirs))
 }
 
-/// What arrives when the router has the flows in the driver.
+/// Returns the arriving rate through a prepared router that has offloaded the flows.
 fn driver_run(
     network: &Network,
     traffic: &Traffic,
@@ -162,7 +165,7 @@ fn driver_run(
     let router = Router::start(&options.binary, network, Some(WORKER))?;
     prepare(&router)?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
-    // The last of many are on their way when nearly all are there.
+    // Nearly all flows suffice: the last of many are about to be offloaded.
     go_down(&router, &load, (traffic.count * 95).div_ceil(100), traffic.count)?;
     load.set_run(FRAMES_OF_A_CALL);
     load.set_rate(UNLIMITED);
@@ -173,7 +176,7 @@ fn driver_run(
     result
 }
 
-/// What arrives at the far end, whoever forwards.
+/// Returns the arriving rate at the far end, for any router in between.
 fn rate(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     rate_at(network, (&traffic.frames, traffic.flows), (&network.s, "s0"))
 }

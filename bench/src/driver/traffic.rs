@@ -1,4 +1,4 @@
-//! What is sent: frames, and how many flows they make.
+//! Traffic of the benchmark: frames and their flows.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,26 +9,27 @@ use crate::frame::UdpFrame;
 use crate::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SINK6};
 
 const ROUTES: u32 = 500_000;
-/// Destinations among these, as many as the generator has templates.
+/// Destinations among the routes, as many as the generator has templates.
 const DESTINATIONS: u32 = 256;
-/// Source ports to each of them. Both turn with each frame, so all pairs come if the numbers have no common factor.
+/// Source ports per destination. Each frame advances both numbers, so all pairs occur if the numbers are
+/// coprime.
 const PORTS: u32 = 501;
-/// The promises.
+/// Promised minimum: ratio to the kernel's rate with plain traffic.
 const PLAIN: f64 = 2.0;
 const ROUTED: f64 = 1.5;
 
-/// What is sent.
+/// Traffic of one case.
 pub(super) struct Traffic {
     pub case: &'static str,
     pub frames: Vec<Vec<u8>>,
     pub flows: Flows,
-    /// How many flows that makes.
+    /// Number of flows.
     pub count: u64,
     pub promise: f64,
 }
 
 impl Traffic {
-    /// One flow, 256 and 128 K, to one address.
+    /// Returns traffic of one flow, 256 flows and 128 K flows to one address.
     pub fn plain() -> Vec<Self> {
         let one = Flows::default();
         let few = Flows { ports: 256, ..one };
@@ -50,7 +51,7 @@ impl Traffic {
         cases.map(traffic).into()
     }
 
-    /// Flows to addresses of which each has a route of its own, out of [`routes`].
+    /// Returns flows to addresses that each have a separate route of [`routes`].
     pub fn routed() -> Self {
         let frame = |number| udp(destination(number).into()).bytes();
         Self {
@@ -63,7 +64,7 @@ impl Traffic {
     }
 }
 
-/// A packet to an address.
+/// Returns a UDP packet to an address.
 pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
     UdpFrame {
         source_mac: GENERATOR_MAC,
@@ -75,9 +76,9 @@ pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
     }
 }
 
-/// The prefix of a route: of /24, from 20.0.0.0 on, scattered.
+/// Returns the /24 prefix of a route; the prefixes are scattered from 20.0.0.0 on.
 fn prefix(number: u32) -> Ipv4Addr {
-    // An odd factor, so that no prefix comes twice among 2^19.
+    // The odd factor makes all prefixes among 2^19 different.
     let scattered = number.wrapping_mul(0x9e37_79b1) & 0x7_ffff;
     Ipv4Addr::from(u32::from(Ipv4Addr::new(20, 0, 0, 0)) + (scattered << 8))
 }
@@ -86,7 +87,7 @@ fn destination(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(prefix(number * (ROUTES / DESTINATIONS))) + 7)
 }
 
-/// The routes, as `ip` reads them.
+/// Returns the routes as a batch of `ip` commands.
 pub(super) fn routes() -> String {
     (0..ROUTES).fold(String::new(), |mut lines, number| {
         let _ = writeln!(lines, "route add {}/24 via {SINK} dev r2", prefix(number));

@@ -1,4 +1,4 @@
-//! Keys chosen by somebody who wants them to collide, beside random ones.
+//! Lookups of keys that an attacker chose to collide, beside random keys.
 
 use std::net::Ipv4Addr;
 
@@ -15,13 +15,13 @@ use crate::{BenchError, Bound, Measurement};
 
 const FLOWS: u32 = 1 << 17;
 const PACKETS: usize = 1 << 19;
-/// What is promised of hits on chosen keys, as a multiple of those on random ones.
+/// Promised maximum: ratio of a hit's time with chosen keys to its time with random keys.
 const LIMIT: f64 = 1.1;
-/// Of how many keys the attacker takes one, by its own table's hash.
+/// Number of candidate keys per chosen key; the attacker selects by the hash of its own table.
 const ONE_OF: u64 = 64;
 
-/// Each set of chosen keys in alternation with random ones. Keys come from memory in both cases, so that reading them
-/// disturbs both alike.
+/// Measures each set of chosen keys alternately with random keys. All keys come from memory, so that reading
+/// them costs the same in both cases.
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     let random_keys: Vec<FlowKey> = (0..FLOWS).map(|number| key(Family::V4, number)).collect();
@@ -48,13 +48,13 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     Ok(results)
 }
 
-/// How keys are chosen, and the keys.
+/// Returns the names of the sets and their keys.
 fn key_sets() -> Result<[(&'static str, Vec<FlowKey>); 3], BenchError> {
-    // As a scan sends them.
+    // Sequential keys, as of a scan.
     let in_sequence = |number| plain(0x0a00_0001, 0xc0a8_0000 + number, 40_000);
-    // Differences in high bits only, which weak hashes drop.
+    // Keys that differ only in high bits, which weak hashes drop.
     let far_apart = |number: u32| plain(number >> 8 << 16, number << 24, 0);
-    // Chosen with a table of the attacker's own, whose seed isn't ours: all share bits of its hash.
+    // Keys chosen with the attacker's own table and another seed: all keys share bits of its hash.
     let config = FlowTableConfig { initial: 1, maximum: 1, seed: 1, ..FlowTableConfig::default() };
     let own = FlowTable::new(config).map_err(|error| BenchError::measurement("attack", error.to_string()))?;
     let candidates = (0..u32::MAX).map(|number| plain(number, 0x0a00_0001, 7));

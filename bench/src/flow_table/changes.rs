@@ -1,4 +1,4 @@
-//! What records cost that come and go.
+//! Cost of inserting and removing flow records.
 
 use std::time::Instant as Clock;
 
@@ -13,9 +13,9 @@ use crate::statistics::median;
 use crate::{BenchError, Measurement};
 
 const FLOWS: u32 = 1 << 20;
-/// New flows of a repetition in a table that is full.
+/// New flows per repetition in a full table.
 const NEW: u32 = 1 << 18;
-/// How many records a step of maintenance looks at, at most.
+/// Largest number of records that one maintenance step checks.
 const BUDGET: usize = 256;
 
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
@@ -34,8 +34,8 @@ fn insert(table: &mut FlowTable, family: Family, number: u32, now: Instant) -> R
     made.map(|_| ()).map_err(|error| BenchError::measurement("insert", error.to_string()))
 }
 
-/// From 1,024 records to a million. A call that is slow in every repetition is slow by itself, one that is slow in a
-/// single one was interrupted: of each call the fastest repetition counts.
+/// Measures the growth from 1,024 to a million records. For each call only the fastest repetition counts: an
+/// interruption slows a single repetition, but a slow call is slow in all repetitions.
 fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError> {
     let mut usual = Vec::new();
     let (mut inserts, mut steps) = (vec![f64::INFINITY; FLOWS as usize], Vec::new());
@@ -73,7 +73,8 @@ fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError
     ])
 }
 
-/// New flows in a table of a million records: all on probation, then all established.
+/// Measures new flows in a table of a million records: first with all records on probation, then with all
+/// established.
 fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
     let mut flood = table(1024, FLOWS)?;
     for number in 0..FLOWS {
@@ -102,8 +103,8 @@ fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
     ])
 }
 
-/// Nanoseconds per new flow, in the middle batch: it recycles another whose end is read, and is established at once,
-/// or not.
+/// Returns the nanoseconds per new flow in the median batch. Each new flow replaces a record, whose end is
+/// read. `establish` makes new flows established at once.
 fn recycle(table: &mut FlowTable, family: Family, first: u32, establish: bool) -> Result<f64, BenchError> {
     let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
     let mut start = Clock::now();

@@ -1,4 +1,4 @@
-//! Instructions and cache misses per hit, by valgrind's callgrind.
+//! Instructions and cache misses per hit, counted by valgrind's callgrind.
 
 use std::array::from_fn;
 use std::time::Duration;
@@ -14,18 +14,19 @@ use crate::counters::Meter;
 use crate::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
-/// Packets that are looked up and counted.
+/// Packets in the counted lookups.
 const PACKETS: usize = 128 * BATCH;
-/// How long one run may take; filling the largest table is most of it.
+/// Time limit of one run, most of which fills the largest table.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// Flows of the table where nothing but instructions is counted, which do not depend on how many there are.
+/// Flows of the table in runs that count only instructions; the count does not depend on the number of flows.
 const FLOWS: u32 = 1024;
 
-/// The name of a run that only fills a table and looks up packets.
+/// Name prefix of a run that only fills a table and looks up packets.
 const PREFIX: &str = "flow-table/";
 
-/// Hits of all sizes. Without valgrind, or names of functions, there are no figures, and that is said.
+/// Counts hits in tables of all sizes. Without valgrind or function names there are no figures; a progress
+/// line reports the reason.
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if !is_installed("valgrind") {
         (options.progress)("valgrind is not installed: cache misses are not counted");
@@ -63,7 +64,7 @@ fn parse(name: &str) -> Option<(Family, u32)> {
     Some((family, flows.parse().ok()?))
 }
 
-/// Runs nothing but some look-ups, for a tool that counts what they cost; `None` when `name` isn't such a run.
+/// Runs only some lookups, for a tool that counts their cost; returns `None` if `name` isn't such a run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (family, flows) = parse(name)?;
     Some(filled(flows, |number| key(family, number)).and_then(|mut table| {
@@ -86,7 +87,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     }))
 }
 
-/// Looks up packets in batches whose flows all have a record.
+/// Looks up packets in batches; each packet's flow has a record.
 pub(crate) fn hits(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let family = if v4 { Family::V4 } else { Family::V6 };
     let mut table = filled(FLOWS, |number| key(family, number))?;
@@ -103,7 +104,7 @@ pub(crate) fn hits(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), Benc
     all(hits, packets)
 }
 
-/// Makes records of new flows in a table that is full of flows without a second packet.
+/// Inserts records of new flows into a table that is full of flows on probation.
 pub(crate) fn new_flows(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let family = if v4 { Family::V4 } else { Family::V6 };
     let mut table = super::table(FLOWS, FLOWS)?;
@@ -123,7 +124,7 @@ fn all(done: usize, packets: u64) -> Result<(), BenchError> {
     (done as u64 == packets).then_some(()).ok_or_else(problem)
 }
 
-/// As [`look_up`]; callgrind counts in here.
+/// Calls [`look_up`]; callgrind counts inside this function.
 #[inline(never)]
 fn callgrind_measured(table: &mut FlowTable, keys: &[FlowKey; BATCH], hashes: &[u64; BATCH]) -> usize {
     look_up(table, keys, hashes)

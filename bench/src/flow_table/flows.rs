@@ -1,4 +1,4 @@
-//! Flows by number, and the order in which their packets come.
+//! Flows by number, and the order of their packets.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,7 @@ use millrace_packet::FlowKey;
 use millrace_testkit::Random;
 use millrace_units::PortId;
 
-/// The internet protocol's version.
+/// IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Family {
     V4,
@@ -20,13 +20,13 @@ impl fmt::Display for Family {
     }
 }
 
-/// The key of flow `number`: different for each, and without a pattern.
+/// Returns the key of flow `number`; keys differ and have no pattern.
 #[inline]
 pub(super) fn key(family: Family, number: u32) -> FlowKey {
     let (first, second) = (scramble(u64::from(number)), scramble(u64::from(number) ^ 1 << 40));
     let ports = ((number >> 16) as u16, second as u16);
     match family {
-        // The low 16 bits of the number go into the address, the others into the port: no two flows are the same.
+        // The address has the low 16 bits of the number, and the port has the other bits: all keys differ.
         Family::V4 => {
             let (source, destination) = ((first as u32) & !0xffff | number & 0xffff, (first >> 32) as u32);
             FlowKey::v4(Ipv4Addr::from(source), Ipv4Addr::from(destination), 6, ports, PortId(1))
@@ -38,18 +38,18 @@ pub(super) fn key(family: Family, number: u32) -> FlowKey {
     }
 }
 
-/// Returns another word for every word, which looks random.
+/// Maps every word to another, random-looking word.
 #[inline]
 pub(super) fn scramble(number: u64) -> u64 {
     Random::new(number).bits()
 }
 
-/// How often each flow comes.
+/// Frequency of each flow's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Popularity {
-    /// All flows alike.
+    /// Equal frequency of all flows.
     Uniform,
-    /// The n-th most frequent flow in proportion to 1/n.
+    /// Frequency of the n-th most frequent flow in proportion to 1/n.
     Zipf,
 }
 
@@ -59,14 +59,15 @@ impl fmt::Display for Popularity {
     }
 }
 
-/// Numbers of `packets` packets' flows, of `flows`.
+/// Returns the flow numbers of `packets` packets, out of `flows` flows.
 pub(crate) fn order(popularity: Popularity, flows: u32, packets: usize) -> Vec<u32> {
     let random = |packet: usize| scramble(packet as u64 ^ 1 << 50) >> 11;
     match popularity {
         Popularity::Uniform => {
             (0..packets).map(|packet| (random(packet) % u64::from(flows)) as u32).collect()
         }
-        // Where the integral of 1/x from 1/2 on reaches a random part of the whole: close to the sum's law.
+        // Approximates Zipf's law: finds the x up to which the integral of 1/x from 1/2 is a random part of
+        // the whole.
         Popularity::Zipf => {
             let span = (f64::from(flows) + 0.5).ln() - 0.5_f64.ln();
             let rank = |packet| {
@@ -100,7 +101,7 @@ mod tests {
             order.iter().filter(|&&other| other == flow).count() as f64 / 200_000.0
         };
         assert!((0.0005..0.0015).contains(&share(Popularity::Uniform, 0)));
-        // The sum of 1/n up to 1,000 is 7.485.
+        // Reference: the sum of 1/n up to 1,000 is 7.485.
         assert!((0.10..0.17).contains(&share(Popularity::Zipf, 0)), "{}", share(Popularity::Zipf, 0));
         assert!((0.011..0.016).contains(&share(Popularity::Zipf, 9)));
     }

@@ -1,4 +1,4 @@
-//! Hits and misses.
+//! Cost of hits and misses in the flow table.
 
 use std::array::from_fn;
 use std::time::Instant as Clock;
@@ -14,21 +14,21 @@ use crate::interrupt::check;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement};
 
-/// Packets of a repetition.
+/// Packets per repetition.
 const PACKETS: usize = 1 << 19;
-/// Numbers of flows, and what is promised of IPv4 hits when all flows come alike, in nanoseconds.
+/// Numbers of flows, and the promise for IPv4 hits with uniform popularity, in nanoseconds.
 pub(super) const SIZES: [(u32, &str, Option<f64>); 4] = [
     (1 << 10, "1 K", None),
     (1 << 17, "128 K", Some(6.0)),
     (1 << 20, "1 M", Some(12.0)),
     (1 << 22, "4 M", None),
 ];
-/// Packets between fetching a line and using it, where lines are fetched alone.
+/// Distance in packets between the prefetch and the use of a line, in the measurement of bare lines.
 const BARE_AHEAD: usize = 16;
-/// What is promised of IPv6 hits, as a multiple of IPv4's.
+/// Promised maximum: ratio of an IPv6 hit's time to an IPv4 hit's time.
 const IPV6_RATIO: f64 = 1.5;
 
-/// A table that holds `flows` flows from number 0 on.
+/// Returns a table that holds `flows` flows, from number 0 on.
 pub(super) fn filled(flows: u32, key: impl Fn(u32) -> FlowKey) -> Result<FlowTable, BenchError> {
     let mut table = table(1024, flows)?;
     for number in 0..flows {
@@ -36,14 +36,14 @@ pub(super) fn filled(flows: u32, key: impl Fn(u32) -> FlowKey) -> Result<FlowTab
         let answer = FlowAnswer { generation: number, ..FlowAnswer::default() };
         let index = table.insert(&key, table.hash(&key), 0, answer, Instant::ZERO);
         let index = index.map_err(|error| BenchError::measurement("flow table", error.to_string()))?;
-        // Established, as flows with many packets are.
+        // Two packets establish the flow.
         table.touch(index, 64, Instant::ZERO);
         table.touch(index, 64, Instant::ZERO);
     }
     Ok(table)
 }
 
-/// What is timed of a look-up.
+/// Timed part of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timed {
     /// Search and count.
@@ -52,8 +52,8 @@ pub(super) enum Timed {
     HashAndSearch,
 }
 
-/// Nanoseconds per packet in the middle one of all batches, which interruptions by others don't disturb, and how many
-/// packets had a record.
+/// Returns the nanoseconds per packet in the median batch, which ignores interruptions, and the number of
+/// packets with a record.
 pub(super) fn look_up(
     table: &mut FlowTable,
     order: &[u32],
@@ -79,7 +79,7 @@ pub(super) fn look_up(
     (median(&times) * 1e9 / BATCH as f64, hits)
 }
 
-/// The two cache lines of a hit, as the table has them: a bucket's, an eighth as many as flows, and a record's.
+/// Two cache lines per hit, as in the table: a bucket line, one for eight flows, and a record line.
 struct Bare {
     buckets: HugeSlice<Line>,
     records: HugeSlice<Line>,
@@ -94,8 +94,8 @@ impl Bare {
         Ok(Self { buckets: lines(flows as usize / 8)?, records: lines(flows as usize)? })
     }
 
-    /// Nanoseconds per packet, in the middle batch, for these lines alone: each fetched ahead, the one then read and
-    /// the other written to, with nothing searched or compared.
+    /// Returns the nanoseconds per packet in the median batch for these lines alone. Each packet prefetches
+    /// both lines, reads the bucket line and writes the record line, without a search or comparison.
     fn time(&mut self, order: &[u32]) -> f64 {
         let Self { buckets, records } = self;
         let mut times = Vec::with_capacity(order.len() / BATCH);
@@ -135,7 +135,7 @@ fn all_hits((nanoseconds, hits): (f64, usize), family: &str, flows: &str) -> Res
     (hits == PACKETS).then_some(nanoseconds).ok_or_else(problem)
 }
 
-/// All cases.
+/// Runs all cases.
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for (flows, name, limit) in SIZES {
@@ -149,7 +149,7 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     Ok(results)
 }
 
-/// Hits of both families in alternation, in each order; with the hash included in another case.
+/// Measures hits of both families alternately in each order; another case includes the hash.
 fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, BenchError> {
     let mut four = filled(flows, |number| key(Family::V4, number))?;
     let mut six = filled(flows, |number| key(Family::V6, number))?;
@@ -190,7 +190,7 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
     Ok(results)
 }
 
-/// Look-ups of flows that have no record.
+/// Measures lookups of flows without a record.
 fn misses(family: Family, flows: u32, name: &str) -> Result<Measurement, BenchError> {
     let mut table = filled(flows, |number| key(family, number))?;
     let order = order(Popularity::Uniform, flows, PACKETS);

@@ -1,8 +1,8 @@
-//! `flow-table`: what a look-up in the flow table costs, and what its changes cost, in this process.
+//! `flow-table`: cost of lookups in the flow table and of its changes, in this process.
 //!
-//! Packets come in batches of 256 as in the pipeline, their keys just written; how often each flow comes is uniform,
-//! or as Zipf's law says. A hit is the batch's look-up and the packets' counting, given keys and hashes. Making the
-//! keys is not timed, reading the clock once per batch is.
+//! Packets come in batches of 256 as in the pipeline, with freshly written keys. The popularity of flows is
+//! uniform or follows Zipf's law. A hit's time covers the lookup and the count of the packets, with given
+//! keys and hashes. The time excludes generating the keys, but includes one clock reading per batch.
 
 mod attack;
 mod changes;
@@ -16,9 +16,9 @@ pub(crate) use self::counted::run_measured;
 
 use crate::{BenchError, Measurement, Options};
 
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 7;
-/// Packets that are looked up together.
+/// Packets per batched lookup.
 const BATCH: usize = 256;
 
 /// Runs all cases.
@@ -35,12 +35,12 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// An empty table, with a seed that nothing else here has.
+/// Returns an empty table with allocated memory and a seed that no other code uses.
 fn table(initial: u32, maximum: u32) -> Result<FlowTable, BenchError> {
     table_with(initial, maximum, true)
 }
 
-/// The same, with its memory taken before, or as records need it.
+/// Returns an empty table. `populate` allocates its memory at once instead of on demand.
 fn table_with(initial: u32, maximum: u32, populate: bool) -> Result<FlowTable, BenchError> {
     let config =
         FlowTableConfig { initial, maximum, populate, seed: 0x0bad_5eed, ..FlowTableConfig::default() };

@@ -1,7 +1,7 @@
-//! `gates`: what gates and filters cost, with and without the flow table, in the pipeline alone.
+//! `gates`: cost of gates and filters, with and without the flow table, in the pipeline alone.
 //!
-//! The same packets go through routers that differ in nothing but their gates, in turn, so that what disturbs one
-//! disturbs all.
+//! Routers that differ only in their gates forward the same packets alternately, so that a disturbance
+//! affects all routers alike.
 
 use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
@@ -11,24 +11,26 @@ use crate::process::is_installed;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions, of which the median counts: many short ones, as a machine that is shared changes its pace all the time.
+/// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed changes
+/// all the time.
 const REPETITIONS: usize = 151;
-/// Packets of a repetition, 100 batches.
+/// Packets per repetition: 100 batches.
 const PACKETS: u64 = 25_600;
-/// Packets before the first one.
+/// Packets before the first repetition.
 const WARM_UP: u64 = 400_000;
 /// Filters at each of the three gates.
 const FILTERS: usize = 10_000;
-/// Mean lengths of flows, in packets.
+/// Mean flow lengths in packets.
 const LENGTHS: [u32; 5] = [1, 2, 4, 10, 100];
-/// Flows that the router of the length cases remembers: fewer than come, so that each comes anew.
+/// Flow records of the router in the length cases: fewer than flows, so that each flow is new again when it
+/// returns.
 const REMEMBERED: u32 = 512;
 
-/// Promised: what three gates may add at which every flow is bound to `null`, and at which none is.
+/// Promised maximum: time ratio of three gates with every flow bound to `null`.
 const BOUND_LIMIT: f64 = 1.10;
 const EMPTY_LIMIT: f64 = 1.01;
-/// Promised: nanoseconds for the first packet of a flow at three gates with 10,000 filters each, beyond those of the
-/// others.
+/// Promised maximum: additional nanoseconds for the first packet of a flow at three gates with 10,000 filters
+/// each.
 const NEW_FLOW_LIMIT: f64 = 400.0;
 
 const EMPTY: &str = "3 gates that nobody is bound at";
@@ -46,7 +48,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Three empty gates, and three with `null`, beside none.
+/// Measures three empty gates, and three gates with `null`, beside a router without gates.
 fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let setups = [GatesSetup::None, GatesSetup::Empty, GatesSetup::Null];
     let setups = setups.map(|gates| Setup { gates, ..Setup::default() });
@@ -73,7 +75,7 @@ fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, Benc
     Ok(results)
 }
 
-/// The same in instructions, which no noise disturbs.
+/// Measures the same setups in instructions, which noise does not affect.
 fn instructions(
     case: Case,
     setups: &[Setup; 3],
@@ -97,7 +99,7 @@ fn instructions(
     Ok(vec![measurement(EMPTY, empty, EMPTY_LIMIT), measurement(NULL, null, BOUND_LIMIT)])
 }
 
-/// Flows of some lengths through three gates with many filters, with the flow table and without.
+/// Measures flows of several lengths through three gates with many filters, with and without the flow table.
 fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let gates = GatesSetup::Filters(FILTERS);
     let name = if family == Family::V4 { "IPv4" } else { "IPv6" };
@@ -122,7 +124,7 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
             pays_at = Some(flow_packets);
         }
     }
-    // Of a flow's time, what does not grow with its packets is the first one's.
+    // The first packet accounts for the part of a flow's time that does not grow with the number of packets.
     let (first, last) = (per_flow[0], per_flow[per_flow.len() - 1]);
     let each = (last.1 - first.1) / (last.0 - first.0);
     results.push(
@@ -136,12 +138,13 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
     Ok(results)
 }
 
-/// Nanoseconds per packet in each repetition for each setup, in turn, less what the source took in the same one.
+/// Returns the nanoseconds per packet of each repetition and setup, minus the source's time in the same
+/// repetition. The setups alternate.
 fn alternating(case: Case, setups: &[Setup]) -> Result<Vec<Vec<f64>>, BenchError> {
     let mut runs = Vec::new();
     for setup in setups {
         let (source, mut pipeline) = (Source::with(case, *setup)?, Pipeline::with(case, *setup)?);
-        // Once for the caches, and for the flows to be known.
+        // The warm-up fills the caches and the flow table.
         pipeline.callgrind_measured(WARM_UP);
         runs.push((source, pipeline, Vec::new()));
     }

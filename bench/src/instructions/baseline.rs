@@ -1,4 +1,4 @@
-//! The counts that are committed, and how new ones differ from them.
+//! Committed instruction counts, and their differences from new counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// How much more a path may take than the baseline says.
+/// Relative increase over the baseline that a path may have.
 pub(super) const TOLERANCE: f64 = 0.02;
 
-/// Who counts.
+/// Source of instruction counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Counter {
-    /// Valgrind, which hides the widest vectors: the portable way.
+    /// Valgrind, which hides the widest vector instructions and thus counts the portable code.
     Callgrind,
-    /// The processor: the way that is taken on this machine.
+    /// Processor counter, which counts the code that this machine runs.
     Processor,
 }
 
@@ -31,25 +31,25 @@ impl fmt::Display for Counter {
     }
 }
 
-/// What a counter found.
+/// Instruction counts of one counter.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
-    /// Who built the binary that was counted.
+    /// Compiler of the counted binary.
     pub compiler: String,
-    /// The widest vectors that the binary could use while it was counted.
+    /// Widest vector instructions available to the binary during the count.
     pub vectors: String,
     /// Instructions of each path, per packet or call.
     pub instructions: BTreeMap<String, f64>,
 }
 
-/// The counts of each counter.
+/// Instruction counts by counter.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Baseline(pub BTreeMap<Counter, Counts>);
 
 impl Baseline {
-    /// Reads a file; `None` when there is none.
+    /// Reads a file; returns `None` if it doesn't exist.
     pub fn read(file: &Path) -> Result<Option<Self>, BenchError> {
         match fs::read_to_string(file) {
             Ok(text) => {
@@ -61,14 +61,14 @@ impl Baseline {
         }
     }
 
-    /// Writes it to a file.
+    /// Writes the baseline to a file.
     pub fn write(&self, file: &Path) -> Result<(), BenchError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         fs::write(file, text).map_err(BenchError::system(format!("write {}", file.display())))
     }
 }
 
-/// A path's count in the baseline and now.
+/// Count of a path in the baseline and now.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Change {
     pub path: String,
@@ -77,17 +77,17 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// After divided by before.
+    /// Returns the new count divided by the count in the baseline.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.after? / self.before.filter(|before| *before > 0.0)?)
     }
 
-    /// Whether the path takes more than it may, or is not what the baseline has.
+    /// Whether the path exceeds the tolerance, or is missing on either side.
     pub fn fails(&self) -> bool {
         self.ratio().is_none_or(|ratio| ratio > 1.0 + TOLERANCE)
     }
 
-    /// Whether it takes so much less that the baseline no longer guards it.
+    /// Whether the path costs so much less that the baseline no longer guards it.
     pub fn is_cheaper(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio < 1.0 - TOLERANCE)
     }
@@ -108,7 +108,8 @@ impl fmt::Display for Change {
 }
 
 impl Counts {
-    /// What differs in how both were made, so that they can't be judged by each other; `None` when nothing does.
+    /// Returns the difference in compiler or vectors that makes the counts incomparable; `None` without a
+    /// difference.
     pub fn made_otherwise(&self, before: &Self) -> Option<String> {
         if self.compiler != before.compiler {
             return Some(format!("it was built by {}, this by {}", before.compiler, self.compiler));
@@ -117,7 +118,7 @@ impl Counts {
         (self.vectors != before.vectors).then(vectors)
     }
 
-    /// Every path of either, in the order of their names.
+    /// Returns the changes of all paths on either side, sorted by name.
     pub fn changes(&self, before: &Self) -> Vec<Change> {
         let mut paths: Vec<&String> = before.instructions.keys().chain(self.instructions.keys()).collect();
         paths.sort();

@@ -1,8 +1,9 @@
-//! `instructions`: how many instructions the hot paths take, beside a baseline that is committed.
+//! `instructions`: instructions of the hot paths, beside a committed baseline.
 //!
-//! Counts are of a fixed workload and don't depend on how busy a machine is, so that a difference of 2 % is one of the
-//! code. Callgrind hides the widest vectors: it counts the portable way. Where the processor counts as well, the way that
-//! is taken on this machine is judged, too. What a generator or a loop takes by itself is subtracted.
+//! The counts have a fixed workload and don't depend on the machine's load, so that a difference of 2 % comes
+//! from the code. Callgrind hides the widest vector instructions and counts the portable code. If the
+//! processor counts, too, the benchmark also judges the code that this machine runs. The cost of the
+//! generator or loop is subtracted.
 
 mod baseline;
 mod paths;
@@ -17,37 +18,37 @@ use crate::counters::Meter;
 use crate::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, callgrind};
 
-/// The name of a run that goes through all paths, for callgrind.
+/// Name of a run through all paths, for callgrind.
 const RUN: &str = "instructions/all";
-/// How long callgrind may take.
+/// Time limit of callgrind.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Decimals of a count: more is noise of addresses.
+/// Factor that rounds a count to one decimal; further decimals are noise from addresses.
 const PRECISION: f64 = 10.0;
 
-/// Where the baseline lies in a clone.
+/// Path of the baseline in the repository.
 pub const BASELINE: &str = "bench/instructions.json";
 
-/// What came of a comparison with the baseline.
+/// Result of a comparison with the baseline.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// All counts, beside the baseline's.
+    /// All counts, beside the counts of the baseline.
     pub measurements: Vec<Measurement>,
-    /// What is to be told, a line each.
+    /// Notes for the user, one per line.
     pub notes: Vec<String>,
-    /// Paths that take more than they may, or are not in both, a line each.
+    /// Paths that exceed the tolerance or are missing on either side, one per line.
     pub failures: Vec<String>,
-    /// Why counts could not be judged, a line each.
+    /// Reasons why counts could not be judged, one per line.
     pub not_judged: Vec<String>,
-    /// Counters whose counts were judged.
+    /// Number of counters whose counts were judged.
     judged: usize,
 }
 
 impl Comparison {
-    /// Whether the comparison judged enough to say that nothing became dearer: one counter at least, and all that count here where
-    /// `all` is asked for.
+    /// Checks that the comparison judged enough counters to find an increase: at least one counter, or with
+    /// `all` every counter of this machine that the baseline has.
     ///
     /// # Errors
-    /// Why it did not, in a line.
+    /// Reasons why the comparison judged too few counters, in one line.
     pub fn check_judged(&self, all: bool) -> Result<(), String> {
         if self.judged == 0 {
             let reasons = self.not_judged.iter().chain(&self.notes).map(String::as_str).collect::<Vec<_>>();
@@ -60,7 +61,7 @@ impl Comparison {
     }
 }
 
-/// Counts, without a baseline.
+/// Counts instructions without a baseline.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for (counter, counts) in count(options)? {
@@ -69,10 +70,10 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Counts, and compares with the baseline in a file.
+/// Counts instructions and compares them with the baseline in a file.
 ///
 /// # Errors
-/// There is no such file, or nothing can be counted; see [`BenchError`].
+/// The file doesn't exist, or no counter works; see [`BenchError`].
 pub fn compare(options: &mut Options<'_>, file: &Path) -> Result<Comparison, BenchError> {
     let Some(before) = Baseline::read(file)? else {
         let problem = "there is no such file. `millrace bench instructions --accept` makes it";
@@ -85,10 +86,10 @@ pub fn compare(options: &mut Options<'_>, file: &Path) -> Result<Comparison, Ben
     Ok(comparison)
 }
 
-/// Counts, and makes this the baseline. Returns what changed, a line for each path.
+/// Counts instructions and writes them as the new baseline. Returns the changes, one line per path.
 ///
 /// # Errors
-/// See [`BenchError`]; the file is as it was then.
+/// See [`BenchError`]; the file is unchanged then.
 pub fn accept(options: &mut Options<'_>, file: &Path) -> Result<Vec<String>, BenchError> {
     let mut baseline = Baseline::read(file)?.unwrap_or_default();
     let mut changes = Vec::new();
@@ -108,7 +109,7 @@ pub fn accept(options: &mut Options<'_>, file: &Path) -> Result<Vec<String>, Ben
     Ok(changes)
 }
 
-/// Runs all paths, for callgrind; `None` when `name` isn't this run.
+/// Runs all paths, for callgrind; returns `None` if `name` isn't this run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     (name == RUN).then(|| run_paths(&mut Meter::callgrind()))
 }
@@ -123,7 +124,7 @@ fn run_paths(meter: &mut Meter) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What each counter of this machine finds.
+/// Returns the instruction counts of each counter of this machine.
 fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError> {
     let mut found = Vec::new();
     if is_installed("valgrind") {
@@ -155,7 +156,7 @@ fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError
     Ok(found)
 }
 
-/// Counts per packet or call, from those of all paths in order.
+/// Returns counts per packet or call, from the counts of all paths in order.
 fn counts(parts: &[f64], vectors: &str) -> Counts {
     let each: BTreeMap<&str, f64> =
         PATHS.iter().zip(parts).map(|(path, part)| (path.name, part / path.times as f64)).collect();
@@ -171,7 +172,7 @@ fn counts(parts: &[f64], vectors: &str) -> Counts {
     }
 }
 
-/// The widest vectors of the processor, or of those that callgrind doesn't hide.
+/// Returns the widest vectors of the processor, or with `all` unset the widest that callgrind doesn't hide.
 pub(crate) fn vectors(all: bool) -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -194,7 +195,7 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
     let Some(before) = before else {
         let path_count = |(path, count): (&String, &f64)| measurement(counter, path, *count);
         comparison.measurements.extend(counts.instructions.iter().map(path_count));
-        // Few machines count, so the baseline need not have it.
+        // Few machines have this counter, so the baseline may lack it.
         comparison.notes.push(format!("the baseline has no counts by {counter}: these are not judged"));
         return;
     };

@@ -1,4 +1,4 @@
-//! The hot paths, each with a workload that is the same in every run.
+//! Hot paths, each with a workload that is the same in every run.
 
 use millrace_packet::Family as AddressFamily;
 
@@ -12,36 +12,36 @@ use crate::plugins::call::{Called, call_counted as call};
 use crate::route::counted::look_up as route;
 use crate::schedule::counted::{Scheduler, exchanged};
 
-/// A path that packets take.
+/// Path of packets through the code.
 pub(super) struct HotPath {
     pub name: &'static str,
-    /// What is subtracted: the path that does the same without what is judged.
+    /// Path to subtract, which does the same work without the judged part.
     pub without: Option<&'static str>,
-    /// What the count is divided by: packets, or calls.
+    /// Divisor of the count: packets or calls.
     pub times: u64,
-    /// Does it so many times, after what has to be done before.
+    /// Function that sets up the path and then runs it the given number of times.
     pub run: fn(u64, &mut Meter) -> Result<(), BenchError>,
 }
 
-/// Packets, or calls, of most paths: 100 batches.
+/// Packets or calls of most paths: 100 batches.
 const TIMES: u64 = 25_600;
-/// Of those that take long.
+/// Calls of slow paths.
 const FEW: u64 = 2560;
-/// Packets of a call of many.
+/// Packets of a call with many packets.
 const MANY: usize = 32;
-/// Flows that are known.
+/// Known flows.
 const FLOWS: u32 = 1000;
-/// Flows that come one packet each, more than the router remembers.
+/// Flows of one packet each, more than the router's flow records.
 const NEW: u32 = 20_000;
 const REMEMBERED: u32 = 512;
-/// Filters at each gate that new flows pass.
+/// Filters at each gate of the new flows.
 const FILTERS: usize = 1000;
 
 const SOURCE4: &str = "source of IPv4 packets";
 const SOURCE6: &str = "source of IPv6 packets";
 const LOOP: &str = "loop around a scheduler";
 
-/// Paths that are only there to be subtracted come first.
+/// Paths that serve only for subtraction come first.
 pub(super) const PATHS: &[HotPath] = &[
     alone(SOURCE4, TIMES, |packets, meter| source(Family::V4, packets, meter)),
     alone(SOURCE6, TIMES, |packets, meter| source(Family::V6, packets, meter)),
@@ -129,7 +129,7 @@ const fn beyond(name: &'static str, without: &'static str, run: Run) -> HotPath 
 }
 
 impl HotPath {
-    /// Whether it is more than something to subtract.
+    /// Whether the path is judged, and not only subtracted.
     pub fn is_judged(&self) -> bool {
         !PATHS.iter().any(|other| other.without == Some(self.name))
     }
@@ -141,7 +141,7 @@ fn source(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Packets of flows that are known.
+/// Measures packets of known flows.
 fn known(family: Family, setup: Setup, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let case = Case { family, flows: FLOWS };
     let mut pipeline = Pipeline::with(case, setup)?;
@@ -150,7 +150,7 @@ fn known(family: Family, setup: Setup, packets: u64, meter: &mut Meter) -> Resul
     pipeline.check(case)
 }
 
-/// Packets each of which is the first one of its flow.
+/// Measures packets that are each the first of their flow.
 fn new(family: Family, gates: GatesSetup, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let case = Case { family, flows: NEW };
     let mut pipeline = Pipeline::with(case, Setup { gates, flows_max: REMEMBERED, ..Setup::default() })?;

@@ -1,4 +1,4 @@
-//! Boundaries that packets pass on their way between two hosts.
+//! Boundaries that packets cross between two hosts.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,43 +16,45 @@ use crate::sink::sink;
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options, Subject};
 
-/// The case of packets that no worker sees.
+/// Case of packets that bypass the worker.
 pub(super) const DRIVER: &str = "ports to driver and out";
-/// How long traffic flows before it is counted, and how long it is counted.
+/// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(250);
 const COUNTED: Duration = Duration::from_millis(600);
-/// Frames that come at once where they are made at a rate: few beside a ring of 2,048, many beside what a call takes.
+/// Frames per call at a limited rate: few compared with a ring of 2,048, many compared with the cost of a
+/// call.
 const FRAMES_AT_ONCE: u32 = 1024;
-/// The rate at which the sender's time is looked at, as a share of what comes through: a little is left, so that nobody waits.
+/// Share of the forwarded rate at which the sender's time is measured: slightly below 1, so that nothing
+/// waits.
 const BELOW: f64 = 0.98;
-/// Turns of an empty loop that `null` takes for each packet; twice as many in the second run.
+/// Iterations of an empty loop that `null` runs per packet; the second run has twice as many.
 const DELAY: u32 = 1000;
-/// The most that a delay that binds may leave of the rate without one.
+/// Largest share of the undelayed rate that an effective delay may leave.
 const BINDS: f64 = 0.95;
 
-/// Where packets come that pass a boundary.
+/// Boundary, with the destination of the packets that cross it.
 pub(super) struct Boundary {
     pub case: &'static str,
-    /// Whom they are for.
+    /// Destination address of the packets.
     pub to: Ipv4Addr,
-    /// The device of the far host where they arrive.
+    /// Device of the far host where the packets arrive.
     pub device: &'static str,
 }
 
-/// What one run of the router said. Times are nanoseconds of a packet.
+/// Results of one run of the router. Times are nanoseconds per packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    /// Packets that came through, in millions a second.
+    /// Forwarded packets in millions per second.
     rate: f64,
-    /// What the sender's processor takes, the sender's own part included.
+    /// Time on the sender's processor, including the sender's own part.
     below: f64,
-    /// Of the worker's time, what the kernel spends.
+    /// Kernel's part of the worker's time.
     kernel: f64,
-    /// What the worker takes without a delay, as two delays say.
+    /// Worker's time without a delay, calculated from two delays.
     worker: f64,
 }
 
-/// What the driver alone forwards, and what it takes of a packet.
+/// Measures the rate of the offload alone, and its time per packet.
 pub(super) fn through_driver(
     network: &Network,
     size: Size,
@@ -86,7 +88,7 @@ pub(super) fn through_driver(
 }
 
 impl Boundary {
-    /// The rate, and for both sides the time of a packet and what is left.
+    /// Measures the rate, and for both sides the time per packet and the spare time.
     pub fn measure(
         &self,
         network: &Network,
@@ -138,11 +140,12 @@ impl Boundary {
         load.set_rate(0);
         load.check()?;
         router.stop()?;
-        // The worker took no longer than packets came after each other: calls of the plugin are dearer than none.
+        // The worker's time is at most the interval between packets; calls of the plugin cost more than no
+        // calls.
         Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
     }
 
-    /// What the worker takes of a packet, by two delays of which one is twice the other.
+    /// Calculates the worker's time per packet from two delays, the second twice the first.
     fn delayed(&self, network: &Network, router: &Router, load: &Load, rate: f64) -> Result<f64, BenchError> {
         let mut times = [0.0; 2];
         for (turn, time) in times.iter_mut().enumerate() {
@@ -165,19 +168,20 @@ impl Boundary {
     }
 }
 
-/// What is left of the time between two packets. Calls for fewer frames than at the largest rate are dearer, so that nothing may be.
+/// Returns the spare time between two packets. Calls with fewer frames than at the highest rate cost more, so
+/// that no time may be left.
 fn spare(rate: f64, takes: f64) -> f64 {
     (1e3 / rate - takes).max(0.0)
 }
 
-/// Packets that arrive, in millions a second, when so many are made.
+/// Returns the arriving packets in millions per second at a given sending rate.
 fn counted(network: &Network, device: &str, load: &Load, rate: u64) -> Result<f64, BenchError> {
     load.set_rate(rate);
     pause(WARM_UP)?;
     count_for(&network.s, device, COUNTED)
 }
 
-/// Nanoseconds of a packet that the calls take which make packets, a little below a rate.
+/// Returns the sender's time per packet slightly below a rate, in nanoseconds.
 fn made(load: &Load, rate: f64) -> Result<f64, BenchError> {
     load.set_rate((rate * BELOW * 1e6) as u64);
     pause(WARM_UP)?;
@@ -190,7 +194,7 @@ fn made(load: &Load, rate: f64) -> Result<f64, BenchError> {
     }
 }
 
-/// The same where all that is made is dropped at once.
+/// Returns the sender's time per packet if an XDP program drops all packets at once, in nanoseconds.
 fn made_alone(network: &Network, (frame, rate): (Vec<u8>, f64)) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
     let mut load = Load::of(network, GENERATOR_PROCESSOR, vec![frame], FLOWS)?;
@@ -201,7 +205,7 @@ fn made_alone(network: &Network, (frame, rate): (Vec<u8>, f64)) -> Result<f64, B
     Ok(takes)
 }
 
-/// Processor time that the kernel has spent for the router's worker.
+/// Returns the processor time that the kernel has spent for the router's worker.
 fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
     let directory = format!("/proc/{}/task", router.pid());
     let entries = fs::read_dir(&directory).map_err(BenchError::system(format!("read {directory}")))?;
@@ -213,7 +217,7 @@ fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
-/// Field 15 of a thread's `stat`.
+/// Parses field 15 of a thread's `stat`, the ticks in the kernel.
 fn kernel_ticks(stat: &str) -> Option<u64> {
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(12)?.parse().ok()
 }

@@ -1,6 +1,8 @@
-//! The two ways from a worker to a veth, by the number of frames that are sent at once: through the socket, and by a program that is run on live
-//! frames ([`BatchSender`]). Both are timed as a worker's port does it, packets to memory that is free again; the far end receives on the same
-//! processor, as it does on veth, and is part of both.
+//! Two send paths from a worker to a veth, by the number of frames per call: through the socket, and by a
+//! program that runs on live frames ([`BatchSender`]).
+//!
+//! Both times cover the work of a worker's port, from packets to free memory. As on veth in general, the far
+//! end receives on the same processor and is part of both times.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -22,20 +24,20 @@ use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
 pub(super) const CASE: &str = "crossover";
-/// Frames that are sent at once.
+/// Frames per call.
 const COUNTS: [usize; 12] = [1, 2, 4, 8, 12, 16, 20, 24, 32, 64, 128, 256];
-/// Repetitions of each, both ways in turns.
+/// Repetitions per number of frames; the send paths alternate.
 const ROUNDS: usize = 7;
-/// Frames of a repetition, and calls at least.
+/// Frames per repetition.
 const FRAMES: usize = 4096;
 const CALLS: usize = 128;
 /// Frames of packet memory.
 const MEMORY: u32 = 8192;
 const MTU: u16 = 1500;
-/// One in so many frames may be lost: what is lost costs less than what arrives.
+/// Sent frames per tolerated lost frame. A lost frame costs less than an arriving frame.
 const LOST: u64 = 1000;
 
-/// Medians of both ways for a number of frames, and the repetitions, in nanoseconds a frame.
+/// Times of both send paths for a number of frames, one per repetition, in nanoseconds per frame.
 #[derive(Clone, Debug, Default)]
 struct Point {
     frames: usize,
@@ -43,16 +45,16 @@ struct Point {
     batch: Vec<f64>,
 }
 
-/// What receives.
+/// Receiver at the far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FarEnd {
-    /// A program that drops in the driver.
+    /// XDP program that drops all frames.
     Program,
-    /// The kernel of a host, with receive offload.
+    /// Kernel of a host, with receive offload.
     Host,
 }
 
-/// Both ways for all numbers of frames, and from how many on the batch is cheaper.
+/// Measures both send paths for all numbers of frames, and the number from which a batch is cheaper.
 pub(super) fn measure(
     network: &Network,
     size: Size,
@@ -113,8 +115,8 @@ fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurem
     results
 }
 
-/// Where the second figure comes to be below 0 for good, by straight lines between the points (thesis, section 3.3.1); `None` where it never
-/// does, or always was.
+/// Returns the point from which the second figure stays below 0, by linear interpolation between the points
+/// (thesis, section 3.3.1). Returns `None` if it never stays below 0, or always was.
 fn crossover(points: &[(f64, f64)]) -> Option<f64> {
     let last_above = points.iter().rposition(|(_, more)| *more > 0.0)?;
     let [(from, above), (to, below)] = [points[last_above], *points.get(last_above + 1)?];
@@ -137,7 +139,7 @@ fn points_of(network: &Network, size: Size) -> Result<Vec<Point>, BenchError> {
     Ok(points)
 }
 
-/// Both ways out of a device.
+/// Both send paths of a device.
 struct Ways<'a> {
     frame: &'a [u8],
     pool: Pool,
@@ -156,7 +158,7 @@ impl<'a> Ways<'a> {
         Ok(Self { frame, pool, port, sender, sent: 0 })
     }
 
-    /// All numbers of frames, and how many frames were sent in all.
+    /// Measures all numbers of frames; also returns the total number of sent frames.
     fn all(mut self) -> Result<(Vec<Point>, u64), BenchError> {
         let mut points = COUNTS.map(|frames| Point { frames, ..Point::default() });
         for round in 0..=ROUNDS {
@@ -164,7 +166,7 @@ impl<'a> Ways<'a> {
                 check()?;
                 let socket = self.repeat(point.frames, Self::by_socket)?;
                 let batch = self.repeat(point.frames, Self::by_batch)?;
-                // The first round is for the caches, and the processor's clock.
+                // The first repetition warms up the caches and the processor's clock.
                 if round > 0 {
                     point.socket.push(socket);
                     point.batch.push(batch);
@@ -174,7 +176,7 @@ impl<'a> Ways<'a> {
         Ok((points.into(), self.sent))
     }
 
-    /// Nanoseconds of a frame when so many are sent at once.
+    /// Returns the nanoseconds per frame for a given number of frames per call.
     fn repeat(
         &mut self,
         frames: usize,
@@ -186,7 +188,7 @@ impl<'a> Ways<'a> {
             for _ in 0..frames {
                 let packet = self.pool.packet_from(self.frame);
                 let packet = packet.ok_or_else(|| BenchError::measurement(CASE, "no packet memory"))?;
-                // A batch has room for the most that are sent at once.
+                // A batch has room for the largest number of frames per call.
                 let _ = batch.push(packet);
             }
             let start = Clock::now();
@@ -204,7 +206,8 @@ impl<'a> Ways<'a> {
         Ok(())
     }
 
-    /// As the router's ports do it: what has no room beside the others is sent by another call.
+    /// Sends a batch as the router's ports do: another call sends the packets that exceed the room of one
+    /// call.
     fn by_batch(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
         let mut rest = &batch[..];
         while !rest.is_empty() {
@@ -246,7 +249,7 @@ mod tests {
         let sent = network.r.within(|| {
             let frame = frame(SINK, Size::Longest);
             let mut ways = Ways::open(index, &frame).unwrap();
-            // 256 long ones are more than one call sends.
+            // A call can't send 256 long frames at once.
             for (frames, by_batch) in [(20, false), (20, true), (256, true)] {
                 let send = if by_batch { Ways::by_batch } else { Ways::by_socket };
                 assert!(ways.repeat(frames, send).unwrap() > 0.0);

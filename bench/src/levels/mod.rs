@@ -1,11 +1,13 @@
-//! `levels`: what passes each boundary of the processor hierarchy, and what both sides have to spare then; and from how many packets on one way
-//! of sending is cheaper than the other.
+//! `levels`: rate at each boundary of the processor hierarchy, and the spare time of both sides. A further
+//! case compares two send paths by the number of packets.
 //!
-//! After tables 3.1 to 3.5 of Karlin's thesis (VERA, 2003): the rate at each boundary, there and back out, and the time that can be spent on
-//! each packet on either side before the rate falls. The driver's side is the processor on which packets are made and, on veth, the driver's
-//! programs run: what it has to spare is found by making packets slower, at the rate that came through, and looking how long its calls take.
-//! The worker's side is found by a delay that is inserted for each packet, by the plugin `null`: two of them make the worker the slower side,
-//! and say how much of the time it takes without one.
+//! The cases follow tables 3.1 to 3.5 of Karlin's thesis (VERA, 2003): the rate across each boundary and out
+//! again, and the time that either side can spend on each packet before the rate falls.
+//!
+//! The offload's side is the processor of the generator, which on veth also runs the XDP programs. To find
+//! its spare time, the generator sends at the forwarded rate, and the benchmark times its calls. To find the
+//! worker's spare time, the plugin `null` delays each packet. Two delays that make the worker the slower side
+//! give its time without a delay.
 
 mod boundary;
 mod crossover;
@@ -23,24 +25,24 @@ use crate::network::{BESIDE, Network, SINK};
 use crate::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const RUNS: usize = 3;
-/// Flows that the packets are of.
+/// Flows of the packets.
 const FLOWS: Flows = Flows { addresses: 0, ports: 256, sequence: false, timestamp: false };
 const FLOW_COUNT: u64 = 256;
 const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
 
-/// How long packets are.
+/// Packet size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Size {
-    /// 64 bytes with the check sequence, which is never in memory.
+    /// 64 bytes with the frame check sequence, which is never in memory.
     Shortest,
     /// 1,500 bytes of IP.
     Longest,
 }
 
 impl Size {
-    /// Bytes of a frame in memory.
+    /// Returns the length of a frame in memory in bytes.
     fn frame(self) -> usize {
         match self {
             Self::Shortest => 60,
@@ -58,7 +60,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Runs all cases, or those that were asked for.
+/// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let wanted = options.case.clone().unwrap_or_default();
     let is_wanted = |case: &str, size: Size| format!("{case}, {size}").contains(&wanted);
@@ -93,12 +95,12 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// A packet of a size to an address.
+/// Returns a packet of a given size to an address.
 fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
     udp(to.into()).bytes_of(size.frame())
 }
 
-/// By which nanoseconds become the cycles of the papers; `None` without such a counter.
+/// Returns the factor from nanoseconds to the cycles of the papers; `None` without such a counter.
 fn cycles_of_a_nanosecond() -> Option<f64> {
     let (start, clock) = (cycles()?, std::time::Instant::now());
     std::thread::sleep(Duration::from_millis(50));

@@ -1,9 +1,12 @@
-//! From worker to worker: two of them with ports in memory, each on a processor of its own.
+//! Hand-over from worker to worker: two workers with ports in memory, each on its own processor.
 //!
-//! Where flows come in at any worker, half of the packets are handed over on the way in, and half on the way out: one hand-over for each. Where
-//! they come in at the worker that has them, and leave by its port, there is none. Both workers are busy all the time in both cases, so that none
-//! has anything to spare, and the difference is what a hand-over takes at both ends together. Workers make their packets themselves, which is part
-//! of both rates.
+//! If flows arrive at any worker, half of the packets are handed over at the input and half at the output:
+//! one hand-over per packet on average. If flows arrive at their owner and leave by its port, no packet is
+//! handed over.
+//!
+//! Both workers are always busy in both cases, so that neither has spare time. The difference is thus the
+//! cost of a hand-over at both ends together. The workers generate their own packets, which is part of both
+//! rates.
 
 use super::Size;
 use crate::memory::REPETITIONS;
@@ -49,7 +52,8 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
     Ok(vec![rate, Measurement::median_of(format!("{name}: time of a hand-over, both ends"), &takes, "ns")])
 }
 
-/// Nanoseconds of a worker's time that a hand-over of each packet takes, by the millions of packets a second of all workers.
+/// Returns the worker time of one hand-over in nanoseconds, from the rates of all workers in millions of
+/// packets per second.
 fn hand_over(with: f64, without: f64) -> f64 {
     WORKERS as f64 * 1e3 * (1.0 / with - 1.0 / without)
 }
@@ -60,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_hand_over_takes_what_packets_take_longer() {
-        // Two workers with 100 ns a packet each, and 50 without.
+        // Two workers spend 100 ns per packet with a hand-over, and 50 ns without.
         assert!((hand_over(20.0, 40.0) - 50.0).abs() < 1e-9);
     }
 }

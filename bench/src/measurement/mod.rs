@@ -1,4 +1,4 @@
-//! One figure, with the peer's and the promised one.
+//! Figure of a benchmark, with the peer's figure and the promise.
 
 mod samples;
 
@@ -11,40 +11,41 @@ use crate::statistics::{extremes, median};
 /// One line of a benchmark's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was measured: `forwarding, 64 bytes`.
+    /// Name of the measured case: `forwarding, 64 bytes`.
     pub case: String,
-    /// Our figure, in `unit`.
+    /// Millrace's figure in `unit`.
     pub ours: f64,
-    /// The least and the most of the repetitions whose median `ours` is; `None` where it is no median, or they aren't known.
+    /// Smallest and largest of the repetitions whose median is `ours`; `None` if `ours` is no median or they
+    /// are unknown.
     pub spread: Option<[f64; 2]>,
-    /// The unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
+    /// Unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
-    /// The peer's figure in the same run; `None` where there is no peer, or it is not installed.
+    /// Peer's figure in the same run; `None` without a peer or if the peer is not installed.
     pub peer: Option<f64>,
-    /// The least and the most of the repetitions whose median `peer` is.
+    /// Smallest and largest of the repetitions whose median is `peer`.
     pub peer_spread: Option<[f64; 2]>,
-    /// Who the peer is.
+    /// Name of the peer.
     pub peer_name: Option<String>,
-    /// Ours divided by the peer's. Where runs alternate it is the median of the pairs' ratios, which need not be the
-    /// ratio of the medians that `ours` and `peer` are.
+    /// Ratio of `ours` to `peer`. For alternating runs it is the median of the pairs' ratios, which may
+    /// differ from the ratio of the medians `ours` and `peer`.
     pub ratio: Option<f64>,
-    /// The promised figure: a bound of `ratio` or of `ours`.
+    /// Promised figure: a bound of `ratio` or of `ours`.
     pub limit: Option<f64>,
     /// Whether `limit` bounds `ratio`.
     #[serde(default)]
     pub of_ratio: bool,
-    /// Whether the promise was kept in this run; `None` without a promise, or when it couldn't be judged.
+    /// Whether this run kept the promise; `None` without a promise or if it couldn't be judged.
     pub holds: Option<bool>,
-    /// Origin of `ours`, where it is a reference that was measured without Millrace.
+    /// Origin of `ours`, if it is a reference measured without Millrace.
     #[serde(default, skip_serializing_if = "is_ours")]
     pub subject: Subject,
     /// Origin of `peer`.
     #[serde(default = "a_peer", skip_serializing_if = "is_peer")]
     pub peer_subject: Subject,
-    /// The samples behind the figure, where the benchmark keeps them.
+    /// Samples behind the figure, if the benchmark keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Quantiles>,
-    /// Values over time during the measurement, where the benchmark keeps them.
+    /// Values over time during the measurement, if the benchmark keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
 }
@@ -63,12 +64,12 @@ fn is_peer(subject: &Subject) -> bool {
     *subject == Subject::Peer
 }
 
-/// From which side a limit bounds a figure.
+/// Side from which a limit bounds a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The figure must reach the limit: throughput.
+    /// Lower bound, for throughput: the figure must reach the limit.
     AtLeast,
-    /// The figure must not exceed the limit: times, processor use.
+    /// Upper bound, for times and processor use: the figure must not exceed the limit.
     AtMost,
 }
 
@@ -82,7 +83,7 @@ impl Bound {
 }
 
 impl Measurement {
-    /// A figure of our own, without peer and promise.
+    /// Returns a figure of Millrace, without a peer and a promise.
     pub fn of(case: impl Into<String>, ours: f64, unit: &str) -> Self {
         Self {
             case: case.into(),
@@ -103,26 +104,26 @@ impl Measurement {
         }
     }
 
-    /// The median of repetitions, with their spread.
+    /// Returns the median of repetitions, with their spread.
     pub fn median_of(case: impl Into<String>, figures: &[f64], unit: &str) -> Self {
         Self::of(case, median(figures), unit).within(figures)
     }
 
-    /// Notes how far repetitions lie from each other. Nothing without any.
+    /// Sets the spread of repetitions; no spread without repetitions.
     #[must_use]
     pub fn within(mut self, figures: &[f64]) -> Self {
         self.spread = spread(figures);
         self
     }
 
-    /// The same for the peer's.
+    /// Sets the spread of the peer's repetitions.
     #[must_use]
     pub fn peer_within(mut self, figures: &[f64]) -> Self {
         self.peer_spread = spread(figures);
         self
     }
 
-    /// Sets the peer's figure beside ours. The ratio is left out when the peer's figure is 0.
+    /// Sets the peer's figure and the ratio. The ratio is absent if the peer's figure is 0.
     #[must_use]
     pub fn beside(mut self, peer_name: &str, peer: f64) -> Self {
         self.peer = Some(peer);
@@ -131,42 +132,42 @@ impl Measurement {
         self
     }
 
-    /// Replaces the ratio by one found otherwise: the median over alternating pairs.
+    /// Replaces the ratio, for example by the median over alternating pairs.
     #[must_use]
     pub fn with_ratio(mut self, ratio: f64) -> Self {
         self.ratio = Some(ratio);
         self
     }
 
-    /// Notes whose figure `ours` is, where it isn't Millrace's.
+    /// Sets the origin of `ours`, if it isn't Millrace.
     #[must_use]
     pub fn about(mut self, subject: Subject) -> Self {
         self.subject = subject;
         self
     }
 
-    /// Notes whose figure `peer` is, where it isn't a peer's.
+    /// Sets the origin of `peer`, if it isn't a peer.
     #[must_use]
     pub fn peer_about(mut self, subject: Subject) -> Self {
         self.peer_subject = subject;
         self
     }
 
-    /// Keeps the samples behind the figure.
+    /// Adds the samples behind the figure.
     #[must_use]
     pub fn with_distribution(mut self, distribution: Quantiles) -> Self {
         self.distribution = Some(distribution);
         self
     }
 
-    /// Keeps values over time.
+    /// Adds values over time.
     #[must_use]
     pub fn with_timeline(mut self, timeline: Timeline) -> Self {
         self.timeline = Some(timeline);
         self
     }
 
-    /// Describes the promise that was not kept: the figure, and the limit that it missed. `None` for any other measurement.
+    /// Describes a broken promise: the figure and the missed limit. Returns `None` for any other measurement.
     pub fn broken_promise(&self) -> Option<String> {
         if self.holds != Some(false) {
             return None;
@@ -185,22 +186,22 @@ impl Measurement {
             }
             _ => (self.ours, format!(" {}", self.unit)),
         };
-        // A limit is missed from one side only, so the figure tells which side is promised.
+        // The figure misses the limit on one side, which shows the side of the promise.
         let bound = if figure > limit { "at most" } else { "at least" };
         let (mut said, mut promised) = (shown(figure), shown(limit));
         if said == promised {
-            // A miss by less than the digits of a table.
+            // The figure misses the limit by less than the digits of a table.
             (said, promised) = (format!("{figure:.6}"), format!("{limit:.6}"));
         }
         Some(format!("{}: {said}{unit}, promised {bound} {promised}", self.case))
     }
 
-    /// Whether the limit bounds the ratio to the peer's figure, and not our own.
+    /// Whether the limit bounds the ratio to the peer's figure, and not `ours`.
     pub fn limits_ratio(&self) -> bool {
         self.limit.is_some() && self.of_ratio
     }
 
-    /// States what is promised of the ratio, and judges it. Without a ratio it stays open.
+    /// Sets the promise for the ratio and judges it. Without a ratio the result stays open.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
@@ -209,7 +210,7 @@ impl Measurement {
         self
     }
 
-    /// States what is promised of our own figure, and judges it.
+    /// Sets the promise for `ours` and judges it.
     #[must_use]
     pub fn promising(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);
@@ -219,7 +220,7 @@ impl Measurement {
     }
 }
 
-/// A figure as people read it, with at least three significant digits.
+/// Formats a figure for people, with at least three significant digits.
 pub fn shown(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),

@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Values that a distribution keeps of each curve; the least and the most are among them.
+/// Largest number of values per curve of a distribution; the smallest and the largest sample are always among
+/// them.
 const MOST_VALUES: usize = 500;
-/// Digits that a kept value has.
+/// Significant digits of a kept value.
 const DIGITS: i32 = 5;
 
 /// Origin of a figure or of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
-    /// Millrace.
+    /// Figure of Millrace.
     #[default]
     Millrace,
-    /// A peer, or a reference.
+    /// Figure of a peer or a reference.
     Peer,
-    /// The traffic generator, and the receiver, without a router.
+    /// Figure of the traffic generator and the receiver, without a router.
     Generator,
 }
 
@@ -56,17 +57,18 @@ pub struct Series {
     pub subject: Subject,
     /// Name in the legend.
     pub name: String,
-    /// Seconds and value, in the order of time.
+    /// Seconds and value, in order of time.
     pub points: Vec<[f64; 2]>,
 }
 
 impl Quantiles {
-    /// Quantiles without curves.
+    /// Returns quantiles without curves.
     pub fn of(quantity: &str) -> Self {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the samples of a subject; thins them out to 500 values at equal distances of rank. Nothing without samples.
+    /// Adds the samples of a subject, thinned to 500 values at equal distances of rank. Adds no curve without
+    /// samples.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, samples: &[f64]) -> Self {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|value| value.is_finite()).collect();
@@ -82,12 +84,12 @@ impl Quantiles {
 }
 
 impl Timeline {
-    /// A timeline without curves.
+    /// Returns a timeline without curves.
     pub fn of(quantity: &str) -> Self {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the points of a subject. Nothing without points.
+    /// Adds the points of a subject. Adds no curve without points.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, points: &[[f64; 2]]) -> Self {
         let points: Vec<[f64; 2]> = points.iter().map(|point| point.map(rounded)).collect();
@@ -98,7 +100,7 @@ impl Timeline {
     }
 }
 
-/// A value with five significant digits.
+/// Rounds a value to five significant digits.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;

@@ -1,16 +1,16 @@
-//! What is sent through the pipeline.
+//! Packets through the pipeline: IP version and number of flows.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The internet protocol's version.
+/// IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     V4,
     V6,
 }
 
-/// Packets of one family, in a number of flows.
+/// Packets of one IP version in a number of flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Case {
     pub family: Family,
@@ -18,7 +18,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// A word that [`FromStr`] reads.
+    /// Returns the text that [`FromStr`] parses.
     pub fn word(self) -> String {
         format!("{}-{}", if self.family == Family::V4 { "ipv4" } else { "ipv6" }, self.flows)
     }

@@ -1,28 +1,28 @@
-//! The cases that are measured where nothing else is asked for, and what is promised of them.
+//! Default cases of the benchmark, with their promises.
 
 use super::case::{Case, Family};
 use super::setup::{GatesSetup, QueueSetup, Setup};
 use super::workload::Workload;
 
-/// What is measured: packets, what they meet, and what is promised of a packet, in nanoseconds.
+/// Measured case: packets, router setup, and the promise for a packet in nanoseconds.
 pub(super) struct Figure {
     pub name: String,
     pub case: Case,
     pub setup: Setup,
     pub limit: Option<f64>,
-    /// What is promised of it beyond the case before, in nanoseconds.
+    /// Promised maximum: additional nanoseconds compared with the previous case.
     pub beyond: Option<f64>,
 }
 
-/// Flows and routes of large cases.
+/// Flows of large cases.
 const MANY_FLOWS: u32 = 128_000;
 const MOST_FLOWS: u32 = 1_000_000;
 const ROUTES4: u32 = 500_000;
 const ROUTES6: u32 = 200_000;
-/// Promised: what a queue for each flow takes beyond one for all.
+/// Promised maximum: additional nanoseconds of a queue per flow, compared with one queue for all flows.
 const QUEUES: f64 = 12.0;
 
-/// All cases.
+/// Returns all cases.
 pub(super) fn figures() -> Vec<Figure> {
     let usual = Setup::default();
     let bare = Setup { flows_max: 0, routes: 1, ..usual };
@@ -75,7 +75,7 @@ pub(super) fn figures() -> Vec<Figure> {
     ]
 }
 
-/// The one that was asked for, with what is promised of the same in [`figures`].
+/// Returns the case of a workload, with the promise of the same case in [`figures`].
 pub(super) fn of(workload: &Workload) -> Figure {
     let (case, setup) = (workload.case(), workload.setup());
     let promised = figures().into_iter().find(|figure| figure.case == case && figure.setup == setup);

@@ -1,7 +1,8 @@
-//! Instructions per packet, counted by valgrind's callgrind, which no noise disturbs.
+//! Instructions per packet, counted by valgrind's callgrind, which noise does not affect.
 //!
-//! The binary runs itself under callgrind with a name that [`super::run_measured`] understands; callgrind counts only
-//! inside `callgrind_measured`. It hides some vector instructions from the program, which then takes the portable path.
+//! The binary runs itself under callgrind with a name that [`super::run_measured`] parses; callgrind counts
+//! only inside `callgrind_measured`. Callgrind hides some vector instructions from the program, which then
+//! takes the portable path.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,27 +11,28 @@ use super::case::Case;
 use super::setup::Setup;
 use crate::{BenchError, callgrind};
 
-/// Packets counted, a multiple of the batch size.
+/// Counted packets, a multiple of the batch size.
 const PACKETS: u64 = 25_600;
-/// How long one run may take.
+/// Time limit of one run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is run under callgrind.
+/// Code to run under callgrind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Source,
     Pipeline,
 }
 
-/// The name of a benchmark that does nothing but run a number of packets.
+/// Name prefix of a benchmark that only runs a number of packets.
 pub(super) const PREFIX: &str = "memory/";
 
-/// Instructions per packet of the pipeline, the source's subtracted; `None` when the binary's functions have no names.
+/// Counts the pipeline's instructions per packet, minus the source's instructions. Returns `None` if the
+/// binary has no function names.
 pub(crate) fn count(binary: &Path, case: Case, setup: Setup) -> Result<Option<f64>, BenchError> {
     count_of(binary, case, setup, PACKETS)
 }
 
-/// The same of so many packets.
+/// Counts the pipeline's instructions per packet, as [`count`] does, over a given number of packets.
 pub(super) fn count_of(
     binary: &Path,
     case: Case,
@@ -47,7 +49,7 @@ fn name(what: What, case: Case, setup: Setup, packets: u64) -> String {
     format!("{PREFIX}{what}/{}/{packets}/{}", case.word(), setup.word())
 }
 
-/// What a name made by [`name`] asks for.
+/// Parses a name made by [`name`].
 pub(super) fn parse(name: &str) -> Option<(What, Case, Setup, u64)> {
     let mut words = name.strip_prefix(PREFIX)?.split('/');
     let what = match words.next()? {

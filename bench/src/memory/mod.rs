@@ -1,8 +1,10 @@
 //! `memory`: the pipeline without input and output, in this process.
 //!
-//! A generator gives batches of 256 copies of prepared frames, those of all flows in turn or as often as Zipf's law says;
-//! the router has 1,000 routes over one next hop unless the case says another number. What the generator itself costs is
-//! measured beside it, shown, and subtracted. The peer of plain IPv4 forwarding is a loop over DPDK's libraries.
+//! A generator produces batches of 256 copies of prepared frames. The frames of all flows come in rotation or
+//! follow Zipf's law. The router has 1,000 routes over one next hop unless the case sets another number.
+//!
+//! The generator's own cost is measured, shown, and subtracted. The peer of plain IPv4 forwarding is a loop
+//! over DPDK's libraries.
 
 pub(crate) mod case;
 mod figures;
@@ -29,22 +31,23 @@ use crate::process::is_installed;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 pub(crate) const REPETITIONS: usize = 7;
-/// Flows that are known before instructions are counted: under callgrind all takes 50 times as long.
+/// Largest number of flows that are known before instructions are counted: callgrind slows all code by a
+/// factor of 50.
 const MOST_KNOWN: u32 = 100_000;
-/// Cases of so many flows have their instructions counted: they don't depend on how many flows there are.
+/// Largest number of flows whose instructions are counted; the count does not depend on the number of flows.
 const MOST_COUNTED: u32 = 1000;
-/// Packets of a repetition: enough for a twentieth of a second.
+/// Packets per repetition: enough for a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
-/// Packets among which traced ones are counted: some 256 are.
+/// Packets in the count of traced packets; about 256 of them are traced.
 const TRACED_AMONG: u64 = 256_000;
-/// Promised: what 1 traced packet in 1,000 adds to the instructions of all, in percent.
+/// Promised maximum: percent of instructions that 1 traced packet in 1,000 adds.
 const TRACED_ADDS: f64 = 1.0;
-/// Promised: what two workers send, as a multiple of what one does.
+/// Promised minimum: ratio of two workers' rate to one worker's rate.
 const SPEED_UP: f64 = 1.9;
 
-/// Runs the workload that was asked for, or all cases that something is promised of.
+/// Runs the requested workload, or all cases with a promise.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let workload = options.workload;
     let mut run =
@@ -62,7 +65,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         None => true,
     };
     match workload {
-        // Of two workers the rate is what is asked for.
+        // For two workers, only the rate is measured.
         Some(workload) if two => run.two_workers(&figures::of(&workload))?,
         Some(workload) => _ = run.figure(&figures::of(&workload))?,
         None => {
@@ -92,7 +95,7 @@ impl Run<'_, '_> {
         (self.options.progress)(what);
     }
 
-    /// Measures a case in all units; its nanoseconds.
+    /// Measures a case in all units; returns its nanoseconds.
     fn figure(&mut self, figure: &Figure) -> Result<f64, BenchError> {
         let Figure { name, case, setup, limit, .. } = figure;
         let (sample, peers) = sample(*case, *setup, &self.counters)?;
@@ -124,7 +127,7 @@ impl Run<'_, '_> {
         Ok(middle)
     }
 
-    /// The instructions of the portable way.
+    /// Counts the instructions of the portable code.
     fn instructions(&mut self, figure: &Figure) -> Result<(), BenchError> {
         if !self.valgrind || figure.case.flows > MOST_COUNTED || figure.setup.routes > MOST_COUNTED {
             return Ok(());
@@ -141,7 +144,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// What 1 traced packet in 1,000 adds to what all take, in instructions: those of so few can't be told by time.
+    /// Counts the instructions that 1 traced packet in 1,000 adds; timing can't resolve so few.
     fn traces(&mut self) -> Result<(), BenchError> {
         if !self.valgrind {
             return Ok(());
@@ -158,7 +161,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// What a case takes beyond the one before, where something is promised of that.
+    /// Reports the difference to the previous case, if it has a promise.
     fn beyond(&mut self, figure: &Figure, time: f64) {
         if let Some(limit) = figure.beyond {
             let name = format!("{}, beyond one for all", figure.name);
@@ -166,7 +169,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// What two workers send beside one, in turn, the generator's time subtracted.
+    /// Measures the rate of two workers beside one worker alternately, without the generator's time.
     fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
         let Figure { name, case, setup, .. } = figure;
         if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
@@ -201,25 +204,27 @@ impl Run<'_, '_> {
     }
 }
 
-/// Nanoseconds of a packet that the generator takes alone.
+/// Returns the measurement of the generator's time per packet alone.
 fn generator(name: &str, time: f64) -> Measurement {
     Measurement::of(format!("{name}: the generator alone"), time, UNITS[0]).about(Subject::Generator)
 }
 
-/// Millions of packets a second that workers would send if the generator took no time: packets a second, and nanoseconds.
+/// Returns the rate of workers without the generator's time, in millions of packets per second. `rate` is in
+/// packets per second and `source` in nanoseconds per packet.
 fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     let each = workers as f64 * 1e9 / rate - source;
     workers as f64 * 1e3 / each
 }
 
-/// Runs nothing but a number of packets, for a tool that counts what that costs; `None` when `name` isn't such a run.
+/// Runs only a number of packets, for a tool that counts their cost; returns `None` if `name` isn't such a
+/// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (what, case, setup, packets) = instructions::parse(name)?;
     Some(match what {
         What::Source => Source::with(case, setup).map(|mut source| _ = source.callgrind_measured(packets)),
         What::Pipeline => {
             Pipeline::with(case, setup).map(|mut pipeline| {
-                // So that flows that are to be known are.
+                // These packets make the flows known.
                 pipeline.forward(2 * u64::from(case.flows.min(MOST_KNOWN)));
                 pipeline.trace();
                 pipeline.callgrind_measured(packets);
@@ -228,11 +233,12 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     })
 }
 
-/// Costs in each repetition, beside those of the source and the peer's nanoseconds in the same one.
+/// Measures costs per repetition, with the costs of the source and the peer's nanoseconds in the same
+/// repetition.
 fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Option<Vec<f64>>), BenchError> {
     let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
-    // Two packets of each flow, so that all are known, and for the caches and the processor's clock.
+    // Two packets per flow make all flows known, and warm up the caches and the processor's clock.
     pipeline.callgrind_measured((2 * u64::from(case.flows)).max(PACKETS / 4));
     let (mut sample, mut peers) = (Sample::default(), Vec::new());
     for _ in 0..REPETITIONS {
@@ -248,14 +254,14 @@ fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Opti
     Ok((sample, peer.map(|_| peers)))
 }
 
-/// Nanoseconds that the source takes by itself.
+/// Returns the nanoseconds per packet of the source alone.
 fn sample_source(case: Case, setup: Setup) -> Result<f64, BenchError> {
     let mut source = Source::with(case, setup)?;
     let times: Vec<f64> = (0..REPETITIONS).map(|_| per_packet(|| source.make(PACKETS))).collect();
     Ok(median(&times))
 }
 
-/// Nanoseconds per packet of work that says how many packets it did.
+/// Returns the nanoseconds per packet of a function that returns its number of packets.
 pub(crate) fn per_packet(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let packets = work();
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_generators_time_is_subtracted_from_each_workers() {
-        // 20 ns a packet at each of two workers, 10 of them the generator's.
+        // Each of two workers spends 20 ns per packet, 10 ns of which in the generator.
         assert!((net_rate(100e6, 2, 10.0) - 200.0).abs() < 1e-9);
     }
 }

@@ -1,4 +1,5 @@
-//! DPDK's libraries in a plain loop over packets in memory, without classification: the peer of plain IPv4 forwarding.
+//! Peer of plain IPv4 forwarding: DPDK's libraries in a plain loop over packets in memory, without
+//! classification.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,16 +13,16 @@ use crate::peer::{Peer, Scratch, compile};
 
 const SOURCE: &str = include_str!("../../peers/dpdk_forward.c");
 const LIBRARY: &str = "libdpdk";
-/// Bytes of a frame and what its place in the file has.
+/// Bytes of a frame.
 const FRAME: usize = 60;
 const STRIDE: usize = 64;
-/// Packets that go through together; the fastest is taken.
+/// Batch sizes to try; the fastest is used.
 const BATCHES: [u32; 3] = [32, 64, 256];
 
-/// What it is called in results.
+/// Name of the peer in results.
 pub(super) const NAME: &str = "DPDK's libraries in a loop, rte_fib";
 
-/// The loop, in a process of its own.
+/// Forwarding loop in a separate process.
 pub(super) struct Forwarder {
     peer: Peer,
     batch: u32,
@@ -29,7 +30,8 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// For a case; `None` where it is no plain IPv4 forwarding, or DPDK or a compiler is absent.
+    /// Starts the peer for a case. Returns `None` if the case is not plain IPv4 forwarding, or DPDK or a
+    /// compiler is absent.
     pub fn start(case: Case, setup: Setup, packets: u64) -> Result<Option<Self>, BenchError> {
         let plain = Setup { flows_max: 0, routes: setup.routes, ..Setup::default() };
         if case.family != Family::V4 || setup != plain || setup.queue != QueueSetup::Fifo {
@@ -44,7 +46,7 @@ impl Forwarder {
         let mut forwarder = Self { peer, batch: BATCHES[0], _files: files };
         let mut least = f64::INFINITY;
         for batch in BATCHES {
-            // Once for the caches.
+            // The first run warms up the caches.
             forwarder.run("forward", packets / 4, batch)?;
             let time = forwarder.run("forward", packets / 4, batch)?;
             if time < least {
@@ -54,7 +56,7 @@ impl Forwarder {
         Ok(Some(forwarder))
     }
 
-    /// Nanoseconds per packet, without its source.
+    /// Returns the nanoseconds per packet, without the packet source.
     pub fn forward(&mut self, packets: u64) -> Result<f64, BenchError> {
         let source = self.run("source", packets, self.batch)?;
         Ok(self.run("forward", packets, self.batch)? - source)

@@ -1,4 +1,4 @@
-//! What packets cost, in each unit that this machine counts in.
+//! Cost of packets, in each unit that this machine can count.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use millrace_workbench::cycles;
 use crate::counters::{Counter, Event};
 use crate::statistics::median;
 
-/// The units of [`Costs`].
+/// Units of [`Costs`].
 pub(super) const UNITS: [&str; 5] = [
     "ns/packet",
     "cycles of the time stamp counter/packet",
@@ -15,13 +15,13 @@ pub(super) const UNITS: [&str; 5] = [
     "instructions/packet",
     "cache misses/packet",
 ];
-/// Which of them are the processor's events.
+/// Processor events, the units from index 2 on.
 const EVENTS: [Event; 3] = [Event::CYCLES, Event::INSTRUCTIONS, Event::CACHE_MISSES];
 
-/// Costs of a packet; `None` where they aren't counted.
+/// Costs of a packet; `None` for a unit without a counter.
 pub(super) type Costs = [Option<f64>; UNITS.len()];
 
-/// All that counts here.
+/// Event counters of this machine.
 pub(super) struct Counters([Option<Counter>; EVENTS.len()]);
 
 impl Counters {
@@ -29,12 +29,12 @@ impl Counters {
         Self(EVENTS.map(Counter::open))
     }
 
-    /// Whether the processor's events are counted.
+    /// Whether any processor event is counted.
     pub fn has_events(&self) -> bool {
         self.0.iter().any(Option::is_some)
     }
 
-    /// What a packet costs, of work that says how many it did.
+    /// Measures the cost per packet of a function that returns its number of packets.
     pub fn count(&self, work: impl FnOnce() -> u64) -> Costs {
         let events =
             || self.0.each_ref().map(|counter| counter.as_ref().and_then(|counter| counter.read().ok()));
@@ -48,7 +48,7 @@ impl Counters {
     }
 }
 
-/// Costs of repetitions: of the source alone, and of all else.
+/// Costs of repetitions: the source alone, and the remaining code.
 #[derive(Default)]
 pub(super) struct Sample {
     source: Vec<Costs>,
@@ -56,19 +56,19 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Adds a repetition of the source and of all together.
+    /// Adds a repetition of the source and of all code together.
     pub fn add(&mut self, source: Costs, all: Costs) {
         let less = |unit: usize| Some(all[unit]? - source[unit]?);
         self.source.push(source);
         self.net.push(std::array::from_fn(less));
     }
 
-    /// What was counted in a unit, without the source; empty where it isn't counted.
+    /// Returns the costs in a unit without the source; empty without a counter.
     pub fn net(&self, unit: usize) -> Vec<f64> {
         self.net.iter().filter_map(|costs| costs[unit]).collect()
     }
 
-    /// The median of nanoseconds that the source takes.
+    /// Returns the median time of the source in nanoseconds.
     pub fn source(&self) -> f64 {
         median(&self.source.iter().filter_map(|costs| costs[0]).collect::<Vec<_>>())
     }

@@ -1,21 +1,21 @@
-//! How often flows come, and how long their packets are.
+//! Popularity of flows and length of their packets.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Reads one of some words; the error names them.
+/// Parses one of several words; the error lists them.
 pub(super) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| format!("one of {} is expected", known()))
 }
 
-/// How often each flow comes.
+/// Frequency of each flow's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
-    /// All alike.
+    /// Equal frequency of all flows.
     Uniform,
-    /// The n-th most frequent one in proportion to 1/n.
+    /// Frequency of the n-th most frequent flow in proportion to 1/n.
     Zipf,
 }
 
@@ -33,23 +33,24 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// How long packets are.
+/// Packet size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// 64 bytes on the wire; 74 for IPv6.
+    /// Frames of 64 bytes on the wire; 74 for IPv6.
     Shortest,
-    /// Seven flows of 64, four of 570 and one of 1,518 bytes on the wire in twelve: about 350 on average.
+    /// Mix of seven flows of 64, four of 570 and one of 1,518 bytes on the wire, out of twelve: about 350
+    /// bytes on average.
     Imix,
     /// Packets of 1,500 bytes.
     Longest,
 }
 
-/// Bytes of frames in memory, without the check sequence.
+/// Bytes of frames in memory, without the frame check sequence.
 const IMIX: [usize; 12] = [60, 566, 60, 60, 566, 60, 1514, 60, 566, 60, 566, 60];
 const LONGEST: usize = 1514;
 
 impl Size {
-    /// Bytes of the frames of a flow, by its place among all.
+    /// Returns the frame length of a flow in bytes, by the flow's index; 0 stands for the shortest frame.
     pub(super) fn of(self, place: usize) -> usize {
         match self {
             Self::Shortest => 0,

@@ -1,7 +1,7 @@
-//! Several workers of one router, each in a thread, with a port of its own to receive by and one to send by.
+//! Several workers of one router. Each has a thread, a port to receive and a port to send.
 //!
-//! Flows come either to the worker that has them and leave by its port, as cards spread flows at best, or to all alike, so
-//! that half of the packets are handed over on the way in, and half on the way out.
+//! Flows either arrive at their owner and leave by its port, the best case of a card's RSS, or arrive at any
+//! worker. In the latter case half of the packets are handed over at the input and half at the output.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,25 +16,25 @@ use crate::BenchError;
 use crate::interrupt::check;
 use crate::process::dedicate;
 
-/// How long packets flow before they are counted, and how long they are.
+/// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(100);
 const COUNTED: Duration = Duration::from_millis(150);
-/// Packets between two looks at the clock.
+/// Packets between two checks of the clock.
 const PORTION: u64 = 2560;
 
-/// Where flows come in.
+/// Distribution of flows over the workers' ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
-    /// At the worker that has them.
+    /// Each flow arrives at its owner.
     AtTheirs,
-    /// At any.
+    /// Flows arrive at any worker.
     Anywhere,
 }
 
-/// Packets per second that come out of a router of so many workers.
+/// Measures the packets per second that leave a router with a given number of workers.
 pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> Result<f64, BenchError> {
     check()?;
-    // A route by each port that packets leave by.
+    // Each output port gets at least one route.
     let setup = Setup { routes: setup.routes.max(workers as u32), ..setup };
     let (ready, done) = (Barrier::new(workers), AtomicUsize::new(0));
     let ends = Handover::mesh(&vec![None; workers]);
@@ -46,7 +46,7 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
                     Spread::AtTheirs => Chosen::Of { worker, workers, seed: SEED },
                     Spread::Anywhere => Chosen::All,
                 };
-                // Only root may; without it the figures are noisier.
+                // Binding needs root; without it the figures are noisier.
                 let _ = dedicate(Pid::from_raw(0), worker);
                 let made = Pipeline::member(case, setup, handover, worker, chosen);
                 ready.wait();
@@ -60,7 +60,7 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
     Ok(rates.iter().sum())
 }
 
-/// Packets per second that leave by this worker's port.
+/// Returns the packets per second that leave by this worker's port.
 fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f64, BenchError> {
     turn_for(pipeline, WARM_UP);
     let (_, before) = pipeline.passed();
@@ -69,7 +69,7 @@ fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f6
     let (_, after) = pipeline.passed();
     let rate = (after - before) as f64 / start.elapsed().as_secs_f64();
     done.fetch_add(1, Ordering::Relaxed);
-    // Others may have packets for this one as long as they count.
+    // Other workers may hand over packets to this worker while they still count.
     while done.load(Ordering::Relaxed) < workers && start.elapsed() < 4 * COUNTED {
         pipeline.forward(PORTION);
     }

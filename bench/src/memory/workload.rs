@@ -1,4 +1,4 @@
-//! What is sent through a router in memory, by the names that people say.
+//! Workload of a router in memory, in the terms of the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,24 +7,24 @@ use super::case::{Case, Family};
 use super::setup::{GatesSetup, QueueSetup, Setup};
 use super::traffic::{Distribution, Size, one_of};
 
-/// A workload that was asked for; each part has a default.
+/// Requested workload; each part has a default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Flows: 1,000 by default.
+    /// Number of flows, by default 1,000.
     pub flows: Amount,
-    /// How often each comes.
+    /// Frequency of each flow's packets.
     pub distribution: Distribution,
-    /// The internet protocol's version.
+    /// IP version.
     pub ip: Ip,
-    /// How long packets are.
+    /// Packet size.
     pub size: Size,
-    /// Routes, all with flows: 1,000 by default.
+    /// Number of routes, by default 1,000; flows use all of them.
     pub routes: Amount,
-    /// Gates at which nothing is bound: 0 or 3.
+    /// Number of gates without bindings: 0 or 3.
     pub gates: EmptyGates,
-    /// What packets pass.
+    /// Stages that packets pass.
     pub path: Stages,
-    /// Workers.
+    /// Number of workers.
     pub workers: Workers,
 }
 
@@ -44,7 +44,7 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The arguments of `millrace bench memory` that say it.
+    /// Returns the arguments of `millrace bench memory` for this workload.
     pub fn arguments(&self) -> Vec<String> {
         let path = match self.path {
             Stages::Bare => "bare",
@@ -104,11 +104,11 @@ impl fmt::Display for Workload {
     }
 }
 
-/// A number as people write it: `1`, `128K`, `1M`, by steps of 1,000.
+/// Number with an optional suffix for thousands or millions: `1`, `128K`, `1M`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount(pub(super) u32);
 
-/// The most flows and routes of a workload.
+/// Largest number of flows and routes in a workload.
 const MOST: u32 = 1_000_000;
 
 impl Amount {
@@ -141,7 +141,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// The internet protocol's version.
+/// IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ip(pub(super) Family);
 
@@ -159,7 +159,7 @@ impl fmt::Display for Ip {
     }
 }
 
-/// Gates at which nothing is bound.
+/// Number of gates without bindings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmptyGates(u8);
 
@@ -175,14 +175,14 @@ impl FromStr for EmptyGates {
     }
 }
 
-/// What packets pass.
+/// Stages that packets pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stages {
-    /// No flow table: each packet is classified by itself.
+    /// No flow table: each packet is classified separately.
     Bare,
-    /// The flow table, and one queue, first in, first out.
+    /// Flow table and one FIFO queue.
     FlowTable,
-    /// The flow table, and a queue for each flow, by deficit round robin.
+    /// Flow table and a queue per flow, served by deficit round robin.
     Queues,
 }
 
@@ -195,7 +195,7 @@ impl FromStr for Stages {
     }
 }
 
-/// Workers.
+/// Number of workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workers(pub(super) usize);
 

@@ -1,4 +1,5 @@
-//! `plugin-load`: from the bytes of a plugin's module to its first packet, by the functions that the daemon loads plugins with.
+//! `plugin-load`: time from the bytes of a plugin's module to its first packet, through the daemon's loading
+//! functions.
 
 mod module;
 
@@ -17,12 +18,13 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 15;
-/// Bytes of the module, about.
+/// Approximate size of the module in bytes.
 const BYTES: usize = 100_000;
 
-/// Promised: milliseconds from a module of 100 KB to its first packet, compiled and from the cache.
+/// Promised maximum: milliseconds from a module of 100 KB to its first packet with compilation, and from the
+/// cache.
 const COLD_LIMIT: f64 = 25.0;
 const KEPT_LIMIT: f64 = 5.0;
 
@@ -64,11 +66,11 @@ fn compiler(options: &Options<'_>, cache: Option<PathBuf>) -> Result<Compiler, B
     Ok(Compiler::new(sandbox, CompilerSettings { command, cache, ..CompilerSettings::default() }))
 }
 
-/// Milliseconds to the first packet, and to the better code, with nothing kept.
+/// Returns the milliseconds to the first packet, and to the optimised code, without a cache.
 fn cold(wasm: &[u8], options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
     let compiler = compiler(options, None)?;
     let (mut first, mut better) = (Vec::new(), Vec::new());
-    // The first one counts nowhere: it brings the program into memory.
+    // The first repetition does not count: it loads the program into memory.
     for repetition in 0..=REPETITIONS {
         check()?;
         let begun = Clock::now();
@@ -84,10 +86,10 @@ fn cold(wasm: &[u8], options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), Benc
     Ok((first, better))
 }
 
-/// Milliseconds to the first packet when the code is kept.
+/// Returns the milliseconds to the first packet with cached code.
 fn kept(wasm: &[u8], cache: &Folder, options: &Options<'_>) -> Result<Vec<f64>, BenchError> {
     let compiler = compiler(options, Some(cache.0.clone()))?;
-    // When nobody tells of better code any more, it has been kept.
+    // The channel closes after the optimised code is in the cache.
     let _ = load_and_use(&compiler, wasm, Source::Compiled)?.recv();
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
@@ -99,7 +101,8 @@ fn kept(wasm: &[u8], cache: &Folder, options: &Options<'_>) -> Result<Vec<f64>, 
     Ok(times)
 }
 
-/// Loads a plugin, makes an instance, and has it treat a packet. Returns who tells of better code.
+/// Loads a plugin, creates an instance, and lets it treat a packet. Returns the receiver that gets the result
+/// of the optimising compilation.
 fn load_and_use(
     compiler: &Compiler,
     wasm: &[u8],
@@ -107,7 +110,7 @@ fn load_and_use(
 ) -> Result<Receiver<Result<(), String>>, BenchError> {
     let (sender, receiver) = channel();
     let upgraded = move |_: &_, result: Result<(), millrace_compiler::CompileError>| {
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = sender.send(result.map_err(|error| error.to_string()));
     };
     let loaded = compiler.load(wasm, upgraded).map_err(|error| failed("load the plugin", error))?;
@@ -119,7 +122,7 @@ fn load_and_use(
     Ok(receiver)
 }
 
-/// Makes an instance, and has it treat a packet.
+/// Creates an instance and lets it treat a packet.
 fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     let mut instance = plugin.create(&Map::new()).map_err(|error| failed("make an instance", error))?;
     let pool = Pool::new(64).map_err(|error| failed("make packet memory", error))?;
@@ -139,7 +142,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     }
 }
 
-/// Milliseconds that a compiler alone takes.
+/// Returns the milliseconds of a compiler alone.
 fn compiling(wasm: &[u8], tier: Tier) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
@@ -151,7 +154,7 @@ fn compiling(wasm: &[u8], tier: Tier) -> Result<Vec<f64>, BenchError> {
     Ok(times)
 }
 
-/// Milliseconds for an instance of code that is there.
+/// Returns the milliseconds to create an instance of compiled code.
 fn creating(wasm: &[u8]) -> Result<Vec<f64>, BenchError> {
     let sandbox =
         Sandbox::new(SandboxSettings::default()).map_err(|error| failed("make the sandbox", error))?;
@@ -171,7 +174,7 @@ fn milliseconds(begun: Clock) -> f64 {
     begun.elapsed().as_secs_f64() * 1000.0
 }
 
-/// A directory that is removed in the end.
+/// Directory. Dropping it removes the directory.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -182,7 +185,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It need not be there.
+        // The directory may not exist.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,16 +1,16 @@
-//! A module of a wanted length, that is a plugin: many functions of the mixture that compilers meet (arithmetic, loops,
-//! branches, memory, calls), all of them reachable.
+//! WebAssembly module of a given size that is a plugin. Its functions have a typical mixture of code
+//! (arithmetic, loops, branches, memory, calls), and all of them are reachable.
 
 use std::fmt::Write;
 
 use crate::BenchError;
 
-/// Bytes of one of its functions in the module, about.
+/// Approximate size of one function in the module in bytes.
 const FUNCTION: usize = 119;
 
 const MANIFEST: &str = r#"{\"abi\": 1, \"name\": \"bench\", \"version\": \"1.0.0\", \"summary\": \"Drops all.\", \"positions\": [\"late\"]}"#;
 
-/// What calls the first function, and drops each packet.
+/// Function that calls the first function and drops each packet.
 const PACKETS: &str = r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)
   (local.set $at (i32.wrap_i64 (i64.load offset=16 (local.get $call))))
   (local.set $left (i32.load offset=4 (local.get $call)))
@@ -21,7 +21,7 @@ const PACKETS: &str = r#"(func (export "millrace_packets") (param $call i32) (lo
     (local.set $left (i32.sub (local.get $left) (i32.const 1)))
     (br_if $next (local.get $left))))"#;
 
-/// A plugin of about so many bytes.
+/// Returns a plugin of about the given number of bytes.
 pub(super) fn of_about(bytes: usize) -> Result<Vec<u8>, BenchError> {
     let wasm = wat::parse_str(text(bytes / FUNCTION));
     wasm.map_err(|error| super::failed("write the module", error))
@@ -38,7 +38,7 @@ fn text(functions: usize) -> String {
 "#
     );
     for number in 0..functions {
-        // Each calls a later one, a few steps deep.
+        // Each function calls the next one, up to eight functions deep.
         let next = if number % 8 == 7 || number + 1 == functions { None } else { Some(4 + number + 1) };
         function(&mut text, number, next);
     }
@@ -49,7 +49,7 @@ fn function(text: &mut String, number: usize, next: Option<usize>) {
     let call = next.map_or("(local.get $sum)".to_owned(), |next| {
         format!("(call {next} (local.get $from) (local.get $sum))")
     });
-    // A text always takes more.
+    // Writing to a string can't fail.
     let _ = write!(
         text,
         r#"(func (param $from i32) (param $count i32) (result i32) (local $sum i32) (local $wide i64)

@@ -1,4 +1,4 @@
-//! `plugin-call`: what a call of an instance costs, in both homes.
+//! `plugin-call`: cost of a call of an instance, in the built-in and the wasm runtime.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -18,21 +18,22 @@ use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions, of which the median counts.
+/// Repetitions; the result is their median.
 const REPETITIONS: usize = 21;
-/// Calls of a repetition.
+/// Calls per repetition.
 const CALLS: u64 = 20_000;
-/// Packets of a call of many.
+/// Packets per call in the cases with many packets.
 const MANY: usize = 32;
-/// Promised: cycles of the counter for a call of a contained plugin that can be stopped.
+/// Promised maximum: time stamp counter cycles of a suspendable call of a sandboxed plugin.
 const CALL_LIMIT: f64 = 300.0;
-/// Promised: the same for one that is called on the worker's stack, and with a call back inside.
+/// Promised maximum: time stamp counter cycles of a sandboxed call on the worker's stack.
 const SHORT_LIMIT: f64 = 60.0;
 const BACK_LIMIT: f64 = 110.0;
-/// Promised: nanoseconds for a packet of a call of many, beyond the same in the router itself.
+/// Promised maximum: additional nanoseconds per packet of a sandboxed call with many packets, compared with a
+/// built-in plugin.
 const PACKET_LIMIT: f64 = 8.0;
 
-/// What the contained ones do, in the router itself: nothing.
+/// Built-in counterpart of the sandboxed plugins, which does nothing.
 struct Nothing;
 
 impl Instance for Nothing {
@@ -49,7 +50,7 @@ impl Instance for Nothing {
     }
 }
 
-/// Packets and what a call needs beside them.
+/// Packets and the other arguments of a call.
 struct Batch {
     packets: Vec<Packet>,
     keys: Vec<FlowKey>,
@@ -78,7 +79,7 @@ impl Batch {
     }
 }
 
-/// Time of a call: nanoseconds, and cycles of the counter where there is one.
+/// Time of a call: nanoseconds, and time stamp counter cycles if the machine has the counter.
 type Cost = (f64, f64);
 
 fn cost_of(calls: u64, mut call: impl FnMut()) -> Cost {
@@ -88,7 +89,7 @@ fn cost_of(calls: u64, mut call: impl FnMut()) -> Cost {
     (clock.elapsed().as_secs_f64() * 1e9 / calls as f64, cycles / calls as f64)
 }
 
-/// Costs of the instances' calls, in turn, so that what disturbs one disturbs all.
+/// Measures the calls of all instances alternately, so that a disturbance affects all alike.
 fn costs(instances: &mut [Box<dyn Instance>], batch: &mut Batch) -> Result<Vec<Vec<Cost>>, BenchError> {
     let mut costs = vec![Vec::new(); instances.len()];
     for _ in 0..REPETITIONS {
@@ -108,8 +109,8 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
     costs.iter().map(|(_, cycles)| *cycles).collect()
 }
 
-/// There and back between two processes over a ring in memory that they share, each on a processor of its own where there are
-/// two: what a call of a plugin in another process costs at the least.
+/// Measures a round trip between two processes over a ring in shared memory, each on its own processor if the
+/// machine has two. This is the least cost of a call of a plugin in another process.
 fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
     let mut other = OtherSide::start(binary)?;
     let window = [7; WINDOW];
@@ -127,7 +128,7 @@ fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
         .collect()
 }
 
-/// The instances that are measured: in the router itself, and contained, with and without a call back.
+/// Returns the measured instances: built-in, sandboxed, and sandboxed with a call back.
 fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     let nothing = plugin(
         sandbox,
@@ -146,7 +147,7 @@ fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     Ok([Box::new(Nothing), make(&nothing)?, make(&calls_back)?])
 }
 
-/// Which of the instances is called where instructions are counted.
+/// Instance for runs that count instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Called {
     Native,
@@ -154,14 +155,14 @@ pub(crate) enum Called {
     ContainedWithCallBack,
 }
 
-/// Calls an instance with so many packets each time, contained ones on the worker's stack.
+/// Calls an instance with a number of packets per call; sandboxed calls run on the worker's stack.
 pub(crate) fn call_counted(
     called: Called,
     packets: usize,
     calls: u64,
     meter: &mut Meter,
 ) -> Result<(), BenchError> {
-    // No call is to be stopped, however slow what counts makes it.
+    // The long tick prevents suspension, even when the counting tool slows the calls.
     let usual = SandboxSettings::default();
     let sandbox =
         Sandbox::new(SandboxSettings { tick: Duration::from_millis(50), ..usual }).map_err(failed)?;
@@ -173,13 +174,13 @@ pub(crate) fn call_counted(
     };
     let pool = Pool::new(256).map_err(failed)?;
     let mut batch = Batch::new(&pool, packets)?;
-    // Until it has shown that its calls are short.
+    // These calls show that the instance's calls are short.
     (0..2 * usual.short_calls).for_each(|_| batch.call(&mut *instance));
     meter.measure(|| (0..calls).for_each(|_| batch.call(&mut *instance)));
     Ok(())
 }
 
-/// Runs all cases. Windows are copied in and out.
+/// Runs all cases. Packet windows are copied in and out.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let pool = Pool::new(256).map_err(failed)?;
     let [native, stopped, stopped_back] = instances(&sandbox(false)?)?;

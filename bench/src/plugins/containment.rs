@@ -15,16 +15,17 @@ use crate::memory::setup::{GatesSetup, IN_MAC, OUT_MAC, Pipeline, Setup, flow, f
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
-/// Time between two packets of a flow: 50,000 in a second.
+/// Interval between two packets of a flow: 50,000 packets per second.
 const INTERVAL: Duration = Duration::from_micros(20);
-/// What the bystander is promised, which is more than it needs (35 Mb/s), and what the port it leaves by sends at.
+/// Reserved rate of the bystander flow, above its actual rate (35 Mb/s).
 const RESERVED: Rate = Rate::from_megabits(50);
 const PORT: Rate = Rate::from_megabits(10_000);
-/// How long each case takes in a round.
+/// Duration of each case per round.
 const TIME: Duration = Duration::from_secs(2);
-/// Rounds, of which the median counts: what disturbs the machine for a moment disturbs one.
+/// Rounds; the result is their median, so that a short disturbance of the machine affects only one round.
 const ROUNDS: usize = 5;
-/// Promised: the delay of 99 in 100 packets of the bystander, over that without the other one.
+/// Promised maximum: ratio of the bystander's 99th percentile delay to its delay without a misbehaving
+/// instance.
 const DELAY_LIMIT: f64 = 2.0;
 
 /// Name and packet function of each misbehaving plugin.
@@ -39,14 +40,14 @@ const CASES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What came of the bystander in the rounds of a case.
+/// Results of the bystander flow in all rounds of a case.
 #[derive(Default)]
 struct Seen {
     sent: u64,
     lost: u64,
     middle: Vec<f64>,
     late: Vec<f64>,
-    /// Delays of all packets that came, in microseconds.
+    /// Delays of all arriving packets in microseconds.
     delays: Vec<f64>,
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Runs a case for a round.
+/// Runs one round of a case.
 fn round(sandbox: &Sandbox, name: &str, body: &str, seen: &mut Seen) -> Result<(), BenchError> {
     let (mut pipeline, arrivals) = pipeline()?;
     let bystander = flow(30, 0).ok_or_else(|| failed("the bystander has no flow"))?;
@@ -116,7 +117,7 @@ fn drive(pipeline: &mut Pipeline, arrivals: &Arrivals) -> Result<(), BenchError>
             check()?;
             (0..1000).for_each(|_| pipeline.turn_now());
         }
-        // What is inside comes out.
+        // These iterations send the remaining packets.
         (0..4).for_each(|_| pipeline.turn_now());
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `hot-swap`: instances take each other's place under load, with what they know.
+//! `hot-swap`: instances replace each other under load, with state hand-over.
 
 use std::time::Instant as Clock;
 
@@ -13,20 +13,21 @@ use crate::memory::setup::{GatesSetup, Pipeline, Setup};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
-/// How often an instance is replaced.
+/// Number of upgrades.
 const UPGRADES: usize = 1000;
-/// Packets between two of these, ten batches.
+/// Packets between two upgrades: ten batches.
 const PACKETS: u64 = 2560;
-/// Promised: microseconds that a worker stands still for it, of 99 in 100.
+/// Promised maximum: 99th percentile of the worker's pause for an upgrade in microseconds.
 const PAUSE_LIMIT: f64 = 100.0;
 
-/// Flows that the packets are of.
+/// Flows of the packets.
 const FLOWS: u32 = 1000;
-/// Bytes that an instance hands over: both counts.
+/// Bytes of an instance's state hand-over: both counts.
 const STATE: usize = 16;
 
-/// Counts packets at 64, those of each flow in its state, and flows that had none yet at 72. Hands the counts over; says the first when
-/// it is asked to `read`, and the second when it is asked for those `begun`.
+/// Module of a plugin that counts packets at address 64, the packets of each flow in the flow's state, and
+/// new flows at address 72. The plugin hands both counts over. Message `read` returns the number of packets,
+/// and `begun` the number of new flows.
 const COUNTER: &str = r#"
     (func (export "millrace_packets") (param $call i32)
       (local $at i32) (local $left i32) (local $state i32) (local $packets i64)
@@ -59,7 +60,7 @@ const COUNTER: &str = r#"
       (i64.store (i32.const 72) (i64.load offset=8 (local.get $at)))
       i32.const 0)"#;
 
-/// Runs it.
+/// Runs the benchmark.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let sandbox = sandbox(true)?;
     let imports = r#"(import "millrace" "reply" (func $reply (param i32 i32)))"#;

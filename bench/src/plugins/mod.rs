@@ -1,4 +1,4 @@
-//! What plugins cost and what they can't do, in the pipeline alone: `plugin-call`, `hot-swap` and `containment`.
+//! Cost and containment of plugins, in the pipeline alone: `plugin-call`, `hot-swap` and `containment`.
 
 pub(crate) mod call;
 mod containment;
@@ -18,15 +18,16 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("plugins", error.to_string())
 }
 
-/// Where calls that are short run on the worker's stack after as many as usual, or never.
+/// Creates a sandbox. With `short_calls`, short calls run on the worker's stack after the default number of
+/// calls; otherwise never.
 fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
     let usual = SandboxSettings::default();
     let short_calls = if short_calls { usual.short_calls } else { 0 };
     Sandbox::new(SandboxSettings { short_calls, ..usual }).map_err(failed)
 }
 
-/// A plugin whose manifest has `keys` (`"window": 4,`), with `imports`, and the `body` of `millrace_packets` and what
-/// else it exports.
+/// Creates a plugin from manifest keys (`"window": 4,`), `imports`, and a `body` with `millrace_packets` and
+/// further exports.
 fn plugin(sandbox: &Sandbox, keys: &str, imports: &str, body: &str) -> Result<LoadedPlugin, BenchError> {
     let manifest = format!(
         r#"{{{keys} "abi": 1, "name": "bench", "version": "1.0.0", "summary": "For benches.", "positions": ["late"]}}"#

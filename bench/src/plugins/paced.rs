@@ -1,4 +1,4 @@
-//! Ports between which packets come at a pace, and are told how long they were on their way.
+//! Ports with paced packets, and the delay of each packet between them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,34 +9,34 @@ use millrace_port::{Capabilities, Mode, Port, PortCounters};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-/// What both ports share.
+/// State shared by both ports.
 struct Wire {
     start: Clock,
-    /// The flows: a packet of each comes at every interval.
+    /// Template of each flow; each flow sends one packet per interval.
     templates: Vec<Vec<u8>>,
     interval: Duration,
     /// Packets of each flow so far.
     sent: u64,
-    /// Packets of a round that are still to come.
+    /// Packets of the current interval that are still to be sent.
     left: usize,
-    /// How long packets of the first flow were on their way, in nanoseconds.
+    /// Delays of the first flow's packets in nanoseconds.
     delays: Vec<u64>,
 }
 
-/// A port that gives packets at a pace, or takes them.
+/// Port that generates packets at a pace, or accepts them.
 pub(super) struct Paced {
     wire: Rc<RefCell<Wire>>,
-    /// Whether packets come in by it.
+    /// Whether the port generates packets.
     gives: bool,
     capabilities: Capabilities,
     counters: PortCounters,
 }
 
-/// What came of the packets.
+/// Results of the packets.
 pub(super) struct Arrivals(Rc<RefCell<Wire>>);
 
-/// The port that gives a packet with each of the `templates` at every interval, of which the last 8 bytes are for its own use,
-/// the port that takes them, and what comes of them.
+/// Creates a port that generates one packet per template and interval, and a port that accepts the packets.
+/// The ports use the last 8 bytes of each template. [`Arrivals`] has the results of the packets.
 pub(super) fn paced(
     templates: Vec<Vec<u8>>,
     interval: Duration,
@@ -63,15 +63,15 @@ pub(super) fn paced(
 }
 
 impl Arrivals {
-    /// Begins anew: packets come from now on.
+    /// Restarts the measurement: packets are generated from now on.
     pub fn restart(&self) {
         let mut wire = self.0.borrow_mut();
         (wire.start, wire.sent, wire.left) = (Clock::now(), 0, 0);
         wire.delays.clear();
     }
 
-    /// Packets of the first flow, those of them that came out, and how long 50 and 99 of 100 were on their way, in
-    /// microseconds.
+    /// Returns the sent and the arrived packets of the first flow, and the median and 99th percentile of
+    /// their delay in microseconds.
     pub fn of_first(&self) -> (u64, u64, f64, f64) {
         let mut wire = self.0.borrow_mut();
         wire.delays.sort_unstable();
@@ -84,7 +84,7 @@ impl Arrivals {
         (wire.sent, wire.delays.len() as u64, delay(50), delay(99))
     }
 
-    /// Delays of the first flow's packets that came out, in microseconds.
+    /// Returns the delays of the first flow's arrived packets in microseconds.
     pub fn delays_of_first(&self) -> Vec<f64> {
         self.0.borrow().delays.iter().map(|delay| *delay as f64 / 1e3).collect()
     }

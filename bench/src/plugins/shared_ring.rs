@@ -1,5 +1,6 @@
-//! A ring in memory that two processes share, for what a plugin in a process of its own would cost at the least: the window of a
-//! packet goes there, its verdict comes back, and both sides only look, without system calls.
+//! Ring in memory shared by two processes, which shows the least cost of a plugin in another process. One
+//! side sends the window of a packet and the other side returns the verdict; both sides poll without system
+//! calls.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,28 +22,28 @@ use crate::process::Running;
 
 /// Words of a packet's window.
 pub(super) const WINDOW: usize = 16;
-/// What the benchmark is called as for the other side, before the path of the memory.
+/// Prefix of the benchmark name that starts the other side; the path of the memory follows.
 const OTHER_SIDE: &str = "plugin-call/other-side:";
 
 const SLOTS: u64 = 64;
-/// Words from one slot to the next: the window, the verdict, and what fills up the line of the cache.
+/// Words per slot: the window, the verdict, and padding to a full cache line.
 const STRIDE: usize = WINDOW + 8;
-/// Where the numbers stand of packets that went there and that came back: each in a line of its own.
+/// Word indices of the request number and the response number, each in its own cache line.
 const THERE: usize = 0;
 const BACK: usize = 8;
 const FIRST_SLOT: usize = 16;
 const WORDS: usize = FIRST_SLOT + SLOTS as usize * STRIDE;
 
-/// Instead of a number: the other side is to end.
+/// Value instead of a request number that ends the other side.
 const END: u64 = u64::MAX;
-/// A verdict: the packet passes.
+/// Verdict that lets the packet pass.
 const PASS: u64 = 1;
-/// How long the other side waits for a packet, for then whoever began it is gone.
+/// Longest wait of the other side for a packet; after that time the starting process must be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Looks between two looks at the clock.
+/// Polls between two checks of the clock.
 const LOOKS: u64 = 1 << 20;
 
-/// The memory, as one of the two processes has it.
+/// Mapping of the shared memory in one process.
 struct Ring {
     start: NonNull<c_void>,
     bytes: NonZeroUsize,
@@ -53,15 +54,15 @@ impl Ring {
         let bytes = NonZeroUsize::new(WORDS * size_of::<u64>())
             .ok_or_else(|| BenchError::measurement("plugin-call", "the ring is empty"))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing is unmapped by it.
+        // SAFETY: a new mapping at an address of the kernel's choice; the call unmaps nothing.
         let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) };
         Ok(Self { start: start.map_err(BenchError::system("map shared memory"))?, bytes })
     }
 
     #[inline]
     fn words(&self) -> &[AtomicU64; WORDS] {
-        // SAFETY: the mapping has as many words, is aligned to a page, lives as long as `self`, and is only looked at by words that
-        // are loaded and stored as one, here and in the other process.
+        // SAFETY: the mapping has as many words, is aligned to a page, lives as long as `self`, and both
+        // processes access it only by atomic words.
         unsafe { self.start.cast::<[AtomicU64; WORDS]>().as_ref() }
     }
 
@@ -70,7 +71,7 @@ impl Ring {
         &self.words()[FIRST_SLOT + (number % SLOTS) as usize * STRIDE..][..STRIDE]
     }
 
-    /// Waits until another number stands at a place; `None` after so long without one.
+    /// Waits until a word changes from `last`; returns `None` after [`PATIENCE`] without a change.
     #[inline]
     fn wait(&self, place: usize, last: u64) -> Option<u64> {
         let word = &self.words()[place];
@@ -92,12 +93,12 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `map`, which nothing refers to any more.
+        // SAFETY: exactly the mapping made in `map`, to which no reference exists any more.
         let _ = unsafe { munmap(self.start, self.bytes.get()) };
     }
 }
 
-/// The process on the other side, which lets every packet pass, and the ring to it.
+/// Process on the other side, which lets every packet pass, and the ring to it.
 pub(super) struct OtherSide {
     ring: Ring,
     number: u64,
@@ -105,7 +106,7 @@ pub(super) struct OtherSide {
 }
 
 impl OtherSide {
-    /// Begins the process, which is `binary`.
+    /// Starts the process from `binary`.
     pub fn start(binary: &Path) -> Result<Self, BenchError> {
         let memory = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC)
             .map_err(BenchError::system("make a file in memory"))?;
@@ -117,12 +118,12 @@ impl OtherSide {
         let mut command = Command::new(binary);
         command.arg("bench").arg(format!("{OTHER_SIDE}{path}"));
         let mut other = Self { ring: Ring::map(&memory)?, number: 0, process: Running::start(&mut command)? };
-        // It has opened the memory when it answers.
+        // The answer shows that the process has opened the memory.
         other.ask(&[0; WINDOW])?;
         Ok(other)
     }
 
-    /// Has it look at a packet.
+    /// Lets the other side inspect a packet.
     #[inline]
     pub fn ask(&mut self, window: &[u64; WINDOW]) -> Result<(), BenchError> {
         let (last, number) = (self.number, self.number + 1);
@@ -144,7 +145,7 @@ impl Drop for OtherSide {
     }
 }
 
-/// Is the other side, if this is what the benchmark is called as.
+/// Runs the other side if `name` requests it.
 pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
     let opened = File::options().read(true).write(true).open(&path);
@@ -155,7 +156,7 @@ pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring)))
 }
 
-/// Lets packets pass until it is to end, or nobody asks any more.
+/// Lets packets pass until the end value arrives or requests stop.
 fn answer(ring: &Ring) {
     let mut last = 0;
     while let Some(number) = ring.wait(THERE, last)

@@ -1,6 +1,6 @@
-//! Text in HTML.
+//! Escaping of text for HTML.
 
-/// Text for HTML and its attributes.
+/// Escapes text for HTML and its attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! On what figures were found.
+//! Machine and software of a benchmark run.
 
 use std::fs;
 
@@ -11,41 +11,41 @@ use crate::process::run;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Platform {
-    /// Not known.
+    /// Unknown kind.
     #[default]
     Unknown,
-    /// A machine of its own.
+    /// Physical machine.
     Physical,
-    /// A virtual machine, and the product that runs it, as its firmware names it.
+    /// Virtual machine, with the hypervisor product as its firmware names it.
     Virtual(String),
 }
 
-/// A machine and what runs on it.
+/// Machine and its software.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub processor: String,
-    /// How many processors there are.
+    /// Number of processors.
     pub processors: usize,
-    /// The widest vectors that it has.
+    /// Widest vectors of the processor.
     pub vectors: String,
-    /// Memory, in MiB.
+    /// Memory size in MiB.
     pub memory: u64,
-    /// Whether the machine is virtual.
+    /// Kind of the machine.
     pub platform: Platform,
-    /// The kernel's name and version.
+    /// Name and version of the kernel.
     pub kernel: String,
-    /// The version of Millrace, and the compiler that built it.
+    /// Version of Millrace, and the compiler that built it.
     pub millrace: String,
-    /// The versions of peers and tools that were there.
+    /// Versions of the installed peers and tools.
     pub tools: Vec<String>,
-    /// When it was measured, in UTC.
+    /// Time of the measurement in UTC.
     pub date: String,
 }
 
 impl Machine {
-    /// This one, now.
+    /// Returns the description of this machine now.
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// Sentences on the machine, and on what it means for its figures.
+    /// Describes the machine, and its effect on the figures, in sentences.
     pub fn sentence(&self) -> String {
         let noun = if self.processors == 1 { "processor" } else { "processors" };
         let (place, meaning) = match &self.platform {
@@ -108,14 +108,14 @@ impl Machine {
     }
 }
 
-/// The product that firmware names: `QEMU Standard PC`. Empty where none does.
+/// Returns the product that the firmware names: `QEMU Standard PC`. Empty if it names none.
 fn product() -> String {
     let read = |name: &str| fs::read_to_string(format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
     let words = [read("sys_vendor"), read("product_name")].map(|text| text.trim().to_owned());
     words.join(" ").trim().to_owned()
 }
 
-/// The kind of machine: on x86 a flag of the processor tells of a hypervisor.
+/// Returns the kind of machine: on x86 a processor flag shows a hypervisor.
 fn platform(cpuinfo: &str, product: &str) -> Platform {
     let Some(flags) = value(cpuinfo, "flags") else { return Platform::Unknown };
     match flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
@@ -124,7 +124,7 @@ fn platform(cpuinfo: &str, product: &str) -> Platform {
     }
 }
 
-/// The first value of a name, in lines of `name : value`.
+/// Returns the first value of a name, from lines of `name : value`.
 fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_start().strip_prefix(':')?.trim())
@@ -134,7 +134,7 @@ fn kibibytes(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// A moment as `2026-11-22 23:05 UTC`.
+/// Formats a time as `2026-11-22 23:05 UTC`.
 fn date(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

@@ -1,4 +1,4 @@
-//! The results of several benchmarks, with the machine that they are of, as JSON and as a page.
+//! Results of several benchmarks and their machine, as JSON and as an HTML page.
 
 mod escaped;
 mod machine;
@@ -13,43 +13,43 @@ pub use self::machine::{Machine, Platform};
 
 use crate::{BenchError, Measurement, Options, interrupt, list, run_one};
 
-/// All that was measured.
+/// Results of a benchmark run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// On what; nothing where this isn't known.
+    /// Machine of the run; default values if unknown.
     #[serde(default)]
     pub machine: Machine,
-    /// The measurements, in the order in which they were made.
+    /// Measurements in the order of their execution.
     pub results: Vec<Entry>,
-    /// The benchmarks that gave none.
+    /// Benchmarks without results.
     #[serde(default)]
     pub failures: Vec<FailedBench>,
 }
 
-/// A measurement and its benchmark.
+/// Measurement and its benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The benchmark; empty where it isn't known.
+    /// Name of the benchmark; empty if unknown.
     #[serde(default)]
     pub bench: String,
-    /// What it measured.
+    /// Measurement of the benchmark.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
 
-/// A benchmark without results.
+/// Benchmark without results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedBench {
-    /// Its name.
+    /// Name of the benchmark.
     pub bench: String,
-    /// Why it has none.
+    /// Reason for the missing results.
     pub error: String,
-    /// Whether it only lacks what this machine, or who runs it, hasn't.
+    /// Whether the benchmark only lacks a resource of this machine or a right of its user.
     pub left_out: bool,
 }
 
 impl Report {
-    /// The results of one benchmark, on this machine.
+    /// Returns the results of one benchmark on this machine.
     pub fn of(bench: &str, measurements: Vec<Measurement>) -> Self {
         let mut report = Self { machine: Machine::this(), ..Self::default() };
         report.add(bench, measurements);
@@ -61,7 +61,7 @@ impl Report {
         self.results.extend(measurements.into_iter().map(entry));
     }
 
-    /// The promises that were not kept, a line each: benchmark, case, figure and limit.
+    /// Returns the broken promises, one per line: benchmark, case, figure and limit.
     pub fn broken_promises(&self) -> Vec<String> {
         let broken = |Entry { bench, measurement }: &Entry| {
             let promise = measurement.broken_promise()?;
@@ -70,16 +70,16 @@ impl Report {
         self.results.iter().filter_map(broken).collect()
     }
 
-    /// One HTML page that needs nothing else, with a plot of each measurement.
+    /// Returns a self-contained HTML page with plots of all measurements.
     pub fn page(&self) -> String {
         page::page(self)
     }
 }
 
-/// Runs all benchmarks one after the other, and goes on behind one that fails.
+/// Runs all benchmarks one after the other, and continues after a failed benchmark.
 ///
 /// # Errors
-/// Only when it is interrupted.
+/// The run was interrupted.
 pub fn run_all(options: &mut Options<'_>) -> Result<Report, BenchError> {
     let _watch = interrupt::Interrupt::watch();
     let mut report = Report { machine: Machine::this(), ..Report::default() };

@@ -1,4 +1,4 @@
-//! One HTML page: the machine, and for each benchmark plots and a table. It loads nothing.
+//! Self-contained HTML page: the machine, and plots and a table for each benchmark.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ polyline{fill:none!important;stroke:currentColor;stroke-width:1.6}polyline.peer{
 polyline.dash1{stroke-dasharray:6 3}polyline.dash2{stroke-dasharray:2 2}\
 figure{margin:1rem 0}figcaption{font-size:13px}.key{margin-right:1.2rem;white-space:nowrap}.key svg{display:inline;margin:0;vertical-align:middle}";
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page(report: &Report) -> String {
     let mut body = String::new();
     machine(&mut body, &report.machine);
@@ -51,7 +51,7 @@ fn machine(body: &mut String, machine: &Machine) {
         body.push_str("<p>The results don't say of which machine they are.</p>\n");
         return;
     }
-    // Writing to a string does not fail, here and below.
+    // Writing to a string can't fail, here and below.
     let _ = writeln!(body, "<p>{}</p>\n<table>", escaped(&machine.sentence()));
     for (name, value) in rows {
         let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escaped(&value));
@@ -81,7 +81,7 @@ fn summary(body: &mut String, report: &Report) {
     list_of(body, "Without results:", &failures.collect::<Vec<_>>());
 }
 
-/// A heading and a list, unless the list is empty.
+/// Writes a heading and a list, unless the list is empty.
 fn list_of(body: &mut String, heading: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
@@ -93,7 +93,7 @@ fn list_of(body: &mut String, heading: &str, lines: &[String]) {
     body.push_str("</ul>\n");
 }
 
-/// Measurements by benchmark, in order.
+/// Groups the measurements by benchmark, in order.
 fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
     let mut sections: Vec<(&str, Vec<&Measurement>)> = Vec::new();
     for entry in &report.results {
@@ -199,7 +199,7 @@ mod tests {
         for loaded in ["http:", "https:", "src=", "href=", "<script", "url("] {
             assert!(!page.contains(loaded), "{loaded}");
         }
-        // Bars of two units, two plots of curves, and a key for each curve.
+        // The page has bars of two units, two plots of curves, and a key for each curve.
         assert_eq!(page.matches("<svg").count(), 6);
     }
 

@@ -10,33 +10,34 @@ use crate::interrupt::check;
 use crate::process::{Processor, dedicate};
 use crate::statistics::median;
 
-/// How long each part takes.
+/// Duration of each part.
 const SPAN: Duration = Duration::from_secs(2);
-/// Updates per second that are promised.
+/// Promised minimum: updates per second.
 pub(super) const PROMISED: f64 = 100_000.0;
-/// Updates between two looks at the clock and at the reader.
+/// Updates between two checks of the clock and of the reader.
 const PORTION: u64 = 100;
 const THIS: nix::unistd::Pid = nix::unistd::Pid::from_raw(0);
 
-/// How the writer works.
+/// Pace of the writer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pace {
     Idle,
-    /// As many updates per second as are promised.
+    /// Promised number of updates per second.
     Promised,
-    /// As many as it can.
+    /// Unlimited number of updates.
     Full,
 }
 
-/// What was seen.
+/// Results of reader and writer.
 pub(super) struct Seen {
-    /// The median of the reader's nanoseconds per lookup.
+    /// Median nanoseconds per lookup.
     pub lookup: f64,
     /// Updates per second.
     pub updates: f64,
 }
 
-/// Measures lookups on one processor while another updates the table. The writer reuses nodes once the reader has passed.
+/// Measures lookups on one processor while another updates the table. The writer reuses nodes after the
+/// reader's grace period.
 pub(super) fn run(
     ours: &mut Ours,
     table: &[Prefix],
@@ -70,7 +71,7 @@ pub(super) fn run(
     })
 }
 
-/// Updates per second that were made.
+/// Updates the table and returns the updates per second.
 fn write(
     ours: &mut Ours,
     table: &[Prefix],
@@ -94,7 +95,7 @@ fn write(
             ours.insert(prefix)?;
         }
         updates += PORTION;
-        // The reader counts as having gone on when it has finished what it began after the epoch's end.
+        // The grace period ends when the reader finishes a pass that began after the end of the epoch.
         match open {
             None => {
                 told.store(updates, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The lookups whose instructions are counted.
+//! Route lookups for instruction counts.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use super::tables::{Family, random};
 use crate::BenchError;
 use crate::counters::Meter;
 
-/// Prefixes of the table: how many there are makes no difference to a lookup, but to the time that filling takes.
+/// Prefixes of the table; their number affects only the time to fill the table, not a lookup.
 const PREFIXES: usize = 20_000;
 
 /// Looks up addresses in batches, IPv4 or IPv6.

@@ -12,16 +12,16 @@ use crate::process::{Processor, dedicate};
 const SOURCE: &str = include_str!("../../peers/dpdk_fib.c");
 const LIBRARY: &str = "libdpdk";
 
-/// A table of DPDK's in a process of its own.
+/// DPDK table in a separate process.
 pub(super) struct Fib {
     peer: Peer,
     family: Family,
-    /// Bytes that building the table took.
+    /// Memory used to build the table in bytes.
     pub memory: u64,
     _files: Scratch,
 }
 
-/// How to look up.
+/// Lookup function and batch size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     function: u32,
@@ -29,7 +29,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// What DPDK calls it.
+    /// Returns DPDK's name of the lookup function.
     pub fn name(self, family: Family) -> String {
         let name = match (family, self.function) {
             (Family::V4, 1) => "rte_fib DIR24_8 scalar macro",
@@ -44,7 +44,8 @@ impl Way {
 }
 
 impl Fib {
-    /// Makes and fills it; `None` where DPDK or a compiler is absent. Streams are bits as tables have them.
+    /// Creates and fills the table; returns `None` if DPDK or a compiler is absent. Streams hold address bits
+    /// in the format of the tables.
     pub fn start(
         family: Family,
         table: &[Prefix],
@@ -59,12 +60,12 @@ impl Fib {
         let before = resident(peer.pid());
         peer.ask("build")?;
         let memory = resident(peer.pid()).saturating_sub(before);
-        // Only root may; without it both sides are as noisy.
+        // Binding needs root; without it both sides are equally noisy.
         let _ = dedicate(nix::unistd::Pid::from_raw(peer.pid().cast_signed()), processor);
         Ok(Some(Self { peer, family, memory, _files: files }))
     }
 
-    /// The fastest way to look up a stream on this machine.
+    /// Returns the fastest lookup function and batch size for a stream on this machine.
     pub fn best_way(&mut self, stream: usize) -> Result<Way, BenchError> {
         let functions = if self.family == Family::V4 { 1..=4 } else { 1..=2 };
         let mut best: Option<(f64, Way)> = None;
@@ -80,8 +81,8 @@ impl Fib {
         best.map(|(_, way)| way).ok_or_else(none)
     }
 
-    /// Looks up a stream: nanoseconds per lookup and the sum of the routes' numbers, counted from 1. `None` when this
-    /// machine can't.
+    /// Looks up a stream; returns the nanoseconds per lookup and the sum of the route numbers, counted from
+    /// 1. Returns `None` if this machine doesn't support the function.
     pub fn look_up(&mut self, stream: usize, way: Way) -> Result<Option<(f64, u64)>, BenchError> {
         let line = format!("lookup {stream} {} {}", way.function, way.batch);
         match self.peer.ask_numbers(&line)?.as_deref() {
@@ -91,7 +92,7 @@ impl Fib {
         }
     }
 
-    /// Removes and adds again that many prefixes. Seconds.
+    /// Removes and adds again a number of prefixes; returns the seconds.
     pub fn update(&mut self, count: usize) -> Result<f64, BenchError> {
         let answer = self.peer.ask_numbers(&format!("update {count}"))?;
         let time = answer.and_then(|numbers| numbers.first().copied());
@@ -121,7 +122,7 @@ fn write(file: &Path, family: Family, table: &[Prefix], streams: &[&[u128]]) -> 
     file.flush()
 }
 
-/// Bytes of memory that a process has.
+/// Returns the resident memory of a process in bytes.
 pub(super) fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,8 +1,8 @@
-//! `route`: the tables of routes of the size of the internet's, beside DPDK's.
+//! `route`: route tables of the Internet's size, beside DPDK's.
 //!
-//! A million IPv4 and 200,000 IPv6 prefixes over 256 routes. Lookups in batches of 256 addresses, which are chosen so that
-//! each prefix is as likely (random), or a few are met far more often than others (Zipf); on one processor, ours and
-//! the peer's in turn.
+//! The tables have a million IPv4 and 200,000 IPv6 prefixes over 256 routes. Lookups come in batches of 256
+//! addresses. The addresses hit all prefixes equally often (random), or a few prefixes far more often than
+//! the others (Zipf). Millrace's table and the peer's take turns on one processor.
 
 mod contention;
 pub(crate) mod counted;
@@ -20,14 +20,15 @@ use crate::process::{Processor, SessionFirst, on_processor};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
 
-/// Pairs of runs, whose median ratio counts.
+/// Pairs of runs; the result is their median ratio.
 const PAIRS: usize = 15;
-/// To measure updates, one of so many prefixes is removed and added again. Not more: `rte_fib6` of DPDK 22.11 counts
-/// room as taken that deletions gave back, and is full after about 150,000.
+/// Interval of the prefixes that an update measurement removes and adds again: every tenth prefix. A larger
+/// share fails: `rte_fib6` of DPDK 22.11 counts room freed by deletions as used, and is full after about
+/// 150,000.
 const UPDATED: usize = 10;
-/// Milliseconds that an update of a prefix of more than 8 bits may take.
+/// Promised maximum: milliseconds for an update of a prefix of more than 8 bits.
 const SLOWEST: f64 = 1.0;
-/// The names of the streams.
+/// Names of the address streams.
 const STREAMS: [&str; 2] = ["random", "Zipf"];
 
 /// Runs all cases.
@@ -83,7 +84,7 @@ impl Case<'_, '_> {
         self.results.push(more(Measurement::of(case, figure, unit)));
     }
 
-    /// Looks up a stream by both in turn.
+    /// Looks up a stream in both tables alternately.
     fn look_up(&mut self, pair: &mut Pair, number: usize, stream: &Addresses) -> Result<(), BenchError> {
         let reader = pair.ours.fib.reader();
         let way = pair.peer.as_mut().map(|peer| peer.best_way(number)).transpose()?;
@@ -103,7 +104,7 @@ impl Case<'_, '_> {
                 ratios.push(time / peers_time);
             }
         }
-        // Not in between: ours would find in the caches what it looks up next.
+        // These runs come last: between the others they would fill the caches for Millrace's next lookup.
         for _ in 0..PAIRS / 3 {
             check()?;
             single.push(on_processor(self.processor, || stream.look_up_singly(&reader))?.0);
@@ -131,7 +132,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Removes and adds prefixes by both in turn.
+    /// Removes and adds prefixes in both tables alternately.
     fn update(&mut self, pair: &mut Pair, table: &[Prefix]) -> Result<(), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         let count = table.len() / UPDATED;
@@ -169,7 +170,7 @@ impl Case<'_, '_> {
         });
     }
 
-    /// The slowest single changes.
+    /// Measures the slowest single changes.
     fn slowest(&mut self, ours: &mut Ours, table: &[Prefix]) -> Result<(), BenchError> {
         let mut worst = 0.0f64;
         let lengths: &[u8] = match self.family {
@@ -190,7 +191,7 @@ impl Case<'_, '_> {
         Ok(())
     }
 
-    /// Lookups beside updates.
+    /// Measures lookups during updates.
     fn contention(
         &mut self,
         ours: &mut Ours,
@@ -218,7 +219,7 @@ impl Case<'_, '_> {
     }
 }
 
-/// A table of ours and one of the peer's.
+/// Millrace's table and the peer's table.
 struct Pair {
     ours: Ours,
     peer: Option<Fib>,

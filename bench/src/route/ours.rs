@@ -1,4 +1,4 @@
-//! Our own table, filled, and what is done with it.
+//! Millrace's route table and its measurements.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use millrace_units::PortId;
 use super::tables::{Family, Prefix, ROUTES};
 use crate::BenchError;
 
-/// Addresses of a call: a worker's batch.
+/// Addresses per call, as in a worker's batch.
 const BATCH: usize = 256;
-/// Updates after which the readers are taken to have gone on, when there are none.
+/// Updates per grace period if no reader exists.
 const EPOCH: usize = 1000;
 
-/// Addresses to look up, one after the other.
+/// Addresses to look up one after the other.
 pub(super) enum Addresses {
     V4(Vec<Ipv4Addr>),
     V6(Vec<Ipv6Addr>),
@@ -37,14 +37,15 @@ impl Addresses {
         }
     }
 
-    /// Looks up all of them in batches. Nanoseconds per lookup, and the sum of the routes' numbers, counted from 1.
+    /// Looks up all addresses in batches. Returns the nanoseconds per lookup, and the sum of the route
+    /// numbers, counted from 1.
     pub fn look_up(&self, reader: &FibReader) -> (f64, u64) {
         let start = Instant::now();
         let sum = self.sum(reader);
         (start.elapsed().as_secs_f64() * 1e9 / self.len() as f64, sum)
     }
 
-    /// The sum of the numbers of their routes, counted from 1, looked up in batches.
+    /// Looks up all addresses in batches. Returns the sum of the route numbers, counted from 1.
     #[inline(always)]
     pub fn sum(&self, reader: &FibReader) -> u64 {
         match self {
@@ -53,7 +54,8 @@ impl Addresses {
         }
     }
 
-    /// The same for each by itself.
+    /// Looks up each address separately. Returns the nanoseconds per lookup, and the sum of the route
+    /// numbers, counted from 1.
     pub fn look_up_singly(&self, reader: &FibReader) -> (f64, u64) {
         let start = Instant::now();
         let number = |found: Option<RouteIndex>| found.map_or(0, |index| u64::from(index.0) + 1);
@@ -76,7 +78,7 @@ fn sum<A>(addresses: &[A], look_up: impl Fn(&[A], &mut [Option<RouteIndex>])) ->
     sum
 }
 
-/// A table of ours.
+/// Millrace's route table.
 pub(super) struct Ours {
     pub fib: SharedFib,
     family: Family,
@@ -84,7 +86,7 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Without prefixes.
+    /// Returns a table without prefixes.
     pub fn new(family: Family) -> Result<Self, BenchError> {
         let fail =
             |error: millrace_forward::MemoryError| BenchError::measurement("routes", error.to_string());
@@ -107,7 +109,7 @@ impl Ours {
         self.fib.remove(self.family.net(prefix.bits, prefix.length));
     }
 
-    /// Removes and adds again that many prefixes of the table. How long that took.
+    /// Removes and adds again `count` prefixes of the table; returns the duration.
     pub fn update(&mut self, table: &[Prefix], count: usize) -> Result<Duration, BenchError> {
         let start = Instant::now();
         for (number, prefix) in table.iter().step_by(table.len() / count).take(count).enumerate() {
@@ -121,8 +123,8 @@ impl Ours {
         Ok(start.elapsed())
     }
 
-    /// The longest of a few times that a new prefix of `length` bits took to come, in the middle of the table, and of
-    /// those that it took to go.
+    /// Inserts and removes new prefixes of `length` bits, spread over the table; returns the longest duration
+    /// of one change.
     pub fn slowest(&mut self, table: &[Prefix], length: u8) -> Result<Duration, BenchError> {
         let mut slowest = Duration::ZERO;
         for prefix in table.iter().step_by((table.len() / 20).max(1)) {

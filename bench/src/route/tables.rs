@@ -1,4 +1,5 @@
-//! Tables of the size of the internet's, made up from the lengths of its prefixes, and addresses to look up in them.
+//! Route tables of the Internet's size, generated from the distribution of its prefix lengths, and addresses
+//! to look up.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,25 +7,25 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_testkit::Random;
 
-/// The internet protocol's version.
+/// IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Family {
     V4,
     V6,
 }
 
-/// A prefix of a table. Addresses of both families are numbers whose first bits are the address's.
+/// Prefix of a table. An address of either family is stored in the leading bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Prefix {
     pub bits: u128,
     pub length: u8,
-    /// Which of the [`ROUTES`] it has.
+    /// Number of the route, below [`ROUTES`].
     pub route: u32,
 }
 
 /// Different routes of a table: the neighbours of a large router.
 pub(super) const ROUTES: u32 = 256;
-/// Addresses of a stream: enough that they don't stay in a cache.
+/// Addresses of a stream: too many for a cache.
 pub(super) const ADDRESSES: usize = 1 << 20;
 
 impl Family {
@@ -32,7 +33,7 @@ impl Family {
         if self == Self::V4 { "IPv4" } else { "IPv6" }
     }
 
-    /// The prefix as others know it.
+    /// Converts bits and length to an [`IpNet`].
     pub fn net(self, bits: u128, length: u8) -> IpNet {
         match self {
             Self::V4 => Ipv4Net::new_assert(Ipv4Addr::from_bits((bits >> 96) as u32), length).into(),
@@ -40,7 +41,7 @@ impl Family {
         }
     }
 
-    /// A table of about `count` prefixes, in no order; the same each time.
+    /// Returns a table of about `count` prefixes in random order; every call returns the same table.
     pub fn table(self, count: usize) -> Vec<Prefix> {
         let mut made = Made { random: Random::new(1), seen: HashSet::new(), prefixes: Vec::new() };
         match self {
@@ -52,23 +53,24 @@ impl Family {
     }
 }
 
-/// A number below `end`.
+/// Returns a random number below `end`.
 fn below(random: &mut Random, end: usize) -> usize {
     ((u128::from(random.bits()) * end as u128) >> 64) as usize
 }
 
-/// Any bits behind the first `length` ones of `bits`.
+/// Appends random bits to the first `length` bits of `bits`.
 fn inside(random: &mut Random, bits: u128, length: u8) -> u128 {
     let any = u128::from(random.bits()) << 64 | u128::from(random.bits());
     bits | any & !mask(length)
 }
 
-/// The first `length` bits.
+/// Returns a mask of the first `length` bits.
 fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
 }
 
-/// Number of prefixes per length in the former classes A, B and C: 1,076,801 in all, as counted for DPDK's LPM test (app/test/test_lpm_perf.c).
+/// Number of prefixes per length in the former classes A, B and C: 1,076,801 in all, as counted for DPDK's
+/// LPM test (app/test/test_lpm_perf.c).
 const LENGTHS4: [(u8, [usize; 3]); 29] = [
     (3, [1, 0, 0]),
     (5, [2, 1, 0]),
@@ -101,13 +103,14 @@ const LENGTHS4: [(u8, [usize; 3]); 29] = [
     (32, [66, 200, 716]),
 ];
 const SUM4: usize = 1_076_801;
-/// The classes' first bits and their number; class A without network 0, to which nothing is sent.
+/// Leading bits of each class and their number. Class A includes network 0, which real tables lack.
 const CLASSES: [(u128, u8); 3] = [(0, 1), (0x8 << 124, 2), (0xc << 124, 3)];
 
-/// IPv6: prefixes of each length that lie in no other's, per mille: what registries give to providers.
+/// IPv6 prefixes per length that lie in no other prefix, per mille: allocations of registries to providers.
 const PROVIDERS6: [(u8, usize); 8] =
     [(20, 1), (24, 1), (26, 1), (28, 1), (29, 23), (30, 3), (31, 2), (32, 120)];
-/// And of those inside them, which is what providers announce in pieces.
+/// IPv6 prefixes per length inside the providers' prefixes, per mille: parts that providers announce
+/// separately.
 const PIECES6: [(u8, usize); 19] = [
     (33, 9),
     (34, 8),
@@ -129,7 +132,7 @@ const PIECES6: [(u8, usize); 19] = [
     (64, 8),
     (128, 2),
 ];
-/// Where registries have their addresses.
+/// Address ranges of the registries.
 const REGISTRIES6: [(u128, u8); 6] = [
     (0x2001 << 112, 16),
     (0x2400 << 112, 12),
@@ -159,7 +162,8 @@ impl Made {
     fn ipv4(&mut self, count: usize) {
         for (length, classes) in LENGTHS4 {
             for ((class, class_length), wanted) in CLASSES.into_iter().zip(classes) {
-                // The count is of a router with several tables: it has more prefixes of 16 bits than there are.
+                // The counts come from a router with several tables, and exceed the number of existing 16-bit
+                // prefixes.
                 let room = 1usize << length.saturating_sub(class_length).min(30);
                 let wanted = (wanted * count / SUM4).min(room * 3 / 4);
                 let end = self.prefixes.len() + wanted;
@@ -188,10 +192,10 @@ impl Made {
         let mut providers: Vec<_> = self.prefixes.iter().map(|prefix| (prefix.bits, prefix.length)).collect();
         self.random.shuffle(&mut providers);
         for (length, per_mille) in PIECES6 {
-            // Once more than the share, for the last to reach the count.
+            // One more than the share lets the last length reach the count.
             let end = (self.prefixes.len() + per_mille * count / 1000).min(count);
             while self.prefixes.len() < end {
-                // Few providers announce many pieces.
+                // Few providers announce many parts.
                 let which = self.random.fraction().powi(3) * providers.len() as f64;
                 let (bits, provider_length) = providers[which as usize];
                 let bits = inside(&mut self.random, bits, provider_length);
@@ -201,7 +205,7 @@ impl Made {
     }
 }
 
-/// An address in each of so many prefixes, all of them as likely.
+/// Returns `count` addresses, each in a random prefix; all prefixes are equally likely.
 pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
     let mut random = Random::new(2);
     let mut one = || {
@@ -211,7 +215,7 @@ pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Addresses of which the n-th most frequent is n times rarer than the first (Zipf), one in each prefix.
+/// Returns addresses of one per prefix, where the n-th most frequent is n times rarer than the first (Zipf).
 pub(super) fn zipf(table: &[Prefix]) -> Vec<u128> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=table.len()).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();

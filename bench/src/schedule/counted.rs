@@ -1,4 +1,4 @@
-//! The schedulers whose instructions are counted.
+//! Link schedulers for instruction counts.
 
 use millrace_schedule::{FqCodelSettings, NodeKind, Share};
 
@@ -11,10 +11,10 @@ use crate::counters::Meter;
 /// Leaves of H-FSC.
 const LEAVES: u32 = 1000;
 
-/// What packets go through.
+/// Scheduler of the packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheduler {
-    /// The loop alone.
+    /// Loop without a scheduler.
     None,
     Fifo,
     Priority,
@@ -25,7 +25,7 @@ pub(crate) enum Scheduler {
     },
 }
 
-/// Puts packets in and sends them.
+/// Enqueues and dequeues packets.
 pub(crate) fn exchanged(scheduler: Scheduler, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let mut tree = match scheduler {
         Scheduler::None => {

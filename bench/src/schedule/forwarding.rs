@@ -1,4 +1,4 @@
-//! What a queue for each flow adds to a packet's way through the router.
+//! Additional forwarding time of a queue per flow.
 
 use std::time::Instant as Clock;
 
@@ -10,11 +10,11 @@ use crate::memory::setup::Pipeline;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Packets of a round, and rounds of each router in turns.
+/// Packets per repetition; the routers take turns.
 const PACKETS: u64 = 51_200;
 const ROUNDS: usize = 41;
 const FLOWS: u32 = 1000;
-/// Promised: nanoseconds beyond the same with FIFO.
+/// Promised maximum: additional nanoseconds compared with FIFO.
 const LIMIT: f64 = 25.0;
 
 pub(super) fn measure(options: &mut Options<'_>) -> Result<[Measurement; 3], BenchError> {
@@ -31,7 +31,7 @@ pub(super) fn measure(options: &mut Options<'_>) -> Result<[Measurement; 3], Ben
         for (pipeline, times) in pipelines.iter_mut().zip(&mut times) {
             let start = Clock::now();
             let packets = pipeline.forward(PACKETS);
-            // The first round fills tables and caches.
+            // The first repetition fills tables and caches.
             if round > 0 {
                 times.push(start.elapsed().as_nanos() as f64 / packets as f64);
             }

@@ -1,10 +1,11 @@
-//! `schedule`: what queueing costs, nanoseconds per packet for enqueue and dequeue together, with 8,192 queues that all hold
-//! packets, and the memory of queues that hold none.
+//! `schedule`: cost of queueing, and the memory of empty queues. The cost is the nanoseconds per packet for
+//! enqueue and dequeue together, with 8,192 backlogged queues.
 //!
-//! Packets come and go in batches of 32, as a worker puts them in and sends them; H-FSC is asked packet by packet, as each goes at
-//! a moment of its own. Every packet that is sent is followed by one for the same queue, in another order, so that all
-//! queues stay backlogged. Each figure is the median of 501 short rounds, less
-//! what the loop takes without any queue, with the arrivals that it makes; the peer is a ring of the standard library in the same loop.
+//! Packets enter and leave in batches of 32, as a worker enqueues and sends them. H-FSC dequeues packet by
+//! packet, as each packet leaves at a separate time. Another packet for the same queue follows each sent
+//! packet, in another order, so that all queues stay backlogged. Each figure is the median of 501 short
+//! rounds, minus the time of the loop without any queue, including the arrivals that it makes. The peer is a
+//! ring of the standard library in the same loop.
 
 pub(crate) mod counted;
 mod forwarding;
@@ -48,13 +49,13 @@ impl Item for Item8 {
     }
 }
 
-/// Bytes of a packet.
+/// Bytes per packet.
 const LENGTH: NonZeroU64 = NonZeroU64::MIN.saturating_add(999);
 const BATCH: usize = 32;
 const ROUNDS: usize = 501;
 const BATCHES: usize = 64;
 
-/// What the machine takes at this moment for what can't be done with less: the loop around, and the same with a ring of the
+/// Current cost of the unavoidable work on this machine: the bare loop, and the loop with a ring of the
 /// standard library.
 struct Machine {
     own: f64,
@@ -70,13 +71,13 @@ impl Machine {
     }
 }
 
-/// What packets go through in the loop.
+/// Queues under measurement in the loop.
 trait Queues {
-    /// Fills the batch with what is sent. Returns how many there were.
+    /// Fills the batch with the sent packets; returns their number.
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize;
-    /// Where packets of a queue go.
+    /// Returns the node of the packets of a queue.
     fn node(&self, queue: u32) -> NodeId;
-    /// Takes what comes.
+    /// Enqueues the arriving packets.
     fn put(&mut self, coming: &mut Vec<Arrival<Item8>>);
 }
 
@@ -119,7 +120,8 @@ impl Queues for VecDeque<Item8> {
     }
 }
 
-/// Batches are sent, and packets for the same queues come again in another order: nanoseconds for each packet.
+/// Sends batches, and enqueues packets for the same queues in another order; returns the nanoseconds per
+/// packet.
 #[inline]
 fn round(queues: &mut impl Queues) -> f64 {
     let mut coming = Vec::with_capacity(BATCH);
@@ -128,7 +130,8 @@ fn round(queues: &mut impl Queues) -> f64 {
     start.elapsed().as_nanos() as f64 / (BATCHES * BATCH) as f64
 }
 
-/// The same for so many batches, without a look at the clock.
+/// Sends a number of batches, and enqueues packets for the same queues in another order, without reading the
+/// clock.
 #[inline(always)]
 fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<Item8>>) {
     for _ in 0..batches {
@@ -145,7 +148,7 @@ fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<I
     }
 }
 
-/// What is measured, and what was.
+/// Options, reference costs and results of the benchmark.
 struct Run<'a, 'b> {
     options: &'a mut Options<'b>,
     machine: Machine,
@@ -153,7 +156,7 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// Measures a tree; the nanoseconds of a packet.
+    /// Measures a tree; returns the nanoseconds per packet.
     fn measure(&mut self, case: &str, tree: &mut Tree, limit: Option<f64>) -> Result<f64, BenchError> {
         check()?;
         let held = tree.port.held_packets();
@@ -176,7 +179,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("schedule", error.to_string())
 }
 
-/// Whether all queues are one node's, or each has a node of its own, behind the root.
+/// Arrangement of queues: all in one node, or each in a separate node below the root.
 #[derive(Clone, Copy)]
 enum Places {
     Together,
@@ -195,7 +198,7 @@ impl Places {
 
 struct Tree {
     port: LinkScheduler<Item8>,
-    /// Where packets of a queue go.
+    /// Arrangement of the queues in nodes.
     places: Places,
     now: u64,
     /// Nanoseconds of virtual time per packet.
@@ -232,7 +235,7 @@ impl Tree {
         self.port.enqueue(self.places.node(queue), FlowNumber(queue), item(queue), now, &mut sink);
     }
 
-    /// Every queue gets `each` packets, in an order without a pattern.
+    /// Enqueues `each` packets in every queue, in random order.
     fn fill(&mut self, queues: u32, each: u32) {
         let mut order: Vec<u32> = (0..queues * each).map(|index| index % queues).collect();
         self.random.shuffle(&mut order);
@@ -243,7 +246,7 @@ impl Tree {
 }
 
 impl Queues for Tree {
-    /// Sends a batch: at one moment, or each packet at its own. Returns how many there were.
+    /// Sends a batch, all packets at one time or each at a separate time; returns the number of packets.
     #[inline]
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize {
         let mut sink = |_: Item8, _: DropCause| {};
@@ -279,16 +282,16 @@ impl Queues for Tree {
 }
 
 const QUEUES: u32 = 8192;
-/// Promised: growth from 1,000 to 10,000 leaves, that of a logarithm.
+/// Promised maximum: ratio of the cost with 10,000 leaves to the cost with 1,000, as for a logarithm.
 const LOGARITHM: f64 = 4.0 / 3.0;
-/// Promised: bytes of an empty queue.
+/// Promised maximum: bytes of an empty queue.
 const MEMORY: f64 = 128.0;
 
 fn big_queue() -> QueueSettings {
     QueueSettings { threshold: 1 << 30, ..Default::default() }
 }
 
-/// A node alone, with the packets of all queues.
+/// Returns a tree of a single node with the packets of all queues.
 fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     let mut tree = Tree::new(Places::Together, 0)?;
     tree.add(0, None, Share::Only, kind)?;
@@ -296,7 +299,7 @@ fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     Ok(tree)
 }
 
-/// A node above as many queues.
+/// Returns a tree of a node above a number of FIFO queues.
 fn above(
     kind: &NodeKind,
     (leaves, step): (u32, u64),
@@ -312,7 +315,8 @@ fn above(
 }
 
 fn hfsc(leaves: u32, real_time: bool) -> Result<Tree, BenchError> {
-    // 1,024 bytes per microsecond on the wire, about 8.2 Gb/s, shared by all leaves; guarantees of half of that.
+    // All leaves share 1,024 bytes per microsecond on the wire, about 8.2 Gb/s; guarantees take half of that
+    // rate.
     let total = 8_192_000_000 / u64::from(leaves);
     let real_time =
         real_time.then_some(Curve { first: Rate(total), duration: 1_000_000, then: Rate(total / 2) });
@@ -324,7 +328,7 @@ fn flow_queues() -> NodeKind {
     NodeKind::FlowQueues(FlowQueuesSettings { queues: QUEUES, queue: big_queue(), ..Default::default() })
 }
 
-/// Bytes of an empty queue: one of a flow, and one with a node of its own.
+/// Returns the bytes of an empty queue of a flow, and of an empty queue with a separate node.
 fn memory() -> Result<[f64; 2], BenchError> {
     let mut nodes = Tree::new(Places::Together, 0)?;
     nodes.add(0, None, Share::Only, &NodeKind::Priority)?;
@@ -337,7 +341,7 @@ fn memory() -> Result<[f64; 2], BenchError> {
     flows.add(0, None, Share::Only, &flow_queues())?;
     let before = flows.port.memory();
     flows.fill(QUEUES, 1);
-    // The table that finds a flow's queue has 32 bytes for each.
+    // The table that finds a flow's queue has 32 bytes per flow.
     let flow = (flows.port.memory() - before) as f64 / f64::from(QUEUES) + 32.0;
     Ok([flow, node])
 }

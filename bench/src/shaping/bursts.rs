@@ -1,4 +1,4 @@
-//! How far a rate is kept from one packet to the next.
+//! Largest burst of a shaped port.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -12,19 +12,21 @@ use crate::network::{Network, RECEIVER};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Rates in megabits a second.
+/// Rates in megabits per second.
 const RATES: [u32; 4] = [1, 10, 100, 1000];
-/// Rounds, of which the median counts.
+/// Rounds; the result is their median.
 const ROUNDS: usize = 5;
-/// How long a sender is left alone, and how long its packets are looked at.
+/// Duration of the traffic before packets are recorded.
 const BEFORE: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(1);
-/// Headers and what a link adds to each packet: UDP, IPv4, Ethernet, and preamble, check sequence and gap.
+/// Bytes of headers and link overhead per packet: UDP, IPv4, Ethernet, and preamble, frame check sequence and
+/// gap.
 const OVERHEAD: usize = 8 + 20 + 14 + 24;
-/// What may be sent at once: the larger of two packets and what the link carries in this time.
+/// Time part of the allowed burst. The allowed burst is the larger of two packets and the link's bytes in
+/// this time.
 const ALLOWED: Duration = Duration::from_micros(200);
 const PACKETS: usize = 2;
-/// Of the rate so much is to come, at least.
+/// Smallest part of the rate that must arrive.
 const LEAST: f64 = 0.8;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -49,7 +51,8 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// The largest burst of a second, as a part of what is allowed; none of less than the rate.
+/// Returns the largest burst of a second as a multiple of the allowed burst; `None` if too few packets
+/// arrive.
 fn largest(network: &Network, megabits: u32) -> Result<Option<f64>, BenchError> {
     let failed = BenchError::system("receive packets with their times");
     let receiver = network.s.within(|| UdpSocket::bind((RECEIVER, FIRST_PORT)).and_then(Arrivals::at))?;

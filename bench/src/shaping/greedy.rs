@@ -1,4 +1,4 @@
-//! Flows that each want more than their share of the link.
+//! Flows that each demand more than their share of the link.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,26 +12,27 @@ use crate::BenchError;
 use crate::network::{Network, RECEIVER};
 use crate::process::dedicate;
 
-/// The port of the first flow; the others have those behind it.
+/// Port of the first flow; the other flows use the following ports.
 pub(super) const FIRST_PORT: u16 = 9000;
 const FLOWS: u16 = 3;
-/// Bytes of a packet's payload: the most that fit into an Ethernet frame.
+/// Payload bytes of a packet: the most that fit into an Ethernet frame.
 const PAYLOAD: usize = 1472;
-/// How much more than the link takes is sent, and who sends of each eight packets: the flows by their shares of 1, 2 and 5.
+/// Sending rate as a multiple of the link rate. `ORDER` lists the flows of eight packets, by shares of 1, 2
+/// and 5.
 const EXCESS: f64 = 1.4;
 const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
-/// How long the sender sleeps in between, and how many packets it makes up for at most.
+/// Sleep of the sender between bursts.
 const INTERVAL: Duration = Duration::from_micros(300);
 const BURST: u64 = 64;
-/// After so long without a byte a connection looks whether it is to end.
+/// Timeout of a connection, after which its thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How they send.
+/// Transport protocol of the flows.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Greedy {
-    /// Somewhat more than its share, whatever becomes of it.
+    /// UDP: slightly more than the flow's share, whatever its loss.
     Udp,
-    /// As much as the kernel's TCP gets through.
+    /// TCP: as much as the kernel's congestion control allows.
     Tcp,
 }
 
@@ -44,7 +45,7 @@ impl Greedy {
     }
 }
 
-/// Does something while all flows send more than a link of so many megabits takes.
+/// Runs `work` while all flows together send more than a link of `link` Mb/s carries.
 pub(super) fn while_greedy<T>(
     network: &Network,
     greedy: Greedy,
@@ -60,7 +61,7 @@ pub(super) fn while_greedy<T>(
     }
 }
 
-/// Does something while one flow of UDP sends more than a link of so many megabits takes.
+/// Runs `work` while one UDP flow sends more than a link of `link` Mb/s carries.
 pub(super) fn while_one_floods<T>(
     network: &Network,
     link: u32,
@@ -70,7 +71,7 @@ pub(super) fn while_one_floods<T>(
     while_flooded(network, link, &[FIRST_PORT], work)
 }
 
-/// Sockets that take what comes and are never read.
+/// Opens sockets that receive packets and are never read.
 fn unread(network: &Network) -> Result<Vec<UdpSocket>, BenchError> {
     let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
     network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)
@@ -84,7 +85,7 @@ fn ports() -> impl Iterator<Item = u16> {
     FIRST_PORT..FIRST_PORT + FLOWS
 }
 
-/// Does something while more UDP is sent than a link of so many megabits takes, to these ports in turn.
+/// Runs `work` while UDP packets exceed a link of `link` Mb/s, sent to the given ports in rotation.
 pub(super) fn while_flooded<T>(
     network: &Network,
     link: u32,
@@ -103,7 +104,7 @@ pub(super) fn while_flooded<T>(
                 sent = sent.max(due.saturating_sub(BURST));
                 for packet in sent..due {
                     let port = to[packet as usize % to.len()];
-                    // What can't be sent now would only have been dropped at the router.
+                    // A packet that can't be sent now would only be dropped by the router.
                     let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, port));
                 }
                 sent = due;
@@ -116,9 +117,9 @@ pub(super) fn while_flooded<T>(
     })
 }
 
-/// The calling thread stays where packets are sent and received.
+/// Binds the calling thread to the processor of senders and receivers.
 fn at_ends() {
-    // Where that is refused, the figures are noisier.
+    // If the binding is refused, the figures are noisier.
     let _ = dedicate(Pid::from_raw(0), ENDS);
 }
 
@@ -142,7 +143,7 @@ fn while_transferred<T>(
     std::thread::scope(|scope| {
         for mut stream in &senders {
             let done = &done;
-            // Errors are those of the timeout, or of the end.
+            // Errors come from the timeout or the end of the connection.
             scope.spawn(move || {
                 at_ends();
                 while !done.load(Ordering::Relaxed) {

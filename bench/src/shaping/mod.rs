@@ -1,4 +1,4 @@
-//! `shaping`: what a port's scheduler does on the wire, beside the kernel's.
+//! `shaping`: rates and shares of a port's scheduler on the wire, beside the kernel's.
 
 mod bursts;
 mod greedy;
@@ -11,9 +11,9 @@ use crate::process::{Processor, is_installed};
 use crate::router::Router;
 use crate::{BenchError, Measurement, Options};
 
-/// Where packets are sent and received. The kernel does its shaping there as well.
+/// Processor of senders and receivers. The kernel shapes on this processor, too.
 const ENDS: Processor = 0;
-/// Where the router is. A worker that senders keep from its processor has lost what it may not make up for.
+/// Processor of the router. A worker that senders preempt loses time that it may not catch up.
 const ROUTER: Processor = 1;
 
 /// Runs all cases.
@@ -32,11 +32,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// A queue discipline of the kernel on the router's second device. It is removed when this is dropped.
+/// Queue discipline of the kernel on the router's second device. Dropping it removes the discipline.
 struct Discipline<'n>(&'n Network);
 
 impl<'n> Discipline<'n> {
-    /// Sets it up, by lines of `tc` about the device.
+    /// Sets up the discipline with lines of `tc` for the device.
     fn set(network: &'n Network, lines: &[String]) -> Result<Self, BenchError> {
         let discipline = Self(network);
         for line in lines {
@@ -48,13 +48,13 @@ impl<'n> Discipline<'n> {
 
 impl Drop for Discipline<'_> {
     fn drop(&mut self) {
-        // It is not there when it could not be set up.
+        // The discipline is absent if its setup failed.
         let _ = self.0.r.shell("tc qdisc del dev r2 root");
     }
 }
 
-/// Lines of `tc` for a hierarchical token bucket with a class 1 of so many megabits, on an Ethernet, and the class that
-/// packets go to by default.
+/// Returns lines of `tc` for a hierarchical token bucket on Ethernet. Class 1 has the given rate; `default`
+/// is the class of other packets.
 fn htb(megabits: u32, default: u32) -> Vec<String> {
     vec![
         format!("qdisc add dev r2 root handle 1: htb default {default}"),
@@ -64,7 +64,7 @@ fn htb(megabits: u32, default: u32) -> Vec<String> {
     ]
 }
 
-/// Who keeps the rate.
+/// Shaper of the link's rate.
 #[derive(Clone, Copy, PartialEq)]
 enum Shaper {
     Millrace,
@@ -72,7 +72,7 @@ enum Shaper {
     Tbf,
 }
 
-/// Does something while the port to the second host sends at a rate in megabits a second.
+/// Runs `work` while the port to the second host sends at a rate in megabits per second.
 fn shaped<T>(
     network: &Network,
     options: &Options<'_>,
@@ -90,7 +90,7 @@ fn shaped<T>(
         }
         Shaper::Htb => discipline = Some(Discipline::set(network, &htb(megabits, 1))?),
         Shaper::Tbf => {
-            // What a late worker makes up for: 200 us, or two packets.
+            // Burst that a late worker may catch up: 200 us, or two packets.
             let burst = (megabits * 25).max(3076);
             let line = format!(
                 "qdisc add dev r2 root tbf rate {megabits}mbit burst {burst} latency 200ms overhead 24 mpu 84"

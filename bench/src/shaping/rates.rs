@@ -1,4 +1,4 @@
-//! How exactly a rate is kept.
+//! Accuracy of a shaped rate.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use crate::network::Network;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline, iperf3};
 
-/// Rates in megabits a second.
+/// Rates in megabits per second.
 const RATES: [u32; 4] = [1, 10, 100, 1000];
-/// Rounds, of which the median counts.
+/// Rounds; the result is their median.
 const ROUNDS: usize = 3;
-/// How long a sender is left alone before anything is counted, and how long it is counted.
+/// Duration of the traffic before counting starts.
 const BEFORE: Duration = Duration::from_millis(1500);
 const TIME: Duration = Duration::from_secs(3);
-/// Intervals of that time, of each of which the rate is kept.
+/// Number of intervals in the counted time; the result has the rate of each.
 const INTERVALS: u32 = 30;
-/// Promised: percent off the rate.
+/// Promised maximum: percent of deviation from the rate.
 const LIMIT: f64 = 1.0;
-/// Bytes that a link adds to each frame: preamble, check sequence and gap.
+/// Link overhead per frame in bytes: preamble, frame check sequence and gap.
 const OVERHEAD: u64 = 24;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -28,7 +28,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     for megabits in RATES {
         for udp in [false, true] {
             let mut off: [Vec<f64>; 3] = Default::default();
-            // The last round is shown.
+            // The timeline shows the last round.
             let mut last: [Carried; 3] = Default::default();
             for _ in 0..ROUNDS {
                 let kept = off.iter_mut().zip(&mut last);
@@ -57,17 +57,17 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Bits that a link carried, over time.
+/// Bits carried by a link over time.
 #[derive(Default)]
 struct Carried {
-    /// Bits a second.
+    /// Bits per second.
     rate: f64,
-    /// Seconds at the end of each interval, and its rate in megabits a second.
+    /// Seconds at the end of each interval, and its rate in megabits per second.
     over_time: Vec<[f64; 2]>,
 }
 
 impl Carried {
-    /// From counts of bytes, the first at the beginning.
+    /// Calculates rates from byte counts, of which the first is the start.
     fn of(counts: &[(u64, Instant)]) -> Self {
         let rate = |before: &(u64, Instant), after: &(u64, Instant)| {
             (after.0 - before.0) as f64 * 8.0 / (after.1 - before.1).as_secs_f64()
@@ -79,7 +79,7 @@ impl Carried {
     }
 }
 
-/// Rate over a link that is offered more than it carries.
+/// Measures the rate on an overloaded link.
 fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, BenchError> {
     if udp {
         return while_one_floods(network, megabits, || carried(network));
@@ -91,7 +91,7 @@ fn rate(network: &Network, (megabits, udp): (u32, bool)) -> Result<Carried, Benc
     rate
 }
 
-/// Rate over a link once it is steady.
+/// Measures the rate on a link after the warm-up.
 fn carried(network: &Network) -> Result<Carried, BenchError> {
     pause(BEFORE)?;
     let mut counts = vec![counted(network)?];
@@ -102,7 +102,7 @@ fn carried(network: &Network) -> Result<Carried, BenchError> {
     Ok(Carried::of(&counts))
 }
 
-/// Bytes that the link has carried to the second host, and when.
+/// Returns the bytes that the link has carried to the second host, and the time of the reading.
 fn counted(network: &Network) -> Result<(u64, Instant), BenchError> {
     let (bytes, packets) = network.s.carried("s0")?;
     Ok((bytes + OVERHEAD * packets, Instant::now()))

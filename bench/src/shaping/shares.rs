@@ -1,4 +1,4 @@
-//! How exactly a link is shared.
+//! Accuracy of link sharing.
 
 use std::time::Duration;
 
@@ -11,16 +11,17 @@ use crate::network::Network;
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// The links in megabits a second.
+/// Link rates in megabits per second.
 const LINKS: [u32; 3] = [2, 20, 200];
-/// The shares of the flows.
+/// Weights of the flows.
 const SHARES: [u32; 3] = [1, 2, 5];
-/// Promised: percent that a flow's share is off.
+/// Promised maximum: percent of deviation from a flow's share.
 const LIMIT: f64 = 1.0;
-/// How long senders are left alone before anything is counted.
+/// Duration of the traffic before counting starts.
 const BEFORE: Duration = Duration::from_millis(1500);
 
-/// How long it is counted: long enough that a packet is far less than a percent of the least share.
+/// Returns the duration of counting: long enough that a packet is far less than a percent of the smallest
+/// share.
 fn time(link: u32) -> Duration {
     Duration::from_secs(if link < 10 { 20 } else { 5 })
 }
@@ -40,7 +41,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Percent that the worst share of these bytes is off its weight.
+/// Returns the largest deviation of these bytes from the flows' shares in percent.
 fn worst(sent: [f64; 3]) -> f64 {
     let (all, weights) = (sent.iter().sum::<f64>(), f64::from(SHARES.iter().sum::<u32>()));
     let off = sent.iter().zip(SHARES).map(|(sent, share)| {
@@ -86,7 +87,7 @@ fn by_round_robin(
     Ok(sent)
 }
 
-/// Bytes that each flow's queue has sent.
+/// Returns the bytes that each flow's queue has sent.
 fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     let shown = router.tell(&["queue", "show", "r2", "--json"])?;
     let queues: Value = serde_json::from_str(&shown)
@@ -101,7 +102,7 @@ fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     all.ok_or_else(|| BenchError::measurement("queue show", format!("queues are missing: {shown}")))
 }
 
-/// The same by the kernel: classes of these rates, each of which may take the whole link.
+/// Measures the shares of the kernel's HTB: classes of these rates, each of which may borrow the whole link.
 fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], BenchError> {
     let mut lines = htb(link, 10);
     for (flow, share) in SHARES.iter().enumerate() {
@@ -119,7 +120,7 @@ fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], Benc
     counted(network, link, greedy, || sent_by_kernel(network))
 }
 
-/// Bytes that each class has sent, from what `tc` says.
+/// Returns the bytes that each class has sent, from the output of `tc`.
 fn sent_by_kernel(network: &Network) -> Result<[f64; 3], BenchError> {
     let shown = network.r.shell("tc -statistics class show dev r2")?;
     let all: Option<Vec<f64>> = (0..3).map(|flow| class_bytes(&shown, &format!("1:1{flow}"))).collect();

@@ -1,4 +1,4 @@
-//! A voice-like flow through a link that is full.
+//! Voice-like flow through a full link.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use crate::network::{Network, RECEIVER};
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject, iperf3};
 
-/// The link in megabits a second.
+/// Link rate in megabits per second.
 const LINK: u32 = 10;
-/// 64 kb/s: 80 bytes every 10 ms.
+/// Payload bytes of a packet: 80 bytes every 10 ms are 64 kb/s.
 const PAYLOAD: usize = 80;
 const INTERVAL: Duration = Duration::from_millis(10);
 const PACKETS: u64 = 2000;
-/// How long a packet may take.
+/// Delay bound of a packet.
 const BOUND: Duration = Duration::from_millis(10);
-/// Promised: percent of the packets within the bound.
+/// Promised minimum: percent of the packets within the bound.
 const LIMIT: f64 = 99.9;
 const PORT: u16 = 9000;
 
@@ -61,13 +61,14 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(vec![voice.with_distribution(distribution)])
 }
 
-/// Percent of all packets that come within the bound, of the delays in milliseconds of those that come.
+/// Returns the percentage of all packets within the bound, from the delays of the arriving packets in
+/// milliseconds.
 fn in_time(delays: &[f64]) -> f64 {
     let bound = BOUND.as_secs_f64() * 1e3;
     100.0 * delays.iter().filter(|delay| **delay <= bound).count() as f64 / PACKETS as f64
 }
 
-/// Delays of the voice packets that come while 20 TCP flows fill the link, in milliseconds.
+/// Returns the delays of the arriving voice packets while 20 TCP flows fill the link, in milliseconds.
 fn beside_tcp(network: &Network) -> Result<Vec<f64>, BenchError> {
     let server = iperf3::server(network, Some(ENDS))?;
     let client = iperf3::client(network, Some(ENDS), 60, &["--parallel", "20"])?;
@@ -77,7 +78,7 @@ fn beside_tcp(network: &Network) -> Result<Vec<f64>, BenchError> {
     Ok(delays)
 }
 
-/// Sends the packets; the delays of those that come, in milliseconds.
+/// Sends the packets; returns the delays of the arriving packets in milliseconds.
 fn voice(network: &Network) -> Result<Vec<f64>, BenchError> {
     let socket = |error| BenchError::system("open a UDP socket")(error);
     let receiver = network.s.within(|| UdpSocket::bind((RECEIVER, PORT)))?.map_err(socket)?;
@@ -100,7 +101,7 @@ fn voice(network: &Network) -> Result<Vec<f64>, BenchError> {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let mut packet = [0; PAYLOAD];
             packet[..8].copy_from_slice(&nanos().to_be_bytes());
-            // One that can't be sent is one that does not come.
+            // A packet that can't be sent counts as lost.
             let _ = sender.send_to(&packet, (RECEIVER, PORT));
         }
         receiving.join().map_err(|_| BenchError::measurement("voice", "its receiver failed"))

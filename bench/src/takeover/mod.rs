@@ -1,8 +1,8 @@
-//! `takeover`: how long a flow is interrupted when the router is killed, and when it is started again.
+//! `takeover`: interruption of a flow when the router is killed, and when it restarts.
 //!
-//! 10,000 numbered packets per second go each way between the hosts while the kernel's table, and so the router's, has
-//! 100,000 routes besides the connected ones. The router is ended by SIGKILL: the kernel forwards on; then it is
-//! started again and takes over.
+//! Each host sends 10,000 numbered packets per second to the other. The kernel's table, and thus the
+//! router's, has 100,000 routes besides the connected routes. SIGKILL ends the router, and the kernel
+//! continues to forward. Then the router restarts and takes over.
 
 mod numbered_flow;
 
@@ -17,31 +17,31 @@ use crate::process::SessionFirst;
 use crate::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
-/// Deaths and returns.
+/// Repetitions of a death and a restart.
 const REPETITIONS: usize = 5;
 /// Routes that fill the tables.
 const ROUTES: u32 = 100_000;
-/// How long the flows are watched before and after each event.
+/// Duration of observation before each event.
 const BEFORE: Duration = Duration::from_millis(300);
 const AFTER: Duration = Duration::from_secs(1);
-/// Promised: milliseconds without a packet.
+/// Promised maximum: milliseconds without a packet.
 const LIMIT: f64 = 50.0;
 
-/// What was seen in one direction, or the worst of several.
+/// Events of one direction, or the worst events of several repetitions.
 #[derive(Debug, Default)]
 struct Worst {
     death: Event,
     restart: Event,
 }
 
-/// An interruption, and the rate of arrivals around it: seconds since its cause, and packets a second.
+/// Interruption, and the arrival rate around it: seconds since its cause, and packets per second.
 #[derive(Debug, Default)]
 struct Event {
     interruption: Interruption,
     rate: Vec<[f64; 2]>,
 }
 
-/// When things happened.
+/// Times of the events.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     begin: Instant,
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results.into_iter().flatten().collect())
 }
 
-/// One death and return; what the flows suffered, forth and back.
+/// Kills and restarts the router; returns the events of the flows forth and back.
 fn die_and_return(
     router: Router,
     network: &Network,
@@ -91,7 +91,7 @@ fn die_and_return(
 ) -> Result<(Router, [Worst; 2]), BenchError> {
     let forth = NumberedFlow::start(&network.g, &network.s, RECEIVER)?;
     let back = NumberedFlow::start(&network.s, &network.g, GENERATOR)?;
-    // The first packets may wait for neighbours; they don't count.
+    // The first packets may wait for neighbour resolution; they don't count.
     pause(BEFORE)?;
     let begin = Instant::now();
     pause(BEFORE)?;
@@ -121,7 +121,8 @@ fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
     })
 }
 
-/// An error when the flow was not steady before anything happened: then its gaps say nothing of the router.
+/// Returns an error if the flow was not steady before the kill: its gaps would then show nothing about the
+/// router.
 fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<(), BenchError> {
     let before = Interruption::between(arrivals, moments.begin, moments.killed);
     if before.gap.as_secs_f64() * 1e3 < LIMIT {
@@ -137,7 +138,7 @@ fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<
 }
 
 impl Event {
-    /// Becomes the other one, where that has a longer gap.
+    /// Replaces this event by the other one, if that has a longer gap.
     fn be_worse(&mut self, other: Self) {
         if self.rate.is_empty() || other.interruption.gap > self.interruption.gap {
             *self = other;
@@ -158,7 +159,7 @@ fn describe(repetition: usize, seen: &[Worst; 2]) -> String {
     text.trim_end_matches(';').to_owned()
 }
 
-/// Lines of `ip` for routes to networks that nobody sends to.
+/// Returns lines of `ip` for routes to networks without traffic.
 fn routes() -> String {
     (0..ROUTES).fold(String::new(), |mut lines, route| {
         let network = Ipv4Addr::from((20 << 24) + (route << 8));
@@ -188,7 +189,7 @@ mod tests {
             let sent = flow.sent();
             let arrivals = flow.finish().unwrap();
             assert!(sent > 1000, "{sent}");
-            // A loaded machine may be slow to send, but nothing is lost.
+            // A loaded machine may send slowly, but loses no packet.
             let (first, last) = (arrivals[0], arrivals[arrivals.len() - 1]);
             assert_eq!(last.number - first.number + 1, arrivals.len() as u64);
             assert!(first.number < 100 && arrivals.len() as u64 > sent - 200, "{sent}, {first:?}");

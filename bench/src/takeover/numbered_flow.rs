@@ -1,4 +1,4 @@
-//! A flow of numbered packets at a steady pace, and when each of them arrived.
+//! Flow of numbered packets at a steady pace, with the arrival time of each.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -12,40 +12,40 @@ use millrace_lab::within;
 use crate::BenchError;
 use crate::network::Namespace;
 
-/// Between two packets: 10,000 packets per second.
+/// Interval between two packets: 10,000 packets per second.
 pub(super) const INTERVAL: Duration = Duration::from_micros(100);
 const PORT: u16 = 7000;
-/// How long the receiver waits in vain before it looks whether it should stop.
+/// Timeout of the receiver, after which it checks whether to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A packet that arrived.
+/// Arrived packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// Its number: packets are numbered in the order they were sent, from 0.
+    /// Packet number: packets are numbered in sending order, from 0.
     pub number: u64,
-    /// When it was read from the socket.
+    /// Time at which the packet was read from the socket.
     pub at: Instant,
 }
 
-/// The interruption that a flow suffered.
+/// Interruption of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Interruption {
-    /// The longest time in which the receiver got nothing, less the pace; or, if that is more, the longest row of
-    /// packets that never arrived, times the pace.
+    /// Longest time without an arrival minus the pace, or if longer, the longest run of lost packets times
+    /// the pace.
     pub gap: Duration,
-    /// Packets that never arrived.
+    /// Lost packets.
     pub lost: u64,
 }
 
 impl Interruption {
-    /// Looks at the packets that arrived between two moments.
+    /// Evaluates the packets that arrived between two times.
     pub fn between(arrivals: &[Arrival], from: Instant, to: Instant) -> Self {
         let within = |arrival: &&Arrival| arrival.at >= from && arrival.at <= to;
         let inside: Vec<Arrival> = arrivals.iter().filter(within).copied().collect();
         let (Some(first), Some(last)) = (inside.first(), inside.last()) else {
             return Self { gap: to - from, lost: packets(to - from) };
         };
-        // Silence at the ends counts too.
+        // Silence at the ends counts, too.
         let ends = (first.at - from).max(to - last.at);
         let silence =
             inside.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap_or_default().max(ends);
@@ -58,7 +58,8 @@ impl Interruption {
     }
 }
 
-/// Packets a second that arrived between two moments, in intervals of 10 ms; of each its middle, in seconds since `zero`.
+/// Returns the arrivals per second between two times, in intervals of 10 ms. Each point has the interval's
+/// middle in seconds since `zero`.
 pub(super) fn arrival_rate(
     arrivals: &[Arrival],
     (from, to): (Instant, Instant),
@@ -84,7 +85,7 @@ fn packets(duration: Duration) -> u64 {
     (duration.as_nanos() / INTERVAL.as_nanos()) as u64
 }
 
-/// A flow that runs from one host to another. It ends with this.
+/// Flow from one host to another. Dropping it ends the flow.
 #[derive(Debug)]
 pub(super) struct NumberedFlow {
     stop: Arc<AtomicBool>,
@@ -114,7 +115,7 @@ impl NumberedFlow {
         Ok(flow)
     }
 
-    /// Ends the flow; returns the packets that arrived.
+    /// Ends the flow; returns the arrived packets.
     pub fn finish(mut self) -> Result<Vec<Arrival>, BenchError> {
         self.stop.store(true, Ordering::Relaxed);
         let mut arrivals = Vec::new();
@@ -124,7 +125,7 @@ impl NumberedFlow {
         Ok(arrivals)
     }
 
-    /// Packets sent so far.
+    /// Returns the number of packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -134,23 +135,23 @@ impl Drop for NumberedFlow {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Something else went wrong, which is told instead.
+            // The error that led to this drop is reported instead.
             let _ = thread.join();
         }
     }
 }
 
-/// Sends a packet at each multiple of the interval; when it was late, those that were missed follow at once.
+/// Sends a packet at each multiple of the interval. A late sender sends the missed packets at once.
 fn send(target: SocketAddrV4, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // Without this a sleep is 50 µs longer than asked for.
+    // The default timer slack makes a sleep 50 µs longer than requested.
     let _ = nix::sys::prctl::set_timerslack(1);
     let (start, mut number) = (Instant::now(), 0u64);
     while !stop.load(Ordering::Relaxed) {
         let due = packets(start.elapsed());
         while number <= due {
             match socket.send_to(&number.to_be_bytes(), target) {
-                // A router that is just going or coming may answer that it can't: that is a lost packet.
+                // A starting or stopping router may answer with an error, which counts as a lost packet.
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
@@ -190,7 +191,8 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<Arrival>> {
 mod tests {
     use super::*;
 
-    /// Packets of a flow at the pace, less those that `lost` names, and late by what `late` says.
+    /// Returns packets of a flow at the pace, without the packets that `lost` selects, delayed by `late`
+    /// microseconds.
     fn flow(start: Instant, lost: impl Fn(u64) -> bool, late: impl Fn(u64) -> u64) -> Vec<Arrival> {
         let at = |number: u64| start + INTERVAL * number as u32 + Duration::from_micros(late(number));
         (0..1000).filter(|number| !lost(*number)).map(|number| Arrival { number, at: at(number) }).collect()

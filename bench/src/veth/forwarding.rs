@@ -1,9 +1,10 @@
-//! Packets of 64 bytes, more than anyone can take: how many come through.
+//! Forwarded rate of 64-byte packets under overload.
 //!
-//! Frames are made by an XDP program run with live frames, on processor 0; the router, testpmd or the kernel's
-//! forwarding run on processor 1, all at a
-//! priority that other work of the machine doesn't disturb. What arrives is counted by the far device, whose kernel drops it at once; in
-//! the case of a plugin by a program in its driver, which drops it there, so that the device takes redirected frames.
+//! An XDP test run with live frames generates the frames on processor 0. The router, testpmd or the kernel's
+//! forwarding runs on processor 1. All have a priority that other work of the machine doesn't disturb.
+//!
+//! The far device counts the arriving packets, and its kernel drops them at once. In the case of a plugin, an
+//! XDP program drops them on the far device, so that the device accepts redirected frames.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -25,20 +26,21 @@ const FORWARDER: Processor = 1;
 /// Pairs of runs, one of the router and one of testpmd.
 const PAIRS: usize = 9;
 const KERNEL_RUNS: usize = 3;
-/// How long traffic flows before it is counted, and how long it is counted.
+/// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_secs(1);
-/// Packets per second while someone is waited for.
+/// Packets per second while the forwarder starts.
 const TRICKLE: u64 = 10_000;
-/// What is offered, as a multiple of the larger capacity.
+/// Offered rate as a multiple of the larger capacity.
 const OVERLOAD: f64 = 1.2;
-/// Most packets of a run, as a share of those that arrived, that the kernel may have forwarded in the router's stead.
+/// Largest tolerated share of arrived packets that the kernel forwarded instead of the router.
 const STRAY: f64 = 0.001;
-/// The promised ratio of our rate to testpmd's; and where a plugin sees all packets, and the far end takes redirected frames.
+/// Promised minimum: ratio to testpmd's rate. `PLUGIN_LIMIT` applies if a plugin sees all packets and the far
+/// end accepts redirected frames.
 const LIMIT: f64 = 0.9;
 const PLUGIN_LIMIT: f64 = 1.5;
 
-/// Whose flows the router has, so that all or none of them go through a plugin.
+/// Flows of the router: either no flow or every flow passes a plugin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flows {
     Plain,
@@ -76,7 +78,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
 }
 
 impl Bed<'_> {
-    /// The router beside testpmd, and its rates.
+    /// Measures the router beside testpmd; also returns the router's rates.
     fn beside_testpmd(
         &mut self,
         case: &str,
@@ -98,7 +100,8 @@ impl Bed<'_> {
         Ok((measured.peer_within(&peers).with_ratio(ratio), ours))
     }
 
-    /// What is to be offered: first everything the generator can make, then what that suggests.
+    /// Determines the rate to offer: first at the generator's full speed, then at the rate derived from the
+    /// result.
     fn find_capacity(&mut self, options: &mut Options<'_>) -> Result<u64, BenchError> {
         for _ in 0..2 {
             let ours = self.router(options)?;
@@ -109,7 +112,7 @@ impl Bed<'_> {
         Ok(self.offered)
     }
 
-    /// Alternating runs; who is first alternates too.
+    /// Runs the router and testpmd alternately; the first of each pair alternates, too.
     fn pairs(&mut self, options: &mut Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for pair in 0..PAIRS {
@@ -151,11 +154,12 @@ impl Bed<'_> {
         Ok(rate)
     }
 
-    /// The kernel's own forwarding, in the better of two ways: `r1` receives on the generator's processor, as veth does
-    /// by itself, or on a kernel thread that is bound to the processor that the others use.
+    /// Measures the kernel's forwarding in the better of two setups. `r1` receives on the generator's
+    /// processor, as veth does by itself, or on a kernel thread bound to the processor of the other
+    /// forwarders.
     fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
         let r = &self.network.r;
-        // A veth receives redirected frames only with GRO or a program.
+        // A veth device receives redirected frames only with GRO or an XDP program.
         r.shell("ethtool -K r1 gro on")?;
         let by_itself = self.kernel_series("the generator's processor", options)?;
         let before = receiving_threads();
@@ -183,7 +187,7 @@ impl Bed<'_> {
         self.rate_at(self.offered, who)
     }
 
-    /// Packets that arrive per second, in millions.
+    /// Returns the arriving packets in millions per second.
     fn rate_at(&mut self, offered: u64, who: &str) -> Result<f64, BenchError> {
         self.load.set_rate(offered);
         let result = self.count();
@@ -205,7 +209,7 @@ impl Bed<'_> {
     }
 }
 
-/// The kernel's threads that receive for devices called `r1`.
+/// Returns the kernel threads that receive for devices named `r1`.
 fn receiving_threads() -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let receives = |pid: &i32| {

@@ -1,4 +1,4 @@
-//! TCP's goodput through the router and through the kernel, with offloads off at all devices.
+//! TCP goodput through the router and through the kernel, with offloads off on all devices.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{BenchError, Measurement, Options, iperf3};
 
 /// Pairs of runs, one through the router and one through the kernel.
 const PAIRS: usize = 3;
-/// Seconds of one transfer.
+/// Seconds per transfer.
 const SECONDS: u64 = 3;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -36,7 +36,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(vec![result.beside("kernel", median(&kernel)).with_ratio(ratio)])
 }
 
-/// One transfer from `g` to `s`; what the receiver got, in Gbit/s.
+/// Runs one transfer from `g` to `s`; returns the received rate in Gbit/s.
 fn transfer(network: &Network) -> Result<f64, BenchError> {
     let _server = iperf3::server(network, None)?;
     let client = iperf3::client(network, None, SECONDS, &["--omit", "1"])?;
@@ -44,7 +44,7 @@ fn transfer(network: &Network) -> Result<f64, BenchError> {
     received_rate(&report).ok_or_else(|| BenchError::measurement("iperf3", "no rate in its report"))
 }
 
-/// What the receiver got, in Gbit/s.
+/// Parses the received rate in Gbit/s.
 fn received_rate(report: &str) -> Option<f64> {
     let report: Value = serde_json::from_str(report).ok()?;
     Some(report.pointer("/end/sum_received/bits_per_second")?.as_f64()? / 1e9)

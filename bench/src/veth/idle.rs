@@ -1,4 +1,4 @@
-//! What a router costs that has nearly nothing to do: the delay of a lonely packet, and processor time.
+//! Cost of a nearly idle router: delay of a single packet, and processor time.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Alternating series of pings through the kernel and through the router.
 const SERIES: usize = 2;
-/// A series: the seconds between pings, as `ping` reads them, and how many.
+/// Interval between pings in seconds, in the format of `ping`, and number of pings.
 const SLOW: (&str, usize) = ("1", 8);
 const FAST: (&str, usize) = ("0.01", 200);
-/// Promised: the round trip when idle, as a multiple of the kernel's.
+/// Promised maximum: ratio of the idle round trip time to the kernel's.
 const ROUND_TRIP_LIMIT: f64 = 2.0;
-/// How long the idle router's processor time is counted.
+/// Duration of the processor time measurement of the idle router.
 const IDLE: Duration = Duration::from_secs(6);
-/// Promised maximum CPU use of the idle router, in percent.
+/// Promised maximum: processor use of the idle router in percent.
 const PROCESSOR_LIMIT: f64 = 1.0;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    // Hosts with receive offload take what is redirected to them, so the driver forwards.
+    // Hosts with receive offload accept redirected frames, so the XDP program forwards.
     set_receive_offload(network, "on")?;
     let driver = round_trips_and_use(network, options, "in the driver");
     set_receive_offload(network, "off")?;
@@ -81,7 +81,7 @@ fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Round trips in milliseconds, without the first, which may have waited for a neighbour.
+/// Returns round trip times in milliseconds, without the first, which may include neighbour resolution.
 fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, BenchError> {
     let mut ping = command(network.g.open()?, "ping", None)?;
     ping.args(["-n", "-i", interval, "-c", &(count + 1).to_string(), "-W", "1", &RECEIVER.to_string()]);
@@ -98,7 +98,7 @@ fn round_trips(output: &str) -> Vec<f64> {
     times.collect()
 }
 
-/// Percent of a processor that a process uses while nothing happens.
+/// Returns the processor use of an idle process in percent.
 fn processor_use(pid: u32) -> Result<f64, BenchError> {
     let (before, start) = (processor_time(pid)?, Instant::now());
     pause(IDLE)?;
@@ -115,9 +115,9 @@ fn processor_time(pid: u32) -> Result<Duration, BenchError> {
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
-/// User and system time of `/proc/PID/stat`, fields 14 and 15, in clock ticks.
+/// Parses user and system time of `/proc/PID/stat`, fields 14 and 15, in clock ticks.
 fn ticks(stat: &str) -> Option<u64> {
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain any character.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

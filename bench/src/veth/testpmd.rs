@@ -1,4 +1,4 @@
-//! DPDK's testpmd: it changes the MAC addresses and sends on, by the same sockets as we do.
+//! DPDK's testpmd, which changes the MAC addresses and forwards through the same kind of sockets as Millrace.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::interrupt::wait_until;
 use crate::network::{GENERATOR_MAC, Network, SINK_MAC, mac_text};
 use crate::process::{Processor, Running, command};
 
-/// Its program, of package dpdk-dev.
+/// Program of testpmd, from package dpdk-dev.
 pub(super) const PROGRAM: &str = "dpdk-testpmd";
-/// How long it may take until it forwards.
+/// Time limit until testpmd forwards.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Packets that may arrive without anyone forwarding: the kernels' own, for neighbours and groups.
+/// Packets that may arrive without a forwarder: the kernels' own packets for neighbours and multicast groups.
 const STRAYS: u64 = 100;
 
-/// testpmd between `r1` and `r2`. It is killed when this is dropped.
+/// testpmd between `r1` and `r2`. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Testpmd {
     running: Running,
 }
 
 impl Testpmd {
-    /// Starts it and waits until something arrives at the far end: what it prints comes too late. Both its threads are
-    /// bound to `processor`; one of them only waits.
+    /// Starts testpmd and waits until packets arrive at the far end, because its output comes too late. Both
+    /// threads are bound to `processor`; one of them only waits.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);
@@ -60,7 +60,7 @@ impl Testpmd {
         }
     }
 
-    /// Stops it and waits until it has left the devices.
+    /// Stops testpmd and waits until it has released the devices.
     pub fn stop(self) -> Result<(), BenchError> {
         self.running.stop(Signal::SIGINT).map(drop)
     }

@@ -1,4 +1,4 @@
-//! The commands that measure, try out and replay, without a router of one's own.
+//! Arguments of the commands that measure, test and replay without an existing router.
 
 use std::path::PathBuf;
 

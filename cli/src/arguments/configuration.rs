@@ -1,4 +1,4 @@
-//! Arguments of the commands about the whole configuration.
+//! Arguments of the commands for the whole configuration.
 
 use std::path::PathBuf;
 

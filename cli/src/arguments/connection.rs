@@ -1,4 +1,4 @@
-//! Where clients find the router that they ask.
+//! Arguments of the connection to a router.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The router that is meant where only the environment says something; `None` where that is wrong.
+    /// Returns the connection that the environment selects; `None` if the environment is invalid.
     pub fn usual() -> Option<Self> {
         let command = Self::augment_args(clap::Command::new("millrace"));
         let matches = command.try_get_matches_from(["millrace"]).ok()?;
@@ -41,11 +41,11 @@ impl Connection {
         Some(usual)
     }
 
-    /// What is said on the command line counts more than what the environment says: a socket than a server, certificates than a
-    /// fingerprint, and the other way round.
+    /// Prefers options on the command line to the environment: a socket there to a server in the environment,
+    /// and certificates there to a fingerprint in the environment or vice versa.
     ///
     /// # Errors
-    /// Where both certificates and a fingerprint are said in one place.
+    /// Certificates and a fingerprint are both given in the same place.
     pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         if is_said("socket") && !is_said("server") {
@@ -69,7 +69,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The same as arguments of a command.
+    /// Returns the connection as arguments of a command.
     pub fn arguments(&self) -> Vec<OsString> {
         let Self { socket, server, token_file, ca, fingerprint, if_match: _ } = self;
         let mut arguments = vec!["--socket".into(), socket.into()];

@@ -1,4 +1,4 @@
-//! The commands of gates, and of what is bound there.
+//! Arguments of the commands for gates and bindings.
 
 use clap::{Args, Subcommand};
 use millrace_config::Budget;

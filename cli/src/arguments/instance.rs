@@ -1,4 +1,4 @@
-//! The commands of instances.
+//! Arguments of the commands for instances.
 
 use clap::{Args, Subcommand};
 

@@ -1,6 +1,7 @@
-//! One thing has one name: in the file with hyphens, in JSON with underscores, in commands as options with hyphens.
+//! Test of names: each setting has one name, with hyphens in the file and in options, with underscores in
+//! JSON.
 //!
-//! All keys of the file's schema, of the interface's description and all arguments of commands are walked.
+//! The test covers all keys of the file's schema and of the API description, and all arguments of commands.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use super::Arguments;
 
-/// A table of the file, the request that makes such a thing, and the command that does.
+/// Table of the file, and the request and command that create the same object.
 const SAME: &[(&str, &str, &str)] = &[
     ("route", "post /routes", "route add"),
     ("neighbour", "post /neighbours", "neighbour add"),
@@ -22,7 +23,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("port.scheduler.node", "post /schedulers/{port}", "scheduler add"),
 ];
 
-/// Arguments of commands that no file has, and why.
+/// Arguments of commands without a key in the file, with the reason.
 const BESIDE: &[(&str, &str)] = &[
     ("route", "the words of `ip route`, one after the other"),
     ("words", "the words of `ip route`, one after the other"),
@@ -45,7 +46,7 @@ fn keys_of(schema: &Value) -> BTreeSet<String> {
     schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
 }
 
-/// All names of properties below a value of a schema.
+/// Collects all property names below a value of a schema.
 fn all_keys(schema: &Value, keys: &mut BTreeSet<String>) {
     if let Some(properties) = schema["properties"].as_object().filter(|_| schema["type"] != "string") {
         keys.extend(properties.keys().cloned());
@@ -54,7 +55,7 @@ fn all_keys(schema: &Value, keys: &mut BTreeSet<String>) {
     below.chain(schema.as_array().into_iter().flatten()).for_each(|value| all_keys(value, keys));
 }
 
-/// The table of the file that a path leads to.
+/// Returns the keys of the file's table at a path.
 fn table(path: &str) -> BTreeSet<String> {
     let root = millrace_config::Config::schema();
     let entry = path.split('.').fold(&root, |schema, key| {
@@ -64,7 +65,7 @@ fn table(path: &str) -> BTreeSet<String> {
     keys_of(entry)
 }
 
-/// The body of a request.
+/// Returns the keys of a request's body.
 fn body(description: &Value, operation: &str) -> BTreeSet<String> {
     let (method, path) = operation.split_once(' ').unwrap();
     let schema = &description["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"];

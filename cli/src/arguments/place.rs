@@ -46,7 +46,7 @@ pub enum PlaceLevel {
 }
 
 impl PlaceLevel {
-    /// As the interface names it.
+    /// Returns the name in the interface.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",

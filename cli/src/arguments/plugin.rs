@@ -1,4 +1,4 @@
-//! The command about plugins that are files, from an empty folder to the running router.
+//! Arguments of the command `plugin`, from creating a project to unloading.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The commands that start a router, or look whether one could be.
+//! Arguments of the commands that start a router or prepare a start.
 
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ pub struct Run {
     pub ready_fd: Option<i32>,
 }
 
-/// A directory by its whole path, or `none`.
+/// Parses a directory as an absolute path, or `none`.
 fn state(text: &str) -> Result<PathBuf, String> {
     match text {
         "none" => Ok(text.into()),

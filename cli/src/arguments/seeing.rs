@@ -1,4 +1,4 @@
-//! The commands that show packets: journeys, and what was dropped.
+//! Arguments of the commands that show packets: `trace`, `drops`, `lookup` and `capture`.
 
 use std::path::PathBuf;
 

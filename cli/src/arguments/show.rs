@@ -1,4 +1,4 @@
-//! The commands that show what is, and what happens.
+//! Arguments of the commands that show state and events.
 
 use clap::{Args, ValueEnum};
 use millrace_config::Time;
@@ -29,7 +29,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// How many of the last ones are printed, if nothing is said.
+    /// Default number of events to print.
     pub const LAST: u32 = 50;
 }
 
@@ -141,7 +141,7 @@ pub enum Noun {
 }
 
 impl Noun {
-    /// Resource of the interface that holds it.
+    /// Returns the resource of the interface.
     pub fn path(self) -> &'static str {
         match self {
             Self::Ports => "/ports",
@@ -171,12 +171,12 @@ impl Noun {
             Self::Events => "/events?last=10000",
             Self::Audit => "/audit?last=10000",
             Self::Rates => "/rates",
-            // Labs are no resource of a router: a command lists them.
+            // Labs are no resource of a router: the command `lab list` shows them.
             Self::Labs => "/",
         }
     }
 
-    /// Command that shows the whole of it, where there is one: `show` is another name of that command.
+    /// Returns the command that shows the whole noun, if there is one: `show` is an alias of that command.
     pub fn command(self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::Filters => &["filter", "list"],
@@ -196,7 +196,7 @@ impl Noun {
         })
     }
 
-    /// Command that takes a name and shows that one, where there is one.
+    /// Returns the command that shows one entry by name, if there is one.
     pub fn command_of_one(self) -> Option<&'static [&'static str]> {
         Some(match self {
             Self::Queues => &["queue", "show"],
@@ -208,7 +208,8 @@ impl Noun {
         })
     }
 
-    /// Where its rows stand in the resource, and which key of a row names it (`/` separates levels); `None` where there is one thing.
+    /// Returns the path of the rows in the resource and the key of their names (`/` separates levels); `None`
+    /// for a single object.
     pub fn key(self) -> Option<(&'static str, &'static str)> {
         Some(match self {
             Self::Ports | Self::Instances | Self::Gates | Self::Plugins | Self::Tokens => ("", "/name"),
@@ -227,7 +228,7 @@ impl Noun {
         })
     }
 
-    /// Its names, of one and of several.
+    /// Returns its singular and plural names.
     pub fn names(self) -> (String, String) {
         let value = self.to_possible_value();
         let mut names = value.iter().flat_map(|value| value.get_name_and_aliases()).map(str::to_owned);
@@ -236,5 +237,5 @@ impl Noun {
     }
 }
 
-/// Time between two looks: 500 ms to 60 s.
+/// Refresh interval: 500 ms to 60 s.
 pub type Interval = Time<500_000, 60_000_000>;

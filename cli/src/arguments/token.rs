@@ -51,7 +51,7 @@ pub enum RoleArgument {
 }
 
 impl RoleArgument {
-    /// Its name.
+    /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",

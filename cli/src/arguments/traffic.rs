@@ -1,4 +1,4 @@
-//! The commands about what becomes of traffic: filters, routes, flows.
+//! Arguments of the commands for traffic: filters, routes, flows.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -304,7 +304,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// The filter; `None` when none was given.
+    /// Returns the filter; `None` if none was given.
     pub fn filter(&self) -> Option<&str> {
         self.words.as_deref().or(self.filter.as_deref())
     }
@@ -324,7 +324,7 @@ pub enum FlowOrder {
 }
 
 impl FlowOrder {
-    /// Its name in the interface.
+    /// Returns the name in the interface.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",

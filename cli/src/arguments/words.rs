@@ -1,11 +1,11 @@
-//! The words in which differences between configurations are told are commands: each can be read by what reads commands.
+//! Test that the commands in the differences of configurations can be parsed.
 
 use clap::Parser as _;
 use millrace_config::{Change, Config};
 
 use super::Arguments;
 
-/// Something of everything that can be changed while a router runs.
+/// Configuration with every kind of setting that can change at run time.
 const ALL: &str = r#"
 [router]
 on-death = "drop"
@@ -88,7 +88,7 @@ to = "10.8.0.0/16"
 kind = "prohibit"
 "#;
 
-/// What can't be changed alone stays.
+/// Smaller configuration, equal in all settings that need a restart.
 const LITTLE: &str = r#"
 [router]
 on-death = "drop"
@@ -113,7 +113,7 @@ to = "10.9.0.0/16"
 via = "10.2.0.7"
 "#;
 
-/// The words of a line, as a shell reads those that are quoted by single quotes.
+/// Splits a line into words as a shell does, with single quotes.
 fn split(line: &str) -> Vec<String> {
     let (mut words, mut quoted, mut escaped) = (vec![String::new()], false, false);
     for c in line.chars() {

@@ -1,4 +1,4 @@
-//! A router elsewhere: its address, by what it is known, and by what it lets us in.
+//! Remote router: its address, the check of its certificate, and the API token.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use tokio_rustls::client::TlsStream;
 use crate::arguments::Connection;
 use crate::output::Failure;
 
-/// Where machines keep the certificates that they trust.
+/// Usual files of trusted certificates.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// The port, unless it is said.
+/// Default port.
 const PORT: u16 = 8443;
 
-/// A router elsewhere.
+/// Remote router.
 #[derive(Debug)]
 pub struct Remote {
     host: String,
@@ -36,10 +36,10 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The one at `url`.
+    /// Creates the remote router at `url`.
     ///
     /// # Errors
-    /// An address, a token or certificates that can't be used.
+    /// The address, the token or the certificates can't be used.
     pub fn new(url: &str, connection: &Connection) -> Result<Self, Failure> {
         let wrong = || Failure::usage(format!("--server {url:?}: give https://HOST or https://HOST:PORT"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -53,30 +53,30 @@ impl Remote {
         Ok(Self { host, port: uri.port_u16().unwrap_or(PORT), name, config, token })
     }
 
-    /// What is sent to be let in.
+    /// Returns the `Authorization` header.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }
 
-    /// Where it is, for people.
+    /// Returns the address for people.
     pub fn place(&self) -> String {
         format!("https://{}:{}", self.host, self.port)
     }
 
-    /// Connects, and checks that it is the one that is meant.
+    /// Connects, and verifies the router's certificate.
     ///
     /// # Errors
-    /// When it can't be reached, or is another one.
+    /// The router can't be reached, or its certificate is not accepted.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        // Requests are written whole.
+        // Each request is written as a whole.
         let _ = stream.set_nodelay(true);
         let connected = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream).await;
         connected.map_err(explained)
     }
 }
 
-/// What is wrong with a certificate, in words for people; other errors as they are.
+/// Rephrases errors of certificates for people; other errors are unchanged.
 fn explained(error: std::io::Error) -> std::io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(wrong)) = wrong else { return error };
@@ -99,7 +99,7 @@ fn explained(error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), words)
 }
 
-/// The token, without what is around it in its file.
+/// Returns the token without the blanks around it in its file.
 fn token(connection: &Connection) -> Result<String, Failure> {
     let (place, text) = match &connection.token_file {
         Some(path) => (path.display().to_string(), read(path, "the token")?),
@@ -141,7 +141,7 @@ fn config(connection: &Connection) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// The certificates that a router's may come from.
+/// Returns the trusted root certificates.
 fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     let usual = || {
         let told = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -156,7 +156,7 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(error.to_string()))? {
         let certificate = certificate.map_err(|error| failed(error.to_string()))?;
         match roots.add(certificate) {
-            // Of a long list some may be too old to be understood.
+            // A long list may hold old certificates that can't be parsed.
             Err(error) if said.is_some() => return Err(failed(error.to_string())),
             _ => {}
         }
@@ -164,7 +164,7 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     if roots.is_empty() { Err(failed("there are none in it".to_owned())) } else { Ok(roots) }
 }
 
-/// The bytes of a fingerprint, with or without colons.
+/// Parses a fingerprint, with or without colons.
 fn fingerprint(text: &str) -> Result<[u8; 32], Failure> {
     let digits: String =
         text.trim().trim_start_matches("sha256:").chars().filter(|one| *one != ':').collect();
@@ -178,7 +178,7 @@ fn fingerprint(text: &str) -> Result<[u8; 32], Failure> {
     }
 }
 
-/// A certificate is the right one if its fingerprint is; who holds its key shows that in the handshake.
+/// Verifier that accepts a certificate by its fingerprint; the handshake proves possession of its key.
 #[derive(Debug)]
 struct ByFingerprint {
     fingerprint: [u8; 32],

@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
     ("holds", "holds"),
 ];
 
-/// The benches that have options of their own.
+/// Benches with options of their own.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
 const WITH_CASES: [&str; 2] = ["driver", "levels"];
@@ -72,10 +72,10 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     judge(&report)
 }
 
-/// All benches.
+/// Name for all benches.
 const ALL: &str = "all";
 
-/// Runs everything, and says what is needed and how long it takes.
+/// Runs all benches, after a note about their requirements and duration.
 fn all() -> Result<Report, Failure> {
     eprintln!(
         "everything is measured, which takes up to an hour: best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
@@ -83,7 +83,7 @@ fn all() -> Result<Report, Failure> {
     with_options(run_all)
 }
 
-/// Runs a bench by this build and another one.
+/// Runs a bench with this build and another one.
 fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
     if !other.is_file() {
         return Err(Failure::usage(format!("--against {}: there is no such program", other.display())));
@@ -101,7 +101,7 @@ fn read(results: &Path) -> Result<Report, Failure> {
         .map_err(|error| problem(format!("no results of `millrace bench --json`: {error}")))
 }
 
-/// Writes the page, where one was asked for.
+/// Writes the HTML page, if `--html` was given.
 fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
@@ -111,7 +111,7 @@ fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails when promises are not kept, or benches gave no results; the results are written by then.
+/// Returns an error for broken promises and for benches without results, after the results were written.
 /// Benches that only lack root are no error.
 fn judge(report: &Report) -> Result<(), Failure> {
     for failure in report.failures.iter().filter(|failure| failure.left_out) {
@@ -133,7 +133,7 @@ fn judge(report: &Report) -> Result<(), Failure> {
     if lines.is_empty() { Ok(()) } else { Err(Failure::new(lines.join("\n"))) }
 }
 
-/// An option that belongs to another bench is an error.
+/// Returns an error for an option of another bench.
 fn check_options(bench: &Bench) -> Result<(), Failure> {
     let options = [
         (bench.accept, "--accept", &[INSTRUCTIONS][..]),
@@ -156,7 +156,7 @@ fn check_options(bench: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The workload that was asked for; `None` when nothing was said.
+/// Returns the given workload; `None` without workload options.
 fn workload(said: &BenchWorkload) -> Option<Workload> {
     let usual = Workload::default();
     (*said != BenchWorkload::default()).then(|| Workload {
@@ -171,14 +171,14 @@ fn workload(said: &BenchWorkload) -> Option<Workload> {
     })
 }
 
-/// The file that was named, or that of a clone where this is one, or is to be made.
+/// Returns the given baseline file, or that of the repository if it exists or is to be written.
 fn baseline(bench: &Bench) -> Option<PathBuf> {
     let usual = Path::new(BASELINE);
     let usual = (bench.accept || usual.exists()).then(|| usual.to_owned());
     bench.baseline.clone().or(usual)
 }
 
-/// Counts instructions and compares them with a baseline: fails when a path takes more than it may.
+/// Counts instructions and compares them with a baseline; returns an error if a path exceeds its limit.
 fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failure> {
     let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
     let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
@@ -196,7 +196,8 @@ fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failu
             "{count} {noun} not as {file} has it (see above). If that is meant: {accept}"
         )));
     }
-    // As with tests that are skipped: a second counter that can't be judged fails continuous integration alone.
+    // As with skipped tests, a second counter that can't be judged is an error only in continuous
+    // integration.
     let judged = comparison.check_judged(std::env::var_os("CI").is_some());
     judged.map_err(|why| Failure::new(format!("{why}: {accept}")))?;
     if !comparison.not_judged.is_empty() {
@@ -205,7 +206,7 @@ fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failu
     Ok(())
 }
 
-/// Makes what is counted the baseline, and prints what changed.
+/// Makes the current counts the baseline, and prints the changes.
 fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
     let changes = with_options(|options| instructions::accept(options, baseline))?;
     if json {
@@ -217,7 +218,7 @@ fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does something that measures this program.
+/// Runs a function that measures this program.
 fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>) -> Result<T, Failure> {
     let binary = std::env::current_exe().map_err(|error| {
         Failure::new(format!("can't determine the path of the running millrace binary: {error}"))
@@ -236,7 +237,7 @@ fn list(json: bool) {
     }
 }
 
-/// Whether there is such a benchmark. One may run a part of itself, which it names behind its own name, in a process of its own.
+/// Checks that a benchmark exists. A benchmark may run part of itself, named `NAME/PART`, in another process.
 fn check_name(name: &str) -> Result<(), Failure> {
     let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
     if known.contains(&name.split('/').next().unwrap_or(name)) {
@@ -257,7 +258,7 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A measurement as people read it: `yes` and `no`, and no more digits than mean something.
+/// Formats a measurement for people: `yes` and `no`, and only significant digits.
 fn readable(measurement: &Value) -> Value {
     let mut row = measurement.clone();
     for key in ["ours", "peer", "ratio", "limit"] {

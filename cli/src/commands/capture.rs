@@ -1,4 +1,4 @@
-//! The command `capture`, and files of packets.
+//! The command `capture`, and writing of pcapng files.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,14 +9,14 @@ use crate::arguments::Capture;
 use crate::client::{Client, segment};
 use crate::output::{Failure, rows};
 
-/// First line on standard error.
+/// Warning on standard error at the start.
 const SLOWER: &str = "capture: flows that it may match leave the driver while it runs, and TCP slows down; \
     narrow it by --filter";
 
-/// What files of packets are.
+/// Media type of pcapng files.
 const PCAPNG: &str = "application/x-pcapng";
 
-/// Writes the frames at a place to a file or to standard output, until interrupted or `--count` is reached.
+/// Writes the frames at a place to a file or standard output, until an interrupt or `--count` frames.
 pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     let (kind, name) = place(client, &capture.place)?;
     eprintln!("{SLOWER}");
@@ -30,7 +30,7 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     write_packets(client, &query, &capture.write)
 }
 
-/// What a place is, and its name: as it is said before a colon, or what there is of that name.
+/// Returns kind and name of a place: from the prefix before a colon, or by looking up the name.
 fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure> {
     const KINDS: [(&str, &str); 3] = [("port", "/ports"), ("gate", "/gates"), ("instance", "/instances")];
     if let Some((kind, name)) = place.split_once(':')
@@ -48,7 +48,7 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
         }
     }
     match found.as_slice() {
-        // Who has ports says that there is no such one.
+        // An unknown name is treated as a port, whose resource reports the error.
         [] => Ok(("port", place.to_owned())),
         [kind] => Ok((*kind, place.to_owned())),
         several => {
@@ -58,7 +58,7 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
     }
 }
 
-/// Opens a file that its owner alone may read, or standard output for `-`.
+/// Opens a file with access for its owner only, or standard output for `-`.
 fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
     Ok(match file.as_os_str() == "-" {
         true => Box::new(io::stdout()),
@@ -66,8 +66,9 @@ fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
     })
 }
 
-/// Writes the pcapng of a resource to a file, or to standard output for `-`, until it ends or is interrupted. The file is made,
-/// or an older one emptied, when the first bytes arrive: a refused request leaves it as it is.
+/// Writes the pcapng stream of a resource to a file, or to standard output for `-`, until its end or an
+/// interrupt. The file is created or truncated when the first bytes arrive, so that a refused request leaves
+/// it unchanged.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
     let mut output = None;
@@ -78,7 +79,7 @@ pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Fai
     })
 }
 
-/// Writes bytes to the file, which is opened for the first ones.
+/// Writes bytes to the file, and opens it first if needed.
 fn append(output: &mut Option<Box<dyn Write>>, file: &Path, bytes: &[u8]) -> io::Result<()> {
     let output = match output {
         Some(open) => open,

@@ -13,18 +13,19 @@ use crate::output::Failure;
 /// Reads a configuration file.
 ///
 /// # Errors
-/// Why it can't be read, or what is wrong in it.
+/// The file can't be read, or has errors.
 pub fn read(file: &Path) -> Result<Config, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
     Ok(Config::parse_further(&text, &file.display().to_string(), millrace_controller::check_rest)?)
 }
 
-/// Reads a configuration file, looks whether a router can be made of it, and which filters never win.
+/// Reads a configuration file, and checks that a router can be made of it; also returns the filters that
+/// never win.
 fn checked(file: &Path) -> Result<(Config, Value), Failure> {
     let config = read(file)?;
     let shadowed = millrace_controller::check(&config).map_err(|error| match error {
-        // It names the file itself.
+        // The error already names the file.
         ControlError::Config(wrong) => Failure::from(wrong),
         error => Failure::new(format!("{}: {error}", file.display())),
     })?;

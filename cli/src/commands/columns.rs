@@ -1,4 +1,4 @@
-//! The columns in which nouns are shown.
+//! Columns of the tables for each noun.
 
 use crate::arguments::Noun;
 use crate::output::Column;
@@ -95,7 +95,7 @@ const BINDINGS: &[Column] = &[
 
 const INTERFACE: &[Column] = &[("path", "path"), ("methods", "methods"), ("summary", "summary")];
 
-/// The columns of a noun's table; none where its object is shown line by line.
+/// Returns the columns of a noun's table; none for a noun that is shown as lines.
 pub fn columns(noun: Noun) -> &'static [Column] {
     match noun {
         Noun::Ports => PORTS,

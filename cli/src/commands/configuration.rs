@@ -1,4 +1,4 @@
-//! The commands about the whole configuration: `apply`, `diff`, `confirm`, `history`, `rollback`, `save`.
+//! The commands for the whole configuration: `apply`, `diff`, `confirm`, `history`, `rollback`, `save`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,7 +26,8 @@ const COLUMNS: &[Column] = &[
     ("comment", "comment"),
 ];
 
-/// How a file is told to the router: by its whole path, so that it is found again; that of a router elsewhere behind this machine's name.
+/// Returns a file's name for the router: its absolute path; for a remote router, with this machine's name
+/// before it.
 fn origin(client: &Client, file: &Path) -> String {
     if file.as_os_str() == "-" {
         return "standard input".to_owned();
@@ -41,7 +42,7 @@ fn origin(client: &Client, file: &Path) -> String {
     }
 }
 
-/// Applies a file.
+/// Applies a configuration file.
 pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
     let body = json!({
         "text": read(&apply.file)?,
@@ -55,14 +56,14 @@ pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says on standard error which routes of what runs the kernel does not have.
+/// Warns on standard error of configured routes that the kernel lacks.
 fn warn_of_missing(client: &Client) {
-    // What was done is done, whether this can be told or not.
+    // The change is already made, so a failed query is ignored.
     let status = client.get("/status").unwrap_or_default();
     missing(&status).iter().for_each(|line| eprintln!("warning: {line}"));
 }
 
-/// Says what was applied.
+/// Prints the result of an application.
 fn applied(value: &Value, json: bool) {
     let changes = rows(&value["changes"]);
     let lines = changes.iter().map(|change| format!("  {}\n", plain(change)));
@@ -88,7 +89,7 @@ fn applied(value: &Value, json: bool) {
     super::filter::warn_never_winning(&value["shadowed"]);
 }
 
-/// Says which configured routes the kernel does not have, if there are some.
+/// Returns a line for each configured route that the kernel lacks.
 pub(super) fn missing(status: &Value) -> Vec<String> {
     let named = rows(&status["missing_routes"]["first"]);
     let line =
@@ -103,7 +104,7 @@ pub(super) fn missing(status: &Value) -> Vec<String> {
     lines
 }
 
-/// What says that a configuration waits to be confirmed, if one does.
+/// Returns a line about a revision that awaits confirmation, if there is one.
 pub(super) fn waits(pending: &Value) -> Option<String> {
     let (revision, seconds) = (pending["revision"].as_u64()?, pending["seconds"].as_u64()?);
     Some(format!(
@@ -111,12 +112,13 @@ pub(super) fn waits(pending: &Value) -> Option<String> {
     ))
 }
 
-/// Trouble, which is something else than a difference.
+/// Returns the failure with exit code 2, which differs from that of a difference.
 fn trouble(failure: Failure) -> Failure {
     Failure { code: 2, ..failure }
 }
 
-/// Shows what a file would change: like diff(1), it ends with 1 where that is something, and with 2 where it can't be told.
+/// Shows the changes that a file would make. As with diff(1), the exit code is 1 for differences, and 2 for
+/// errors.
 pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failure> {
     let body = match &diff.file {
         Some(file) => json!({"text": read(file).map_err(trouble)?, "origin": origin(client, file)}),
@@ -154,7 +156,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
     Ok(if changes.is_empty() && restart.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Keeps what waits to be confirmed.
+/// Confirms the revision that awaits confirmation.
 pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
     let body = confirm.number.map(|number| json!({"revision": number}));
     let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
@@ -198,7 +200,7 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Goes back to a revision.
+/// Rolls back to a revision.
 pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
     let Rollback { number, confirm, if_revision, comment } = rollback;
     let body = json!({
@@ -212,7 +214,7 @@ pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// Writes what runs into a file, and keeps it as a revision.
+/// Writes the running configuration to a file, and stores it as a revision.
 pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let written = |body| client.send(Method::POST, "/configuration/save", Some(&body));
     let file = match &save.file {
@@ -220,7 +222,7 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
             let value = written(json!({}))?;
             match json {
                 true => println!("{value:#}"),
-                // As it is: a file of its own, which may hold any letter.
+                // Unfiltered: the text is a file, which may hold any character.
                 false => print!("{}", value["text"].as_str().unwrap_or_default()),
             }
             return Ok(());
@@ -236,8 +238,8 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let origin = origin(client, &file);
     let value = written(json!({"text": before, "origin": origin, "force": save.force}))?;
     let text = value["text"].as_str().unwrap_or_default();
-    // What can't be written is no revision, and the file stays as it is where the revision is refused, because something else runs
-    // by now.
+    // A text that can't be written must not become a revision. If the router refuses the revision, because
+    // its configuration has changed meanwhile, the file stays as it is.
     let failed = |error| Failure::new(format!("can't write {name}: {error}"));
     let beside = (text != before).then(|| Beside::write(&file, text)).transpose().map_err(failed)?;
     let kept = json!({"text": text, "origin": origin, "comment": save.comment});
@@ -253,7 +255,7 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file that what runs came from: where a revision runs again, the file of that.
+/// Returns the file of the running configuration; for a restored revision, the file of that revision.
 fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     if client.is_elsewhere() {
         return Err(Failure::usage(
@@ -271,21 +273,21 @@ fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A text that is written beside a file, to be put in its place; it goes where it isn't.
+/// New text beside a file, to replace the file; it is removed unless it replaces the file.
 struct Beside {
     file: PathBuf,
     new: Option<PathBuf>,
 }
 
 impl Beside {
-    /// Writes it to the disk, with the rights of the file.
+    /// Writes the text to the disk, with mode and owner of the file.
     fn write(file: &Path, text: &str) -> io::Result<Self> {
-        // Where a link leads, the file is changed.
+        // For a symbolic link, its target is replaced.
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let new = file.with_added_extension("new");
         let known = fs::metadata(&file).ok();
         let mode = known.as_ref().map_or(0o644, |known| known.permissions().mode() & 0o7777);
-        // One that is left over, or a stranger's, is not written into.
+        // A leftover or foreign file is removed rather than written into.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -301,7 +303,7 @@ impl Beside {
         Ok(beside)
     }
 
-    /// Puts it in the place of the file, in one step.
+    /// Replaces the file atomically.
     fn replace(mut self) -> io::Result<()> {
         if let Some(new) = &self.new {
             fs::rename(new, &self.file)?;
@@ -315,7 +317,7 @@ impl Beside {
 impl Drop for Beside {
     fn drop(&mut self) {
         if let Some(new) = &self.new {
-            // What is left over is not read by anyone.
+            // A failed removal is harmless: no program reads the leftover.
             drop(fs::remove_file(new));
         }
     }
@@ -333,7 +335,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         drop(Beside::write(&file, "never").unwrap());
-        // A file beside under another name is a stranger's: it stays as it is.
+        // A file linked under the temporary name is foreign: its content stays.
         let (other, new) = (folder.join("other"), folder.join("router.toml.new"));
         fs::write(&other, "kept").unwrap();
         fs::hard_link(&other, &new).unwrap();

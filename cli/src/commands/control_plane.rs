@@ -1,4 +1,4 @@
-//! The command `control-plane`: how much of what is for the router itself gets there.
+//! The command `control-plane`: control-plane policing.
 
 use hyper::Method;
 use serde_json::Value;
@@ -18,7 +18,7 @@ const CLASSES: &[Column] = &[
     ("meaning", "meaning"),
 ];
 
-/// Shows the classes, and changes their rates.
+/// Shows the classes, or changes their rates.
 pub fn control_plane(client: &Client, action: &ControlPlaneAction, json: bool) -> Result<(), Failure> {
     match action {
         ControlPlaneAction::Show => {

@@ -1,4 +1,4 @@
-//! The command `doctor`: what this machine can do for a router, what is chosen, why, and what would make it faster.
+//! The command `doctor`: features of this machine, the chosen modes with reasons, and advice for more speed.
 
 mod confinement;
 mod crashes;
@@ -20,14 +20,14 @@ use device::DeviceView;
 use system::SystemView;
 pub use system::missing_permissions;
 
-/// What was found.
+/// Findings of `doctor`.
 #[derive(Debug, Serialize)]
 struct Report {
     system: SystemView,
     devices: Vec<DeviceView>,
 }
 
-/// Looks at the machine and its devices, and says what it found.
+/// Inspects the machine and its devices, and prints the findings.
 pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     let running = Client::hasty(connection).ok();
@@ -46,7 +46,7 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     Ok(())
 }
 
-/// Use that the running router makes of the forwarding switches, by its settings.
+/// Returns how the running router uses the forwarding switches, by its settings.
 fn switch_use(settings: Option<&Value>) -> SwitchUse {
     match settings.and_then(|settings| settings["forwarding"].as_str()) {
         Some("on") => SwitchUse::Ignored,
@@ -75,7 +75,7 @@ async fn examine(wanted: &[String], switches: SwitchUse) -> Result<Report, Failu
     Ok(Report { system, devices })
 }
 
-/// The devices that were named; all but loopback, if none was.
+/// Returns the named devices; without names, all but loopback.
 fn chosen<'a>(state: &'a HostState, wanted: &[String]) -> Result<Vec<&'a HostLink>, Failure> {
     if wanted.is_empty() {
         return Ok(state.links().filter(|link| !link.loopback).collect());
@@ -92,14 +92,14 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: Sw
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
     view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids(), switches }) {
-        // Switches have a list of their own, with what would turn them on.
+        // Switches have their own list, with the commands that turn them on.
         Ok(findings) => {
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
             others.map(ToString::to_string).collect()
         }
         Err(error) => vec![format!("what Linux does beyond routing could not be found out: {error}")],
     };
-    // What is wrong with asking stands among the policies.
+    // `policy::inspect` has already reported an error of netlink.
     let queueing = policy::queueing(&[link.ifindex]).unwrap_or_default();
     queueing.get(&link.ifindex).into_iter().for_each(|discipline| view.passes_by(discipline));
     let advice = forwarding_advice(state, &[link.ifindex], switches);

@@ -1,4 +1,4 @@
-//! The command `drops`: what was dropped and why, with the last packets.
+//! The command `drops`: counts of dropped packets by reason, with the last packets.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use crate::commands::capture::write_packets;
 use crate::commands::events::Messages;
 use crate::output::{Failure, plain, rows};
 
-/// Prints counts with the last packets of each reason; goes on with those that are dropped, or writes a file.
+/// Prints counts with the last packets of each reason; with options, follows new drops or writes a file.
 pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> {
     let reason = asked.reason.as_deref().map(|reason| format!("reason={}", segment(reason)));
     if let Some(file) = &asked.write {
@@ -23,7 +23,7 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
         return follow(client, &path, json);
     }
     let (counts, packets) = (client.get("/drops")?, client.get(&path)?);
-    // Reasons have underscores, and are read with hyphens, too.
+    // Reasons have underscores; the argument may have hyphens.
     let named = asked.reason.as_deref().map(|reason| reason.replace('-', "_"));
     let is_asked = |count: &&Value| named.as_deref().is_none_or(|reason| count["reason"] == reason);
     let counts: Vec<&Value> = rows(&counts).iter().filter(is_asked).collect();
@@ -61,7 +61,7 @@ fn follow(client: &Client, path: &str, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// A packet in a line.
+/// Formats a packet as a line.
 fn line(packet: &Value) -> String {
     let [time, port, length, summary] = ["time", "port", "length", "summary"].map(|key| plain(&packet[key]));
     let by = packet["by"].as_str().map(|by| format!(", by {by}")).unwrap_or_default();

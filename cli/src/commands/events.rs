@@ -1,4 +1,4 @@
-//! What happened in a running router, and what happens.
+//! The commands `events` and `audit`.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use crate::arguments::{Audit, Events};
 use crate::client::Client;
 use crate::output::{Failure, is_harmless, plain, rows};
 
-/// Prints events; with `--follow`, goes on with those that come.
+/// Prints events; with `--follow`, continues with new ones.
 pub fn events(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
     if asked.follow {
         return follow(client, asked, json);
@@ -23,14 +23,14 @@ pub fn events(client: &Client, asked: &Events, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// The events of a page, a line each.
+/// Formats the events of a page, one per line.
 pub(super) fn events_of(page: &Value) -> String {
     let missed = page["missed"].as_u64().filter(|missed| *missed > 0);
     let all = missed.map(gap).into_iter().chain(rows(&page["events"]).iter().map(line));
     all.map(|line| line + "\n").collect()
 }
 
-/// The resource, with what is asked for.
+/// Returns the path of the resource with its query.
 fn path(asked: &Events, last: Option<Option<u32>>) -> String {
     let since = asked.since.map(|since| format!("since={since}"));
     let last = last.map(|last| format!("last={}", last.unwrap_or(Events::LAST)));
@@ -58,7 +58,7 @@ fn follow(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An event as a line.
+/// Formats an event as a line.
 fn line(event: &Value) -> String {
     let several = event["count"].as_u64().filter(|times| *times > 1);
     let times = several.map(|times| format!(" ({})", count(times, "time"))).unwrap_or_default();
@@ -83,12 +83,12 @@ pub fn audit(client: &Client, asked: &Audit, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Lines of the audit log.
+/// Formats lines of the audit log.
 pub(super) fn audit_of(lines: &Value) -> String {
     rows(lines).iter().map(|entry| audit_line(entry) + "\n").collect()
 }
 
-/// A line of the audit log.
+/// Formats a line of the audit log.
 fn audit_line(entry: &Value) -> String {
     let [time, who, outcome, operation] = ["/time", "/who/name", "/outcome", "/operation"]
         .map(|key| entry.pointer(key).map_or_else(String::new, plain));
@@ -98,27 +98,27 @@ fn audit_line(entry: &Value) -> String {
     let revision = entry["revision"].as_u64().map(|number| format!(" (revision {number})"));
     let revision = revision.unwrap_or_default();
     let line = format!("{time}  {who:<12}  {outcome:<9}  {operation}{request}{revision}{why}");
-    // What was asked for may be anything; a terminal must not act upon it.
+    // The request may hold any text, on which a terminal must not act.
     line.chars().map(|letter| if is_harmless(letter) { letter } else { ' ' }).collect()
 }
 
-/// Messages out of a stream (WHATWG HTML, 9.2.6), of which it is known that their data is JSON of one line.
+/// Parser of a server-sent event stream (WHATWG HTML, 9.2.6) whose data is JSON on one line.
 #[derive(Default)]
 pub struct Messages {
     rest: Vec<u8>,
     event: String,
 }
 
-/// A message of a stream.
+/// Message of a stream.
 pub struct Message {
-    /// What kind of message it is.
+    /// Event type.
     pub event: String,
-    /// What it says.
+    /// Data of the message.
     pub data: Value,
 }
 
 impl Messages {
-    /// The messages that have become whole with these bytes.
+    /// Adds bytes, and returns the messages that they complete.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Message> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::new();

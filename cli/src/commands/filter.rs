@@ -58,7 +58,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
         }
         FilterAction::List { gate, lines, watch: how } => {
             if let Some(gate) = gate {
-                // A gate that there isn't is an error, and not a gate without filters.
+                // Check that the gate exists: an unknown gate is an error, not an empty list.
                 client.get(&format!("/gates/{}", segment(gate)))?;
             }
             let look = || {
@@ -83,7 +83,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// Ids of filters.
+/// Parses ids of filters.
 fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
     let id = |text: &String| {
         text.parse::<u64>().map_err(|_| {
@@ -95,14 +95,14 @@ fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
     which.iter().map(id).collect()
 }
 
-/// A filter of a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.
+/// Parses a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.
 fn entry(line: &str) -> Result<Value, String> {
     const FORM: &str = "a line is FILTER action ACTION [gate GATE] [priority PRIORITY]";
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "action").ok_or_else(|| format!("no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
     let (mut gate, mut priority) = (None, 0);
-    // An action has a word at least, whatever that is.
+    // The action keeps at least one word, whatever that word is.
     while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
         match *key {
             "gate" if gate.replace(*value).is_some() => return Err(format!("two gates: {FORM}")),
@@ -120,7 +120,7 @@ fn entry(line: &str) -> Result<Value, String> {
     Ok(json!({"match": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
 }
 
-/// A filter as a line that [`entry`] reads.
+/// Formats a filter as a line that [`entry`] reads.
 fn line(filter: &Value) -> String {
     let [matches, action, gate, priority] =
         ["match", "action", "gate", "priority"].map(|key| plain(&filter[key]));
@@ -150,13 +150,13 @@ fn explain(value: &Value, json: bool) {
     }
 }
 
-/// A filter as the findings of `check` speak of it.
+/// Formats a filter for the findings of `check`.
 fn named(filter: &Value) -> String {
     let [id, filter, action, priority] = ["id", "match", "action", "priority"].map(|key| plain(&filter[key]));
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
-/// Warns on standard error of a new filter or binding that no packet meets, or that never wins.
+/// Warns on standard error of a new filter or binding that no packet reaches, or that never wins.
 pub(super) fn warn_shadowed(value: &Value) {
     if let Some(why) = value["unreached"].as_str() {
         eprintln!("warning: no packet meets it: {why}");
@@ -170,10 +170,10 @@ pub(super) fn warn_shadowed(value: &Value) {
     }
 }
 
-/// Shadowed filters that a warning names; more are counted.
+/// Maximum number of shadowed filters in warnings; further ones are counted.
 const WARNED: usize = 20;
 
-/// Warns on standard error of each filter and binding of a list that never wins.
+/// Warns on standard error of each filter and binding in a list that never wins.
 pub(super) fn warn_never_winning(shadowed: &Value) {
     let all = rows(shadowed);
     for finding in all.iter().take(WARNED) {
@@ -185,7 +185,7 @@ pub(super) fn warn_never_winning(shadowed: &Value) {
     }
 }
 
-/// What comes before a filter that never wins: one other, or several that match together whatever it matches.
+/// Names the filters that shadow a filter: one filter, or several that match together.
 fn before(by: &[Value]) -> String {
     match by {
         [one] => format!("{} comes before it", named(one)),
@@ -196,7 +196,7 @@ fn before(by: &[Value]) -> String {
     }
 }
 
-/// Prints what is odd about filters; it fails where something is, so that scripts see it.
+/// Prints findings about filters; returns an error if there are any, so that scripts notice.
 fn check(value: &Value, json: bool) -> Result<(), Failure> {
     if json {
         println!("{value:#}");

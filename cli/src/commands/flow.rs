@@ -8,10 +8,10 @@ use crate::arguments::{FlowAction, FlowOrder};
 use crate::client::{Client, segment};
 use crate::output::{Column, Failure, done, lines, plain, rows, table};
 
-/// Flows that `flow show` shows at most.
+/// Maximum number of flows that `flow show` prints.
 const SHOWN: usize = 100;
 
-/// Lists, shows and forgets flows.
+/// Lists, shows and flushes flows.
 pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Failure> {
     match action {
         FlowAction::List { flows, order, limit } => {

@@ -1,4 +1,4 @@
-//! `show hardware` for people: the tree of processors, and tables of what each part can do.
+//! Output of `show hardware` for people: the tree of processors, and tables of their features.
 
 use serde_json::Value;
 
@@ -27,14 +27,14 @@ const SWITCHES: &[Column] =
     &[("switch", "name"), ("from", "from"), ("to", "to"), ("works", "works"), ("how", "how")];
 const CPUS: &[Column] = &[("cpu", "cpu"), ("core", "core"), ("package", "package"), ("node", "node")];
 
-/// The hardware as a drawing and tables.
+/// Formats the hardware as a tree and tables.
 pub fn drawn(hardware: &Value) -> String {
     let tables = [("processors", PROCESSORS), ("ports", PORTS), ("switches", SWITCHES), ("cpus", CPUS)];
     let tables = tables.map(|(name, columns)| format!("\n{}", table(rows(&hardware[name]), columns)));
     tree(hardware) + &tables.concat()
 }
 
-/// The tree of processors, the ports as its leaves.
+/// Formats the tree of processors, with ports as leaves.
 fn tree(hardware: &Value) -> String {
     let mut text = String::new();
     let roots = rows(&hardware["processors"]).iter().filter(|one| one["above"].is_null());
@@ -45,7 +45,7 @@ fn tree(hardware: &Value) -> String {
     text
 }
 
-/// What hangs below a processor.
+/// Appends the subtree below a processor.
 fn branches(hardware: &Value, name: &Value, indent: &str, text: &mut String) {
     let below = rows(&hardware["processors"]).iter().filter(|one| one["above"] == *name);
     let ports = rows(&hardware["ports"]).iter().filter(|one| one["processor"] == *name);
@@ -62,7 +62,7 @@ fn branches(hardware: &Value, name: &Value, indent: &str, text: &mut String) {
     }
 }
 
-/// A port in a line.
+/// Formats a port as a line.
 fn port(port: &Value) -> String {
     let device = port["device"].as_str().map(|device| format!("{device}, ")).unwrap_or_default();
     let redirects = match &port["why_no_redirects"] {

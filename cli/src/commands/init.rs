@@ -1,4 +1,4 @@
-//! The command `init`: a configuration for this machine.
+//! The command `init`: generates a configuration for this machine.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,13 +14,13 @@ use crate::arguments::Init;
 use crate::commands::doctor::unknown;
 use crate::output::Failure;
 
-/// Routes that the comments list.
+/// Maximum number of routes in the comments.
 const MOST_ROUTES: usize = 20;
 
 /// Writes a configuration with the machine's devices as ports.
 ///
 /// # Errors
-/// A device that there isn't, a file that is there already, devices that can't be read.
+/// A named device does not exist, the file already exists, or the devices can't be read.
 pub fn init(asked: &Init, json: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     let started = runtime.block_on(Mirror::start(MirrorOptions::default()));
@@ -30,7 +30,7 @@ pub fn init(asked: &Init, json: bool) -> Result<(), Failure> {
         return Err(unknown(&state, name));
     }
     let text = configuration(&state, &asked.devices);
-    // What it writes, `check` accepts.
+    // The generated configuration must be valid.
     Config::parse(&text, "init").map_err(Failure::new)?;
     match &asked.output {
         Some(path) => {
@@ -77,7 +77,7 @@ fn configuration(state: &HostState, devices: &[String]) -> String {
     text
 }
 
-/// Why a device makes no port unless it is named.
+/// Returns the reason to skip a device that is not named; `None` for a usable device.
 fn left_out(link: &HostLink) -> Option<&'static str> {
     match link {
         HostLink { admin_up: false, .. } => Some("it is down"),
@@ -88,7 +88,7 @@ fn left_out(link: &HostLink) -> Option<&'static str> {
     }
 }
 
-/// Appends a port; where there is a reason against it, as a comment.
+/// Appends a port; with a reason `against` it, as a comment.
 fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&str>) {
     let kind = link.kind.as_deref().unwrap_or("hardware");
     let carrier = if link.usable() { "up" } else { "no carrier" };
@@ -108,12 +108,12 @@ fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&
     let _ = writeln!(text, "{mark}[[port]]\n{mark}name = {name}\n{mark}device = {name}");
 }
 
-/// A text as TOML writes it.
+/// Formats a text as a TOML string.
 fn toml_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Appends the kernel's routes that leave by a device, as comments.
+/// Appends the kernel's routes with a next hop, as comments.
 fn routes(text: &mut String, state: &HostState) {
     let line = |route: &HostRoute| {
         let hops = route.next_hops.iter().map(|hop| {

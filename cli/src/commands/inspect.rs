@@ -1,4 +1,4 @@
-//! The command `plugin inspect`: what a plugin says of itself, that of a file or one of the running router.
+//! The command `plugin inspect`: properties of a plugin's file, or of a plugin of the running router.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::client::{Client, segment};
 use crate::output::{Failure, lines, plain, table};
 
-/// Says what a plugin says of itself. `what` is a file if there is one, or if it looks like one; else the name of a plugin
-/// of the running router, which `remote` reaches.
+/// Prints the properties of a plugin. `what` is a file if it exists or looks like a file name. Otherwise
+/// `what` names a plugin of the running router, which `remote` connects to.
 pub fn inspect(
     remote: impl Fn() -> Result<Client, Failure>,
     what: &Path,
@@ -34,7 +34,7 @@ pub fn inspect(
     Ok(())
 }
 
-/// The name of a plugin, unless it is a file, or written like one.
+/// Returns the name of a plugin; `None` for a file or a text that looks like a file name.
 fn name(what: &Path) -> Option<&str> {
     let text = what.to_str()?;
     let is_written_like_a_file = text.contains('/') || text.ends_with(".wasm") || text.ends_with(".so");
@@ -58,7 +58,8 @@ fn of_file(file: &Path, keys: &[String]) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Without what the plugin does not say: lines for what is short, tables of settings, messages and maps.
+/// Formats the properties for people, without empty ones: lines for short ones, tables of settings, messages
+/// and maps.
 fn for_people(value: Value) -> String {
     let Value::Object(mut keys) = value else { return plain(&value) };
     let tables: Vec<_> = [
@@ -121,7 +122,7 @@ fn messages(messages: &Value) -> Vec<Value> {
     messages.map(|(name, help)| json!({"message": name, "what": help})).collect()
 }
 
-/// A row for each setting of a schema.
+/// Returns a row for each setting of a schema.
 fn settings(schema: &Value) -> Vec<Value> {
     let is_needed =
         |name: &str| schema["required"].as_array().is_some_and(|needed| needed.iter().any(|one| one == name));
@@ -144,7 +145,7 @@ fn settings(schema: &Value) -> Vec<Value> {
     properties.map(row).collect()
 }
 
-/// What a setting is, in words: a port, an instance, a map, or one of JSON's types.
+/// Returns the type of a setting: a port, an instance, a map, or a type of JSON.
 fn kind(property: &Value) -> String {
     match (property["format"].as_str(), &property["type"]) {
         (Some(named @ ("port" | "instance" | "map")), _) => format!("{named}, by name"),
@@ -155,7 +156,7 @@ fn kind(property: &Value) -> String {
     }
 }
 
-/// What a setting can be: its choices, or how little and how much.
+/// Returns the range of a setting: its choices, or its bounds.
 fn range(property: &Value) -> String {
     if let Some(choices) = property["enum"].as_array() {
         return choices.iter().map(plain).collect::<Vec<_>>().join(", ");

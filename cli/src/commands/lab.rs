@@ -69,7 +69,7 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says that no such lab is up, and which are.
+/// Returns the message that a lab is not up, with the labs that are up.
 fn not_up(name: &str) -> Result<String, Failure> {
     let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
     let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
@@ -106,7 +106,7 @@ fn exec(word: &str, node: &str, command: &[String]) -> Result<ExitCode, Failure>
     Ok(exit_code(status))
 }
 
-/// The command's own, or as shells have it 128 and the number of the signal that ended it.
+/// Returns the command's exit code, or as in shells, 128 plus the number of the signal that ended it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -134,7 +134,7 @@ fn nodes(state: &State) -> String {
     table(&rows, &columns)
 }
 
-/// One row for each device of a node; one without, if it has none.
+/// Returns one row for each device of a node; one row without a device if there are none.
 fn rows_of(node: &NodeState) -> Vec<Value> {
     let kind = match (node.kind, node.is_running()) {
         (NodeKind::Host, _) => "host",

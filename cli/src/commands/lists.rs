@@ -1,4 +1,4 @@
-//! Routes and filters of a file, one a line, in one request: all of them or none.
+//! Lists of routes and filters from files, one per line, sent in one atomic request.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::output::Failure;
 
-/// Reads a file whole, or standard input for `-`.
+/// Reads a whole file, or standard input for `-`.
 pub(super) fn read(file: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
     if file.as_os_str() != "-" {
@@ -27,22 +27,23 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What stands in the lines of a file, comments and empty lines left out.
+/// Entries from the lines of a file, without comments and empty lines.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What the file is called in messages.
+    /// Name of the file in messages.
     name: String,
-    /// What the interface is told, in the order of the lines.
+    /// Request bodies of the entries, in the order of the lines.
     entries: Vec<Value>,
-    /// The line of each, from 1.
+    /// Line number of each entry, from 1.
     lines: Vec<usize>,
 }
 
 impl Lines {
-    /// Reads a file, or standard input for `-`. `entry` is what the interface is told of a line, or what is wrong with it.
+    /// Reads a file, or standard input for `-`. `entry` converts a line to its request body, or returns its
+    /// problem.
     ///
     /// # Errors
-    /// When it can't be read; when lines are wrong, each of which is named on standard error.
+    /// The file can't be read, or has wrong lines, each of which is named on standard error.
     pub fn read(
         file: &Path,
         entry: impl Fn(&str) -> Result<Value, String>,
@@ -75,10 +76,10 @@ impl Lines {
         if wrong.is_empty() { Ok(self) } else { Err((self, wrong)) }
     }
 
-    /// Sends them in one request, and says on standard error how far the router is when it takes long.
+    /// Sends the entries in one request, and prints progress on standard error if it takes long.
     ///
     /// # Errors
-    /// Why nothing was done; lines that are wrong are named on standard error.
+    /// The request failed and nothing was changed; wrong lines are named on standard error.
     pub fn send(self, client: &Client, method: Method, path: &str, json: bool) -> Result<Value, Failure> {
         if self.entries.is_empty() {
             return Err(Failure::new(format!("{}: nothing but comments and empty lines", self.name)));
@@ -98,7 +99,7 @@ impl Lines {
         })
     }
 
-    /// Names lines that are wrong; `count` are, of which these are the first.
+    /// Reports wrong lines: the first of `count` lines.
     fn refused(&self, wrong: &[(usize, String)], count: usize, json: bool) -> Failure {
         if json {
             let error = |(line, problem): &(usize, String)| json!({"line": line, "detail": problem});
@@ -116,7 +117,7 @@ impl Lines {
     }
 }
 
-/// Lines that are named to people.
+/// Maximum number of lines in a report for people.
 const SHOWN: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The commands `completions` and `manual`: what shells and `man` know of the command line, made from its definition.
+//! The commands `completions` and `manual`: output for shells and for `man`, generated from the command-line
+//! definition.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub fn completions(asked: &Completions) -> Result<(), Failure> {
     shell.write_registration("COMPLETE", "millrace", "millrace", "millrace", &mut out).map_err(Failure::new)
 }
 
-/// Writes a page for each command to a directory.
+/// Writes a manual page for each command to a directory.
 pub fn manual(directory: &Path) -> Result<(), Failure> {
     let written = std::fs::create_dir_all(directory).and_then(|()| {
         clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), directory)

@@ -1,4 +1,4 @@
-//! The commands, one file for each group.
+//! The commands, one file per group.
 
 mod bench;
 mod capture;
@@ -41,10 +41,10 @@ use crate::arguments::{Arguments, Command};
 use crate::client::Client;
 use crate::output::Failure;
 
-/// Carries out the command.
+/// Runs the command.
 ///
 /// # Errors
-/// What failed, in one line, with the exit code.
+/// The failure in one line, with the exit code.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = arguments.json;
     let remote = || Client::new(&arguments.connection);
@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compiles a plugin for the router that started this process, confined.
+/// Compiles a plugin in confinement, for the router that started this process.
 fn compile_plugin(order: &[String]) -> ExitCode {
     match millrace_compiler::child::run(order) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The command `place`: where flows are treated.
+//! The command `place`: placements of flows.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const FLOWS: &[Column] = &[
     ("because", "why_not_driver"),
 ];
 
-/// Places flows, and shows where they are.
+/// Places flows, or shows their levels.
 pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {
     match (&place.action, &place.flow, place.level) {
         (Some(PlaceAction::Show { flow, limit }), ..) => {
@@ -52,7 +52,7 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What was placed, in a line.
+/// Formats the result of a placement as a line.
 fn placed(value: &Value) -> String {
     let [flow, level] = ["flow", "level"].map(|key| plain(&value[key]));
     let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
@@ -63,7 +63,7 @@ fn placed(value: &Value) -> String {
     format!("{flow}: {level}; now {driver} in the driver, {worker} at a worker{why}")
 }
 
-/// All placements, and where flows are.
+/// Formats all placements, with the levels of flows.
 pub(super) fn listed(value: &Value) -> String {
     let mut text = table(rows(&value["placements"]), PLACEMENTS);
     let budget = &value["budget"];

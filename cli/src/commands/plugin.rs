@@ -15,7 +15,7 @@ use crate::arguments::{Noun, PluginAction, PluginUpgrade};
 use crate::client::{Client, segment};
 use crate::output::{Failure, done, plain, rows};
 
-/// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` is how the running router is reached.
+/// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` connects to the running router.
 pub fn plugin(
     remote: impl Fn() -> Result<Client, Failure>,
     action: &PluginAction,
@@ -82,7 +82,7 @@ fn build(dir: &Path, home: millrace_kit::Home, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Makes a pair of keys.
+/// Generates a key pair.
 fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
     let made = millrace_repository::generate(out).map_err(Failure::new)?;
     let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
@@ -106,7 +106,7 @@ fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts another version in the place of a plugin.
+/// Upgrades a plugin to another version.
 fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
     let path = upgrade.file.canonicalize();
     let path = path.map_err(|error| Failure::new(format!("{}: {error}", upgrade.file.display())))?;
@@ -123,7 +123,7 @@ fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<()
     Ok(())
 }
 
-/// What became of a plugin that was replaced, in words.
+/// Formats the result of an upgrade.
 fn upgraded(value: &Value) -> String {
     let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
     let instances = value["instances"].as_array().map_or(0, Vec::len);

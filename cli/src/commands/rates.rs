@@ -1,4 +1,4 @@
-//! What the counters of ports grow by in a second.
+//! The command `rates`: growth of the ports' counters per second.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) const COLUMNS: &[Column] = &[
     ("drops/s", "drop_rate"),
 ];
 
-/// Prints a table so many times a second, or a line of JSON.
+/// Prints a table, or a line of JSON, several times a second.
 pub fn rates(client: &Client, asked: &Rates, json: bool) -> Result<(), Failure> {
     let (mut messages, mut left) = (Messages::default(), asked.count);
     if left == Some(0) {

@@ -1,4 +1,4 @@
-//! Commands that ask a running router or change it.
+//! Commands that query or change a running router.
 
 use std::collections::BTreeSet;
 
@@ -133,13 +133,13 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Undoes a binding; with `--all`, all of an instance.
+/// Removes a binding; with `--all`, all bindings of an instance.
 pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failure> {
     let Unbind { instance, gate, filter, all } = unbind;
     if let (Some(gate), Some(filter)) = (gate, filter) {
         return unbind_one(client, instance, gate, filter, json);
     }
-    // An instance that there isn't is an error, and not an instance without bindings.
+    // Check that the instance exists: an unknown instance is an error, not an instance without bindings.
     client.get(&format!("/instances/{}", segment(instance)))?;
     let listed = client.get("/bindings")?;
     let is_meant = |row: &&Value| {
@@ -160,7 +160,7 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
             )))
         }
         bound => {
-            // One call undoes all priorities.
+            // One request removes the bindings of all priorities.
             let named: BTreeSet<_> =
                 bound.iter().map(|row| (plain(&row["gate"]), plain(&row["filter"]))).collect();
             named.iter().try_for_each(|(gate, filter)| unbind_one(client, instance, gate, filter, json))
@@ -188,7 +188,7 @@ pub fn control(client: &Client, control: &Control, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Says what would happen to a packet.
+/// Shows how the router would treat a packet.
 pub fn lookup(client: &Client, lookup: &Lookup, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::POST, "/lookup", Some(&json!({"packet": lookup.packet})))?;
     if json {

@@ -9,7 +9,7 @@ use crate::arguments::Replay;
 use crate::commands::check;
 use crate::output::{Failure, lines};
 
-/// Sends the frames of a file through a router under a virtual clock.
+/// Replays the frames of a file through a router under a virtual clock.
 pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
     if let Some(capture) = &arguments.crash {
         return replay_crash(capture, json);
@@ -30,7 +30,7 @@ pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replays the capture of a crash, and compares the panics.
+/// Replays a crash capture, and compares the panics.
 fn replay_crash(capture: &Path, json: bool) -> Result<(), Failure> {
     let crash = replay::replay_crash(capture).map_err(Failure::new)?;
     if json {

@@ -1,4 +1,4 @@
-//! The command `route`, in the words of ip-route(8).
+//! The command `route`, with the syntax of ip-route(8).
 
 use std::net::IpAddr;
 
@@ -72,7 +72,7 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// A route as a line: `10.9.0.0/16 via 10.2.0.2 port wan, protocol static`.
+/// Formats a route as a line: `10.9.0.0/16 via 10.2.0.2 port wan, protocol static`.
 fn line(route: &Value) -> String {
     let hop = |hop: &Value| match hop["via"].as_str() {
         Some(via) if hop["port"] == "-" => format!(" via {via}"),
@@ -87,7 +87,7 @@ fn line(route: &Value) -> String {
     format!("{kind}{}{hops}, protocol {}", plain(&route["to"]), plain(&route["protocol"]))
 }
 
-/// What was sent by a route, behind its line; nothing where that is not counted.
+/// Formats the counters of a route; empty for a route without counters.
 fn counted(route: &Value) -> String {
     if route["queued_packets"].is_null() {
         return String::new();
@@ -101,7 +101,7 @@ fn counted(route: &Value) -> String {
     )
 }
 
-/// The request for a route of so many words, which are those of ip-route(8), of `route add` or of `route list --lines`.
+/// Parses a route from the words of ip-route(8), `route add` or `route list --lines` into a request body.
 fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     let mut words = words.map(|word| word.trim_end_matches(','));
     let (mut prefix, mut kind) = (None, "forward");
@@ -118,7 +118,7 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
             "weight" => {
                 return Err("next hops of a route share the flows alike: leave the weight out".to_owned());
             }
-            // What the kernel says of a route and nobody decides here.
+            // Attributes that only the kernel's routes have.
             "proto" | "protocol" | "scope" | "pref" | "src" => drop(next()?),
             "nexthop" | "unicast" | "forward" => {}
             "blackhole" | "unreachable" | "prohibit" => kind = word,
@@ -135,7 +135,8 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
 }
 
-/// The port that the next hops of a route share. Where each has an address and they lead to several ports, none need be said.
+/// Returns the common port of the next hops. If each next hop has an address, they may use several ports, and
+/// none is returned.
 fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, String> {
     match ports {
         [] => Ok(None),
@@ -145,12 +146,12 @@ fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, St
     }
 }
 
-/// Whether a route is one that `route add` makes.
+/// Whether `route add` can make this route.
 fn is_readable(route: &Value) -> bool {
     matches!(route["kind"].as_str(), None | Some("forward" | "blackhole" | "unreachable" | "prohibit"))
 }
 
-/// A prefix as the interface takes it: people leave the length of a host out, and call everything `default`.
+/// Completes a prefix for the interface: adds the length of a host address, and expands `default`.
 fn written(prefix: &str, via: &[&str]) -> String {
     let is_v6 = via.first().is_some_and(|via| via.contains(':'));
     match (prefix, prefix.parse::<IpAddr>()) {

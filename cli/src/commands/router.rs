@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::output::{Failure, as_in_file, done, plain, print};
 use crate::pairs::changes;
 
-/// Shows and changes what holds for the whole router.
+/// Shows and changes router-wide settings.
 pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), Failure> {
     match action {
         RouterAction::Show => {

@@ -1,4 +1,4 @@
-//! The command `run`: the daemon, from its arguments to its end.
+//! The command `run`: the daemon from start to end.
 
 mod boot;
 mod descriptors;
@@ -27,18 +27,18 @@ use ready::Ready;
 use service_manager::ServiceManager;
 use signals::Signals;
 
-/// Runs a router until SIGTERM or SIGINT; with `--dry-run`, says what it would do.
+/// Runs a router until SIGTERM or SIGINT; with `--dry-run`, shows what it would do.
 pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     if !arguments.dry_run {
         memory::share();
         huge_pages::prefer();
     }
-    // First of all: no descriptor that we open may get the number meant for the caller's.
+    // This comes first: no file opened here may get the descriptor number meant for the caller's.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let Boot { config, source } = boot(arguments, socket)?;
     let state = own_state(arguments.state.as_deref(), &config, socket);
     let overrides = Overrides { state, ..overrides(arguments) };
-    // Threads for files and packets may not start programs; this one does it for them.
+    // Threads for files and packets may not start programs; the launcher does it for them.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
     let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {
@@ -60,16 +60,16 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
-/// The exit code of a router that was ended because a call of an instance did not return.
+/// Exit code of a router that the watchdog ended because a call of an instance did not return.
 const HUNG: i32 = 3;
 
-/// Ends the process without another step of it: what runs at an orderly end may be what hangs.
+/// Ends the process without any further code, since exit handlers may hang, too.
 fn end_at_once() {
-    // SAFETY: it ends the process, and runs nothing of it.
+    // SAFETY: it ends the process without running any other code of it.
     unsafe { libc::_exit(HUNG) }
 }
 
-/// What is said beside the configuration.
+/// Returns the settings on the command line, which override the configuration.
 fn overrides(arguments: &Run) -> Overrides {
     Overrides {
         mode: arguments.mode.map(|mode| match mode {
@@ -101,7 +101,7 @@ async fn daemon(
     ready: Option<Ready>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    // Before any device is touched: an occupied socket means that nothing is to change.
+    // This comes before any change of a device: with an occupied socket, nothing may change.
     let local = Listener::bind(socket).map_err(Failure::new)?;
     let _state = take_state(&config, &options.overrides, socket)?;
     let entrances = entrances(local, &config, &options.overrides)?;
@@ -120,7 +120,7 @@ async fn daemon(
             return Err(Failure::new(error));
         }
     };
-    // A thread for files.
+    // Start a file thread.
     tokio::task::spawn_blocking(|| ()).await.map_err(Failure::new)?;
     router.guard_memory(memory::keep_back());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -149,7 +149,7 @@ async fn daemon(
     result
 }
 
-/// Takes the directory of the router's state for it, until the process ends.
+/// Locks the router's state directory until the process ends.
 fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<Option<StateLock>, Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);
@@ -157,7 +157,8 @@ fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<O
     StateLock::take(&directory, socket).map_err(Failure::new)
 }
 
-/// Where clients come in: at the socket, and where the configuration and what is said beside it name addresses.
+/// Opens the entrances for clients: the socket, and the addresses in the configuration and on the command
+/// line.
 fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);
@@ -166,7 +167,7 @@ fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<
     Ok(Entrances { local, groups: config.api.groups, remote })
 }
 
-/// Runs the router until a signal, and shuts it down; `stopping` is called between the two.
+/// Runs the router until a signal, then calls `stopping` and shuts the router down.
 async fn forward(router: &Router, signals: &mut Signals, stopping: impl FnOnce()) -> Result<(), Failure> {
     let mut running = std::pin::pin!(router.run());
     let ended = tokio::select! {

@@ -59,7 +59,7 @@ const FLOWS: &[Column] = &[
     ("marks", "marked_packets"),
 ];
 
-/// Changes ports.
+/// Changes settings of ports.
 pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
     let PortAction::Set { port, settings } = action;
     let mut body = changes(settings)?;
@@ -73,7 +73,7 @@ pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Adds, changes, removes and shows nodes of schedulers.
+/// Adds, changes, removes and shows scheduler nodes.
 pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Result<(), Failure> {
     match action {
         SchedulerAction::Add { port, node, kind, under, settings } => {
@@ -112,7 +112,7 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
     Ok(())
 }
 
-/// What became of a node that was removed, of its packets, and of filters.
+/// Formats the removal of a node, with the fate of its packets and filters.
 fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
     let left =
         to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
@@ -136,7 +136,7 @@ pub fn queue(client: &Client, action: &QueueAction, json: bool) -> Result<(), Fa
         QueueAction::Show { port, .. } => {
             let mut value = client.get("/queues")?;
             if let (Some(port), Value::Array(queues)) = (port, &mut value) {
-                // Tells of a port that there is not.
+                // Report an unknown port.
                 client.get(&format!("/ports/{}", segment(port)))?;
                 queues.retain(|queue| queue["port"] == port.as_str());
             }
@@ -162,7 +162,7 @@ fn queue_path(port: &str, queue: &str) -> String {
     format!("/queues/{}/{}", segment(port), segment(queue))
 }
 
-/// Queues, and those of flows in them, as tables; or `whole` as it is.
+/// Prints queues and their flow queues as tables; with `json`, prints `whole`.
 fn show_queues(queues: &[Value], whole: &Value, json: bool) {
     if json {
         println!("{whole:#}");
@@ -196,7 +196,7 @@ fn path(port: &str, node: Option<&str>) -> String {
     }
 }
 
-/// Makes the name of the default queue a text, also where it looks like a number.
+/// Converts the name of the default queue to text if it looks like a number.
 fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
     if let Some(name) = settings.get_mut("default").filter(|name| name.is_number()) {
         *name = Value::String(name.to_string());
@@ -240,7 +240,7 @@ fn show(scheduler: &Value, json: bool) {
     print!("{}", table(&lines, COLUMNS));
 }
 
-/// What becomes of what the kernel itself sends by the port.
+/// Formats the treatment of packets that the kernel itself sends by the port.
 fn host(host: &Value) -> Option<String> {
     let setting = host["setting"].as_str()?;
     Some(match (host["caught"].as_bool(), host["why"].as_str()) {
@@ -257,7 +257,7 @@ fn host(host: &Value) -> Option<String> {
     })
 }
 
-/// A node as a line, further in the further down it is.
+/// Formats a node as a row, indented by its depth.
 fn line(node: &Value, depth: usize) -> Value {
     let mut line = node.clone();
     line["shown"] = json!(format!("{}{}", "  ".repeat(depth), plain(&node["name"])));
@@ -268,14 +268,14 @@ fn line(node: &Value, depth: usize) -> Value {
     line
 }
 
-/// Settings as `key=value` texts, as commands take them.
+/// Formats settings as `key=value`, as commands take them.
 fn pairs_of(settings: &Value) -> String {
     let settings = settings.as_object().into_iter().flatten();
     let pair = |(key, value): (&String, &Value)| format!("{}={}", key.replace('_', "-"), plain(value));
     settings.map(pair).collect::<Vec<_>>().join(" ")
 }
 
-/// How many nodes are above each, of nodes that stand behind those above them.
+/// Returns the depth of each node, in a list where parents precede their children.
 fn depths(nodes: &[Value]) -> Vec<usize> {
     let mut known: HashMap<&str, usize> = HashMap::new();
     let mut depths = Vec::with_capacity(nodes.len());
@@ -298,7 +298,7 @@ fn rate(bits: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// What grows with the square of the nodes takes minutes here.
+    /// An algorithm that is quadratic in the number of nodes would take minutes here.
     #[test]
     fn forty_thousand_nodes_are_shown_each_below_the_one_above_it() {
         let mut nodes = vec![json!({"name": "top", "under": null})];

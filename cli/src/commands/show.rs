@@ -1,4 +1,4 @@
-//! The command `show`: a noun, or one thing of a list by its name.
+//! The command `show`: a noun, or one entry of a list by name.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use crate::arguments::{Noun, Show};
 use crate::client::Client;
 use crate::output::{Failure, plain, print, rows};
 
-/// Names that an error lists.
+/// Maximum number of names in an error.
 const NAMED: usize = 10;
 
 impl Show {
-    /// Words of the command that shows the same, where there is one.
+    /// Returns the words of the equivalent command, if there is one.
     pub fn words(&self) -> Option<Vec<&str>> {
         let words = match self.name {
             Some(_) => self.noun.command_of_one(),
@@ -54,7 +54,7 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
     }
 }
 
-/// Where numbers of the status stand, and what they count.
+/// Places of numbers in the status, with their units.
 const UNITS: [(&str, &str); 6] = [
     ("/uptime", "s"),
     ("/memory/frames", "of 2048 bytes"),
@@ -64,7 +64,7 @@ const UNITS: [(&str, &str); 6] = [
     ("/routes", "prefixes"),
 ];
 
-/// Puts units behind the numbers of the status.
+/// Appends units to the numbers of the status.
 fn put_units(status: &mut Value) {
     let with_unit = |value: &mut Value, unit: &str| *value = format!("{} {unit}", plain(value)).into();
     for (place, unit) in UNITS {
@@ -86,7 +86,7 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     }
 }
 
-/// What is said below the table of a port at which packets of the router pass something by.
+/// Returns a warning for a port with a queueing discipline of the kernel, which packets of the router bypass.
 fn passed_by(port: &Value) -> Option<String> {
     let discipline = port["queueing_discipline"].as_str()?;
     Some(format!(
@@ -95,10 +95,10 @@ fn passed_by(port: &Value) -> Option<String> {
     ))
 }
 
-/// Bindings of a row that are shown; of others only how many there are.
+/// Maximum number of bindings shown in a row; further ones are counted.
 const MOST_BINDINGS: usize = 3;
 
-/// Puts lines in the place of a row's bindings, if it has any: `what` each has, and its filter.
+/// Replaces the bindings of a row by lines: the value of `what`, and the filter.
 fn name_bindings(row: &mut Value, what: &str) {
     let Some(Value::Array(bindings)) = row.get_mut("bindings") else { return };
     let line = |binding: &Value| format!("{} [{}]", plain(&binding[what]), plain(&binding["filter"]));
@@ -110,7 +110,7 @@ fn name_bindings(row: &mut Value, what: &str) {
     *bindings = lines;
 }
 
-/// Shows a noun, or the rows of its list that have a name.
+/// Shows a noun, or the entries of its list with a name.
 pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure> {
     let Some(name) = &asked.name else { return show(client, asked.noun, json) };
     let value = named(client.get(asked.noun.path())?, asked.noun, name);
@@ -125,7 +125,7 @@ fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     };
     let name_of = |row: &Value| row.pointer(key).map(plain).unwrap_or_default();
     let mut known: Vec<String> = value.pointer(place).map(rows).into_iter().flatten().map(name_of).collect();
-    // Reasons of drops have underscores, and are read with hyphens, too.
+    // Drop reasons have underscores; the argument may have hyphens.
     let reason = name.replace('-', "_");
     let name = if matches!(noun, Noun::Drops) { reason.as_str() } else { name };
     if !known.iter().any(|known| known == name) {
@@ -138,10 +138,10 @@ fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Says that nothing has a name, and which names there are.
+/// Returns the error for an unknown name, with the known names.
 fn unknown(one: &str, several: &str, name: &str, known: &[String]) -> Failure {
     let more = known.len().saturating_sub(NAMED);
-    // A number is no slip of another one.
+    // A number is never a typo of another number.
     let words = known.iter().map(String::as_str).filter(|known| known.parse::<u64>().is_err());
     let hint = match millrace_units::nearest(name, words) {
         Some(near) => format!("did you mean {near:?}?"),

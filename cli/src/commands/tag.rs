@@ -8,7 +8,7 @@ use crate::output::Failure;
 /// Prints the tag of a resource.
 ///
 /// # Errors
-/// Why it can't be read, or that it has none.
+/// The resource can't be read, or has no tag.
 pub fn tag(client: &Client, resource: &str, json: bool) -> Result<(), Failure> {
     let path = format!("/{}", resource.trim_start_matches('/'));
     let Some(tag) = client.tag(&path)? else {

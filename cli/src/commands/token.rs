@@ -19,7 +19,7 @@ pub(super) const COLUMNS: &[Column] = &[
     ("from", "used_from"),
 ];
 
-/// Makes, lists and revokes tokens.
+/// Creates, lists and revokes tokens.
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
     match action {
         TokenAction::Create { name, role, expires } => {
@@ -29,7 +29,7 @@ pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Fa
                 println!("{made:#}");
                 return Ok(());
             }
-            // Alone on standard output, so that it can be written into a file.
+            // The token is alone on standard output, so that it can be redirected to a file.
             println!("{}", plain(&made["token"]));
             eprintln!("token {name}, role {}: it is not told again", role.name());
         }

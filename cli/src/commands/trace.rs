@@ -1,4 +1,4 @@
-//! The command `trace`: journeys of packets.
+//! The command `trace`: journeys of packets through the stages.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use crate::commands::capture::write_packets;
 use crate::commands::events::Messages;
 use crate::output::{Failure, plain, rows};
 
-/// Prints a block for each packet, or a line of JSON, or writes a file.
+/// Prints a block or a line of JSON for each packet, or writes a file.
 pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> {
     let mut path = format!("/trace?count={}&every={}&time={}", asked.count, asked.every, asked.time);
     if let Some(filter) = &asked.filter {
@@ -41,7 +41,7 @@ pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> 
     })
 }
 
-/// Says on standard error how many packets there were.
+/// Prints the number of packets on standard error.
 fn say_end(end: &Value) {
     let [packets, lost] = ["packets", "lost"].map(|key| end[key].as_u64().unwrap_or_default());
     match lost {
@@ -53,7 +53,7 @@ fn say_end(end: &Value) {
     }
 }
 
-/// The journey of a packet.
+/// Formats the journey of a packet.
 fn block(packet: &Value) -> String {
     let [number, time, port, length, level, verdict] =
         ["number", "time", "port", "length", "level", "verdict"].map(|key| plain(&packet[key]));

@@ -1,4 +1,4 @@
-//! Looking at a list again and again, with what happened in between: `filter list --watch`, `route list --watch`.
+//! Periodic output of a list with rates: `filter list --watch`, `route list --watch`.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::arguments::Watch;
 use crate::output::{Column, Failure, plain, rows, table};
 
-/// Counters whose growth in a second is shown: the counter, the name of its rate, and what one of it is in the rate.
+/// Counters whose rates are shown: the counter, the name of its rate, and the factor of the rate.
 const RATES: [(&str, &str, f64); 6] = [
     ("packets", "matched_rate", 1.0),
     ("drops", "dropped_rate", 1.0),
@@ -18,7 +18,7 @@ const RATES: [(&str, &str, f64); 6] = [
     ("lost_packets", "lost_rate", 1.0),
 ];
 
-/// The columns of rates.
+/// Columns of the rates.
 pub const COLUMNS: [Column; 6] = [
     ("packets/s", "matched_rate"),
     ("drops/s", "dropped_rate"),
@@ -28,7 +28,8 @@ pub const COLUMNS: [Column; 6] = [
     ("lost/s", "lost_rate"),
 ];
 
-/// Prints a list that `look` asks for; with `--watch` again after each interval, with rates. `key` names its rows.
+/// Prints the list that `look` returns; with `--watch`, again after each interval, with rates. `key`
+/// identifies rows.
 pub fn list(
     watch: &Watch,
     look: impl Fn() -> Result<Value, Failure>,
@@ -40,7 +41,7 @@ pub fn list(
         crate::output::print(&first, columns, json);
         return Ok(());
     };
-    // Of what the rows of this list count.
+    // Only rates of counters that some row of this list has.
     let counts = |counter: &str| rows(&first).iter().any(|row| !row[counter].is_null());
     let rates = RATES.iter().zip(COLUMNS).filter(|((counter, ..), _)| counts(counter));
     let columns: Vec<Column> = columns.iter().copied().chain(rates.map(|(_, column)| column)).collect();
@@ -61,7 +62,7 @@ pub fn list(
     Ok(())
 }
 
-/// Prints at once; whether somebody reads it still.
+/// Prints and flushes; returns whether the output is still read.
 fn print(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout();
     match std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out))
@@ -72,7 +73,7 @@ fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// The counters of a look.
+/// Counters of the previous query.
 struct Before {
     at: Instant,
     rows: HashMap<String, Value>,
@@ -84,8 +85,8 @@ impl Before {
         Self { at: Instant::now(), rows }
     }
 
-    /// Adds to a row what its counters grew by in a second. One that was not there before, or whose counters have begun anew,
-    /// has counted from zero since.
+    /// Adds the growth of a row's counters per second. For a new row, or counters that were reset, the growth
+    /// is measured from zero.
     fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let old = self.rows.get(&plain(&row[key]));
@@ -118,10 +119,10 @@ mod tests {
         let shown = rates(&row(100), row(150), Duration::from_secs(2));
         assert_eq!((&shown["sent_rate"], &shown["sent_bits"]), (&json!(25.0), &json!(20_000.0)));
         assert_eq!(shown["sent_packets"], 150);
-        // Cleared in between, and not there before.
+        // Counters reset in between, and a new row.
         assert_eq!(rates(&row(100), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
         assert_eq!(rates(&json!([]), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
-        // What is not counted has no rate.
+        // A missing counter has no rate.
         let uncounted = json!([{"to": "::/0"}]);
         assert_eq!(rates(&uncounted, uncounted.clone(), Duration::from_secs(1)), json!({"to": "::/0"}));
     }

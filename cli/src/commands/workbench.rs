@@ -1,4 +1,4 @@
-//! The commands about plugins that need no router: `plugin test` and `plugin bench`.
+//! The commands `plugin test` and `plugin bench`, which need no router.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Why a trial counts as failed: nothing where it doesn't.
+/// Returns the reasons why a trial counts as failed; empty for a success.
 fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
     let refused = trial.replies.iter().filter(|exchange| exchange.refused.is_some()).count();
     let counted = |count: usize, one: &str, many: &str| match count {
@@ -62,7 +62,7 @@ fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// `NAME [KEY=VALUE]...`
+/// Parses a control message: `NAME [KEY=VALUE]...`
 fn message(text: &str) -> Result<Message, Failure> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let name = words.next().ok_or_else(|| Failure::usage("--control: give the name of a message"))?;

@@ -1,20 +1,20 @@
-//! The control group that limits this process's memory.
+//! Control group that limits this process's memory.
 //!
-//! The kernel kills a process of a group that has used up its memory, at whatever it touches next. So what takes memory is
-//! refused before that.
+//! If a group has used up its memory, the kernel kills a process of it at its next page fault. So requests
+//! that take memory are refused before that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A control group, of version 1 or 2.
+/// Control group, of version 1 or 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     directory: PathBuf,
-    /// The files that say how much it may have, and has.
+    /// Names of the files with its memory limit and its usage.
     limit: &'static str,
     used: &'static str,
-    /// In `memory.stat`, what of that the kernel gives back before it kills anybody.
+    /// Key in `memory.stat` for the part of the usage that the kernel reclaims before it kills a process.
     spare: &'static str,
 }
 
@@ -26,8 +26,8 @@ pub fn group() -> Option<&'static Group> {
 }
 
 impl Group {
-    /// The group by what `/proc/PID/cgroup` says, below where groups are mounted: at its path, or where a container sees its own as the
-    /// root.
+    /// Finds the group from the text of `/proc/PID/cgroup` below the mount point of groups: at its path, or
+    /// at the root, as in a container.
     fn of(said: &str, mounted: &Path) -> Option<Self> {
         let lines = said.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -49,7 +49,7 @@ impl Group {
         })
     }
 
-    /// Bytes that are left in it; all, where there is no limit.
+    /// Returns the bytes left in the group; the maximum without a limit.
     pub fn left(&self) -> u64 {
         let used = number(&self.directory.join(self.used)).unwrap_or(0);
         let about = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
@@ -57,12 +57,12 @@ impl Group {
         self.limit().saturating_sub(used.saturating_sub(spare))
     }
 
-    /// Whether so many bytes are left in it.
+    /// Whether `bytes` bytes are left in the group.
     pub fn has(&self, bytes: usize) -> bool {
         self.left() >= bytes as u64
     }
 
-    /// Bytes that it may have. Version 1 writes a huge number where there is no limit, version 2 a word.
+    /// Returns the limit in bytes. Without a limit, version 1 has a huge number, version 2 a word.
     pub fn limit(&self) -> u64 {
         number(&self.directory.join(self.limit)).unwrap_or(u64::MAX)
     }

@@ -1,9 +1,9 @@
-//! A line that is written without memory.
+//! Line of text that is written without allocating memory.
 
-/// Most bytes of a line.
+/// Maximum length of a line in bytes.
 const MOST: usize = 256;
 
-/// A line for standard error. What is too long for it is left out.
+/// Line for standard error. Text beyond [`MOST`] bytes is cut off.
 #[derive(Debug)]
 pub struct Line {
     bytes: [u8; MOST],
@@ -17,7 +17,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Adds words.
+    /// Appends text.
     pub fn put(&mut self, words: &str) {
         let words = words.as_bytes();
         let room = &mut self.bytes[self.length..];
@@ -26,7 +26,7 @@ impl Line {
         self.length += length;
     }
 
-    /// Adds a number.
+    /// Appends a number.
     pub fn number(&mut self, mut number: usize) {
         let mut digits = [0; 20];
         let mut first = digits.len();
@@ -41,9 +41,9 @@ impl Line {
         self.put(std::str::from_utf8(&digits[first..]).unwrap_or_default());
     }
 
-    /// Writes it.
+    /// Writes the line to standard error.
     pub fn write(&self) {
-        // SAFETY: these bytes are there. Nobody could be told that it failed.
+        // SAFETY: the bytes are initialised and live. A failed write is ignored, since it can't be reported.
         unsafe { libc::write(libc::STDERR_FILENO, self.bytes.as_ptr().cast(), self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses that crowd in networks and subnets, and prefixes of them.
+//! Addresses clustered in networks and subnets, and their prefixes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,10 +8,10 @@ use millrace_packet::Family;
 use super::style::Spread;
 use crate::random::Random;
 
-/// The addresses that one side of a set's filters name.
+/// Addresses on one side of a set's filters.
 pub(super) struct Pool {
     family: Family,
-    /// IPv4 in the lower 32 bits.
+    /// Host addresses; an IPv4 address is in the lower 32 bits.
     hosts: Vec<u128>,
     skew: f64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Pool {
 impl Pool {
     pub fn new(family: Family, spread: &Spread, filters: usize, random: &mut Random) -> Self {
         let count = |fraction: f64| ((filters as f64 * fraction) as usize).max(8);
-        // In each step some of the addresses are taken again, and their next bits drawn anew.
+        // Each step reuses some of the addresses and draws their next bits anew.
         let steps: [(f64, u32); 3] = match family {
             Family::V4 => [(spread.networks, 16), (spread.subnets, 8), (spread.hosts, 8)],
             Family::V6 => [(spread.networks, 16), (spread.subnets, 16), (spread.hosts, 64)],
@@ -27,9 +27,10 @@ impl Pool {
         let mut pool = vec![if family == Family::V4 { 0 } else { 0x2001_0db8 }];
         for (fraction, bits) in steps {
             let next = |index: usize| {
-                // All of the step before are used, before one is used twice.
+                // Each address of the previous step is used once before any is used twice.
                 let base = if index < pool.len() { pool[index] } else { *random.skewed(&pool, spread.skew) };
-                // The interface part of an IPv6 address: hosts are numbered, or named by their hardware.
+                // The interface part of an IPv6 address is either a small number or random like a hardware
+                // address.
                 let drawn = match (bits, random.bits()) {
                     (64, drawn) if drawn % 2 == 0 => drawn >> 1 & 0xff,
                     (64, drawn) => drawn,
@@ -42,12 +43,12 @@ impl Pool {
         Self { family, hosts: pool, skew: spread.skew }
     }
 
-    /// A prefix of `length` bits in terms of IPv4.
+    /// Returns a prefix whose length corresponds to `length` bits in IPv4.
     pub fn prefix(&self, length: u8, random: &mut Random) -> IpNet {
         let host = *random.skewed(&self.hosts, self.skew);
         match self.family {
             Family::V4 => net(Ipv4Addr::from(host as u32).into(), length),
-            // The first bits of all hosts here are the same.
+            // All hosts of the pool share their leading bits.
             Family::V6 => net(Ipv6Addr::from(host).into(), length_in_v6(length)),
         }
     }
@@ -57,7 +58,7 @@ fn net(address: IpAddr, length: u8) -> IpNet {
     IpNet::new(address, length).expect("a length of the family").trunc()
 }
 
-/// The length that a network of IPv6 has where one of IPv4 has `length`: sites have 48 bits, subnets 64.
+/// Returns the IPv6 prefix length for an IPv4 prefix length: sites have 48 bits, subnets 64.
 fn length_in_v6(length: u8) -> u8 {
     match length {
         0 => 0,

@@ -1,4 +1,4 @@
-//! Sets in the style of ClassBench's seeds.
+//! Generated filter sets in the style of ClassBench's seeds.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,8 @@ use super::style::{Figures, Ports};
 use super::{FilterSet, Style};
 use crate::random::Random;
 
-/// `count` different filters in a style, the more specific mostly before the less. The same `seed` gives the same set.
+/// Generates `count` different filters in a style, mostly from the more to the less specific. The same `seed`
+/// gives the same set.
 pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> FilterSet {
     let mut random = Random::new(seed);
     let figures = style.figures();
@@ -28,7 +29,8 @@ pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> Filter
         let filter: Filter =
             (addresses + &rest(figures, &mut random)).parse().expect("a filter is made of good parts");
         if seen.insert(filter.clone()) {
-            // ClassBench puts a filter before those that contain it; not all sort so neatly.
+            // ClassBench puts a filter before the filters that contain it; the noise makes the order less
+            // strict.
             let noise = random.below(8) as u32;
             filters.push((u32::from(source) + u32::from(destination) + noise, filter));
         }
@@ -39,7 +41,7 @@ pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> Filter
     FilterSet { name, filters: filters.into_iter().map(|(_, filter)| filter).collect() }
 }
 
-/// Ports and protocol.
+/// Returns the ports and the protocol of a filter.
 fn rest(figures: &Figures, random: &mut Random) -> String {
     let (source, destination) = *random.weighted(figures.ports);
     let mut text = String::new();

@@ -1,7 +1,8 @@
-//! Sets of filters as they are found in routers and firewalls, and packets that meet them.
+//! Realistic filter sets of routers and firewalls, and packets that match them.
 //!
-//! The sets come from files in the format of *ClassBench* (Taylor and Turner, INFOCOM 2005), where these are at hand, or
-//! are generated in the style of one of its seeds. Both have a name, and are the same in every run.
+//! The sets come from files in the format of *ClassBench* (Taylor and Turner, INFOCOM 2005). Without these
+//! files the sets are generated in the style of one of its seeds. Both kinds have a name, and are the same in
+//! every run.
 
 mod address;
 mod generate;
@@ -16,17 +17,17 @@ pub use read::{parse, read};
 pub use style::Style;
 pub use trace::{Popularity, trace};
 
-/// Filters, best first.
+/// Filters, sorted from best to worst.
 #[derive(Clone, Debug)]
 pub struct FilterSet {
-    /// What to call it: `acl1 10k`, `fw 50k IPv6`.
+    /// Name of the set: `acl1 10k`, `fw 50k IPv6`.
     pub name: String,
-    /// The filters, in the order in which they win.
+    /// Filters, in order of precedence.
     pub filters: Vec<Filter>,
 }
 
 impl FilterSet {
-    /// The priority of the filter at `place`: falling, so that their order alone decides.
+    /// Returns the priority of the filter at index `place`: priorities fall, so that the order alone decides.
     pub fn priority(&self, place: usize) -> i32 {
         i32::try_from(self.filters.len() - place).unwrap_or(i32::MAX)
     }

@@ -1,4 +1,4 @@
-//! Reading ClassBench's files: `@SOURCE DESTINATION FIRST : LAST FIRST : LAST PROTOCOL/MASK FLAGS/MASK`.
+//! Parser of ClassBench's files: `@SOURCE DESTINATION FIRST : LAST FIRST : LAST PROTOCOL/MASK FLAGS/MASK`.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -8,14 +8,14 @@ use millrace_classify::Filter;
 use super::FilterSet;
 use crate::repository::repository;
 
-/// The folder with sets of filters: as `MILLRACE_SHARED_DATA` says, else beside the repository.
+/// Returns the directory of filter sets: below `MILLRACE_SHARED_DATA`, or by default beside the repository.
 fn folder() -> PathBuf {
     let data = env::var_os("MILLRACE_SHARED_DATA").map(PathBuf::from);
     data.unwrap_or_else(|| repository().join("../shared/data")).join("classbench")
 }
 
-/// The set in the file `family` with `size`, as `acl1` and `10k`; `None` when there is no such file, and a message says
-/// so. The flags, of which ClassBench doesn't say which they are, are left out.
+/// Reads the set of a family and size, such as `acl1` and `10k`; returns `None` if the file can't be read.
+/// The parser ignores the flags, whose meaning ClassBench doesn't define.
 pub fn read(family: &str, size: &str) -> Option<FilterSet> {
     let path = folder().join(format!("{family}_{size}"));
     let text = fs::read_to_string(&path).ok()?;
@@ -24,7 +24,7 @@ pub fn read(family: &str, size: &str) -> Option<FilterSet> {
     Some(FilterSet { name: format!("{family} {size}"), filters: filters.collect() })
 }
 
-/// One line as a filter; `None` when it can't be read.
+/// Parses one line as a filter; returns `None` if the line is malformed.
 pub fn parse(line: &str) -> Option<Filter> {
     let mut words = line.trim_start_matches('@').split_whitespace();
     let mut text = format!("src {} dst {}", words.next()?, words.next()?);

@@ -1,20 +1,21 @@
-//! What sets of a kind have in common: figures taken from ClassBench's seeds acl1, fw1 and ipc1.
+//! Statistics of filter set styles, taken from ClassBench's seeds acl1, fw1 and ipc1.
 
 use std::fmt;
 
-/// Which prefix lengths go together, how often ports and protocols are given, how addresses crowd.
+/// Style of a filter set: combinations of prefix lengths, frequencies of ports and protocols, and clustering
+/// of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Style {
-    /// Access lists of a router: mostly hosts and small networks on both sides, destination ports.
+    /// Access lists of a router: mostly hosts and small networks on both sides, with destination ports.
     Acl,
-    /// A firewall: one side is mostly open, ports are given on either side.
+    /// Firewall: one side is mostly open, with ports on either side.
     Fw,
-    /// A Linux packet filter: all lengths on both sides.
+    /// Linux packet filter: all prefix lengths on both sides.
     Ipc,
 }
 
 impl Style {
-    /// All there are.
+    /// All styles.
     pub const ALL: [Self; 3] = [Self::Acl, Self::Fw, Self::Ipc];
 
     pub(super) fn figures(self) -> &'static Figures {
@@ -36,43 +37,43 @@ impl fmt::Display for Style {
     }
 }
 
-/// A kind of port condition.
+/// Kind of port condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ports {
     Any,
-    /// 1024 and above.
+    /// Ports from 1024 on.
     High,
-    /// One of the well-known.
+    /// Single well-known port.
     Exact,
-    /// One of the usual ranges.
+    /// Common port range.
     Range,
 }
 
 use Ports::{Any, Exact, High, Range};
 
-/// How addresses of one side are spread, as fractions of the number of filters.
+/// Distribution of the addresses of one side, as fractions of the number of filters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
-    /// Different networks of 16 bits.
+    /// Number of different 16-bit networks.
     pub networks: f64,
-    /// Different subnets of 24 bits.
+    /// Number of different 24-bit subnets.
     pub subnets: f64,
-    /// Different hosts.
+    /// Number of different hosts.
     pub hosts: f64,
-    /// How much more often the first of them are named than the last; 1 for not.
+    /// Preference for the first addresses over the last; 1 for no preference.
     pub skew: f64,
 }
 
 pub(super) struct Figures {
-    /// Lengths of source and destination prefix, and how often they come together.
+    /// Pairs of source and destination prefix lengths, with their frequency.
     pub lengths: &'static [((u8, u8), u32)],
-    /// Kinds of source and destination ports together.
+    /// Pairs of source and destination port conditions, with their frequency.
     pub ports: &'static [((Ports, Ports), u32)],
-    /// Protocols; `None` for any.
+    /// Protocols with their frequency; `None` for any protocol.
     pub protocols: &'static [(Option<u8>, u32)],
-    /// Single ports.
+    /// Single ports with their frequency.
     pub exact: &'static [(u16, u32)],
-    /// Ranges of ports.
+    /// Port ranges with their frequency.
     pub ranges: &'static [((u16, u16), u32)],
     pub source: Spread,
     pub destination: Spread,

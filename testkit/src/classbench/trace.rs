@@ -1,4 +1,4 @@
-//! Packets that meet the filters of a set.
+//! Packets that match the filters of a set.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,16 +10,16 @@ use millrace_units::PortId;
 use super::FilterSet;
 use crate::random::Random;
 
-/// How often packets are made for each filter.
+/// Frequency of each filter's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Popularity {
-    /// For each equally often.
+    /// Equal frequency for all filters.
     Uniform,
-    /// By Zipf's law: for the n-th in a random order 1/n as often as for the first.
+    /// Zipf's law: the n-th filter in a random order gets 1/n of the first filter's packets.
     Zipf,
 }
 
-/// `count` packets, each inside of a filter of the set, which need not be the best for it.
+/// Returns `count` packets that each match a filter of the set, not necessarily as their best match.
 pub fn trace(set: &FilterSet, popularity: Popularity, count: usize, seed: u64) -> Vec<Candidate> {
     let mut random = Random::new(seed);
     let mut order: Vec<&Filter> = set.filters.iter().collect();
@@ -40,7 +40,7 @@ pub fn trace(set: &FilterSet, popularity: Popularity, count: usize, seed: u64) -
     (0..count).map(|_| draw()).collect()
 }
 
-/// A packet that the filter matches, otherwise random.
+/// Returns a packet that the filter matches, with random values in all other respects.
 fn packet(filter: &Filter, random: &mut Random) -> Candidate {
     let v6 = [filter.source(), filter.destination()].iter().flatten().any(|net| net.addr().is_ipv6());
     let protocol = filter.protocol().map_or(if random.below(4) == 0 { 17 } else { 6 }, |protocol| protocol.0);
@@ -60,7 +60,7 @@ fn packet(filter: &Filter, random: &mut Random) -> Candidate {
     Candidate::plain(key)
 }
 
-/// An address inside of a prefix, IPv4 in the lower 32 bits.
+/// Returns an address inside a prefix; an IPv4 address is in the lower 32 bits.
 fn host(net: Option<IpNet>, random: &mut Random) -> u128 {
     let drawn = u128::from(random.bits()) << 64 | u128::from(random.bits());
     let Some(net) = net else { return drawn };

@@ -1,4 +1,4 @@
-//! When packets came to a socket, as the kernel saw them at the device, and how far they came in bursts.
+//! Arrival times of packets at a socket, measured by the kernel at the device, and the size of their bursts.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -9,39 +9,39 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
-/// Bytes that may wait for [`Arrivals::take`].
+/// Receive buffer size in bytes, for packets before [`Arrivals::take`].
 const WAITING: usize = 512 << 20;
-/// What is read of a packet; how long it was is told all the same.
+/// Bytes read of each packet; the reported length is nevertheless the full length.
 const HEAD: usize = 16;
 
-/// A socket that keeps packets, and when each came, until they are taken.
+/// Socket that keeps packets and their arrival times until they are taken.
 #[derive(Debug)]
 pub struct Arrivals(UdpSocket);
 
-/// A packet that arrived.
+/// Arrived packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When the device had it, by the clock of the day.
+    /// Time of arrival at the device, on the real-time clock.
     pub at: Duration,
-    /// Its UDP payload in bytes.
+    /// UDP payload in bytes.
     pub payload: usize,
 }
 
 impl Arrivals {
-    /// Keeps what comes to a socket from now on, some 200,000 packets at most.
+    /// Keeps the packets that arrive at a socket from now on, about 200,000 at most.
     ///
     /// # Errors
-    /// When the socket takes no time stamps or no large buffer, as root may have.
+    /// The socket rejects time stamps, or the large buffer, which needs root.
     pub fn at(socket: UdpSocket) -> io::Result<Self> {
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         setsockopt(&socket, RcvBufForce, &WAITING)?;
         Ok(Self(socket))
     }
 
-    /// All that came since the last time, in its order.
+    /// Returns all packets since the last call in order of arrival.
     ///
     /// # Errors
-    /// When the socket can't be read, or has no time for a packet.
+    /// The socket can't be read, or a packet has no time stamp.
     pub fn take(&self) -> io::Result<Vec<Arrival>> {
         let mut arrivals = Vec::new();
         let (mut head, mut control) = ([0; HEAD], nix::cmsg_space!(nix::sys::time::TimeSpec));
@@ -63,8 +63,9 @@ impl Arrivals {
     }
 }
 
-/// The largest burst of packets on a link of `rate` bits a second, in bytes: what a buffer that the link empties would
-/// have held at most. Packets that keep to the rate have a burst of one packet. `overhead` bytes are added to each payload.
+/// Returns the largest burst of packets in bytes on a link of `rate` bits per second: the highest level of a
+/// buffer that the link empties. Packets at exactly the rate have a burst of one packet. `overhead` bytes are
+/// added to each payload.
 pub fn burst(arrivals: &[Arrival], overhead: usize, rate: f64) -> f64 {
     let (mut held, mut largest, mut last) = (0.0_f64, 0.0_f64, None);
     for arrival in arrivals {
@@ -86,10 +87,10 @@ mod tests {
 
     #[test]
     fn bursts_are_what_a_buffer_would_have_held() {
-        // 100 bytes each 10 ms are 80 kb/s.
+        // 100 bytes every 10 ms are 80 kb/s.
         assert_eq!(burst(&arrivals(&[0, 10, 20, 35, 45]), 10, 80e3), 100.0);
         assert_eq!(burst(&arrivals(&[0, 10, 10, 20, 30]), 10, 80e3), 200.0);
-        // A pause earns nothing.
+        // A pause does not allow a larger burst.
         assert_eq!(burst(&arrivals(&[0, 100, 100, 105]), 10, 80e3), 250.0);
     }
 

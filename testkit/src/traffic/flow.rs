@@ -1,4 +1,4 @@
-//! A flow of numbered UDP packets at a steady pace, and what came of them.
+//! Flow of numbered UDP packets at a steady pace, with a report of its losses and delays.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
 
-/// Shortest payload: the number, and when it was sent.
+/// Shortest payload in bytes: the packet number and the sending time.
 const HEADER: usize = 16;
-/// How long after the last packet the receiver listens on.
+/// Time that the receiver continues to listen after the last packet.
 const AFTER: Duration = Duration::from_millis(500);
-/// Most packets of a flow: days at any pace. A bit of memory each is kept.
+/// Largest number of packets of a flow: days at any pace. The receiver keeps one bit of memory per packet.
 const MOST: u64 = 1 << 32;
-/// How many packets are sent at once after a pause of the sender: far less than the 256 that a veth device holds, which
-/// would drop the others before anything that is tested sees them.
+/// Packets sent at once after a pause of the sender. A veth device holds only 256 packets, and would drop the
+/// others before the tested router sees them.
 const BURST: u32 = 32;
-/// Bytes that wait for the receiver while others have its processor.
+/// Receive buffer size in bytes, for packets that arrive while other threads occupy the receiver's processor.
 const WAITING: usize = 16 << 20;
 
-/// A flow that goes on until [`finish`](Flow::finish), or until this is dropped.
+/// Flow that runs until [`finish`](Flow::finish) or until it is dropped.
 #[derive(Debug)]
 pub struct Flow {
     stop: Arc<AtomicBool>,
@@ -35,10 +35,10 @@ pub struct Flow {
     receiver: Option<JoinHandle<Tally>>,
 }
 
-/// Count of the packets that arrived, kept while they do.
+/// Count of the arrived packets, updated during the flow.
 #[derive(Debug, Default)]
 struct Tally {
-    /// A bit for each number that has arrived.
+    /// One bit for each packet number that has arrived.
     seen: Vec<u64>,
     received: u64,
     duplicated: u64,
@@ -47,38 +47,38 @@ struct Tally {
     longest_delay: Duration,
 }
 
-/// What came of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Packets sent.
+    /// Number of sent packets.
     pub sent: u64,
-    /// Different packets received.
+    /// Number of different packets received.
     pub received: u64,
-    /// Packets received more than once.
+    /// Number of repeated receptions of a packet.
     pub duplicated: u64,
-    /// Packets received after a later one.
+    /// Number of packets received after a packet with a higher number.
     pub reordered: u64,
-    /// The longest run of lost packets, as time at the flow's pace.
+    /// Longest run of lost packets, as time at the flow's pace.
     pub longest_loss: Duration,
     /// All lost packets, as time at the flow's pace.
     pub total_loss: Duration,
-    /// The longest that a packet was on its way. Pauses of the sender, as busy machines make them, are in neither.
+    /// Longest delay of a packet. Pauses of the sender on a busy machine count neither as loss nor as delay.
     pub longest_delay: Duration,
 }
 
 impl FlowReport {
-    /// Packets that never came.
+    /// Returns the number of lost packets.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
     }
 }
 
 impl Flow {
-    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another, fewer where the
-    /// machine is busy.
+    /// Sends `rate` packets per second of `payload` bytes (16 or more) from one host to `to` at another host.
+    /// A busy machine may send fewer.
     ///
     /// # Panics
-    /// When the sockets can't be had.
+    /// The sockets can't be opened.
     pub fn start(from: &Namespace, at: &Namespace, to: SocketAddr, rate: u32, payload: usize) -> Self {
         let any: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -101,25 +101,25 @@ impl Flow {
         Self { stop, done, sent, received, interval, sender: Some(sending), receiver: Some(receiving) }
     }
 
-    /// Packets sent so far.
+    /// Returns the number of packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Packets received so far.
+    /// Returns the number of packets received so far, including duplicates.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Lets the flow go on for a time.
+    /// Lets the flow continue for a given time.
     pub fn go_on(&self, time: Duration) {
         std::thread::sleep(time);
     }
 
-    /// Waits until packets arrive.
+    /// Waits until a packet arrives.
     ///
     /// # Panics
-    /// When none does within 5 s.
+    /// No packet arrives within 5 s.
     pub fn wait_for_arrival(&self) {
         let before = self.received();
         crate::wait::eventually("a packet of the flow arrives", Duration::from_secs(5), || {
@@ -127,10 +127,10 @@ impl Flow {
         });
     }
 
-    /// Stops sending, waits for what is under way, and says what came of it.
+    /// Stops sending, waits for packets under way, and returns the report.
     ///
     /// # Panics
-    /// When a thread of the flow has.
+    /// A thread of the flow has panicked.
     pub fn finish(mut self) -> FlowReport {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.take().map_or(0, |thread| thread.join().expect("the sender"));
@@ -166,7 +166,8 @@ fn send(
         let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         bytes[..8].copy_from_slice(&number.to_be_bytes());
         bytes[8..HEADER].copy_from_slice(&now.to_be_bytes());
-        // Refused, as ICMP errors of earlier packets make it, means not sent: the number is used again.
+        // An ICMP error for an earlier packet makes the send fail: the packet was not sent, and its number is
+        // reused.
         if socket.send(&bytes).is_ok() {
             number += 1;
             count.store(number, Ordering::Relaxed);
@@ -191,7 +192,7 @@ fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &Atomic
 }
 
 impl Tally {
-    /// Counts a packet that was on its way for `delay`.
+    /// Counts a packet with a given delay.
     fn add(&mut self, number: u64, delay: Duration) {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.seen.len() {

@@ -1,4 +1,4 @@
-//! Bytes over TCP, compared at the other end.
+//! TCP transfer with comparison of the received bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,14 @@ use std::time::Duration;
 use crate::namespace::Namespace;
 use crate::random::Random;
 
-/// How long a side waits for the other.
+/// Time limit for each wait of one side for the other.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends `bytes` pseudo-random bytes over TCP from one host to `to` at another, and compares what arrives.
+/// Sends `bytes` pseudo-random bytes over TCP from one host to `to` at another host, and compares the
+/// received bytes.
 ///
 /// # Panics
-/// When the connection fails, or a byte is missing, wrong or too much.
+/// The connection fails, or a byte is missing, wrong or surplus.
 pub fn transfer(from: &Namespace, at: &Namespace, to: SocketAddr, bytes: usize) {
     let listener = at.within(|| TcpListener::bind(to)).unwrap_or_else(|error| panic!("{to}: {error}"));
     let mut random = Random::new(1);

@@ -1,4 +1,4 @@
-//! What a router in memory is asked to change between packets.
+//! Changes that a benchmark makes in a router in memory between packets.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,16 +15,16 @@ use super::gates::{COUNTING, bind};
 use super::{Pipeline, failed};
 use crate::BenchError;
 
-/// The leaf of the port's scheduler.
+/// Leaf of the port's scheduler.
 const LEAF: QueueId = QueueId(1);
 
 impl Pipeline {
-    /// Gives the port that packets leave by a scheduler of one leaf.
+    /// Gives the output port a scheduler with one leaf.
     pub fn schedule(&mut self, kind: NodeKind) -> Result<(), BenchError> {
         self.change_schedule(ScheduleChange::Add { node: LEAF, parent: None, share: Share::Only, kind })
     }
 
-    /// Gives that port a queue for each flow, and reserves one flow a rate of the port's.
+    /// Gives the output port a queue per flow, and reserves a part of the port's rate for one flow.
     pub fn reserve(&mut self, flow: FlowKey, rate: Rate, port: Rate) -> Result<(), BenchError> {
         let settings = FlowQueuesSettings { capacity: Some(port), ..FlowQueuesSettings::default() };
         self.schedule(NodeKind::FlowQueues(settings))?;
@@ -40,7 +40,7 @@ impl Pipeline {
         made.map_err(failed)
     }
 
-    /// Adds an instance of a plugin, bound to what a filter matches.
+    /// Adds an instance of a plugin, bound to a filter.
     pub fn add_instance(
         &mut self,
         plugin: Arc<dyn Plugin>,
@@ -61,15 +61,15 @@ impl Pipeline {
         Ok(id)
     }
 
-    /// Has the next round begin with a succession, whose end is told.
+    /// Starts an upgrade of an instance in the next iteration. The returned receiver gets its result.
     pub fn begin_succession(&mut self, id: InstanceId, successor: Successor) -> Receiver<Option<Succession>> {
         let (reply, answer) = sync_channel(1);
-        // Not taken up here: its cost is to be seen.
+        // The worker reads the command later, so that its cost is measured.
         let _ = self.link.commands.push(PluginCommand::Replace(id, successor, reply).into());
         answer
     }
 
-    /// What an instance answers to a message without arguments.
+    /// Sends an instance a message without arguments and returns its reply.
     pub fn control(&mut self, id: InstanceId, message: &str) -> Result<serde_json::Value, BenchError> {
         let message = Message { name: message.to_owned(), arguments: serde_json::Map::new() };
         let (reply, answer) = sync_channel(1);
@@ -84,12 +84,12 @@ impl Pipeline {
         Err(BenchError::measurement("plugins", "an instance does not answer"))
     }
 
-    /// Adds a filter at a gate, for the gate's instance. The next packet meets it.
+    /// Adds a filter for the gate's instance. The next packet finds the filter active.
     pub fn add_filter(&mut self, filter: &str) -> Result<(), BenchError> {
         let filter: Filter = filter.parse().map_err(failed)?;
         let (_, change) = bind(&mut self.unit, COUNTING, &filter, 0)?;
         let told = self.tables.publish(vec![change]);
-        // Not taken up here: its cost is to be seen.
+        // The worker reads the command later, so that its cost is measured.
         let _ = self.link.commands.push(PluginCommand::Change(told).into());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The gates of a router in memory, and what is bound at them.
+//! Gates of a router in memory, and their bindings.
 
 use millrace_classify::{CompiledExpression, Filter};
 use millrace_plugin::{BindingId, CallLimits, PluginChange, PluginControlUnit};
@@ -8,12 +8,12 @@ use super::{GatesSetup, Setup, failed};
 use crate::BenchError;
 use crate::memory::case::Family;
 
-/// The gates of the setups that have some; each has an instance of its name.
+/// Gates of the setups that have gates; each has an instance with the gate's name.
 const GATES: [&str; 3] = ["security-in", "process", "monitor"];
 
 pub(super) type Unit = PluginControlUnit<Filter, CompiledExpression>;
 
-/// The gates, with all that is bound at them.
+/// Returns a control unit with the gates and all bindings.
 pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     let mut unit = Unit::new();
     unit.add_plugin(std::sync::Arc::new(millrace_plugin_null::Null)).map_err(failed)?;
@@ -39,7 +39,7 @@ pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     for gate in GATES {
         unit.create_instance("null", gate, serde_json::Map::new()).map_err(failed)?;
         for filter in &filters {
-            // A generated set may have a filter twice.
+            // A generated set may contain a filter twice.
             let _ = bind(&mut unit, gate, filter, 0);
         }
     }
@@ -49,10 +49,10 @@ pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     Ok(unit)
 }
 
-/// The gate at which packets of established flows are counted.
+/// Gate that counts the packets of established flows.
 pub(super) const COUNTING: &str = "process";
 
-/// What packets of established flows match, and no others.
+/// Returns a filter that matches exactly the packets of established flows.
 pub(super) fn of_established(family: Family) -> Result<Filter, BenchError> {
     let filter = match family {
         Family::V4 => "src 31.0.0.0/8",
@@ -73,7 +73,7 @@ pub(super) fn bind(
         .map_err(failed)
 }
 
-/// The changes that make gates and bindings.
+/// Returns the changes that create the gates and bindings.
 pub(super) fn changes(unit: &Unit) -> Result<Vec<PluginChange<CompiledExpression>>, BenchError> {
     unit.populate().map_err(failed)
 }

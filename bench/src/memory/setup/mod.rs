@@ -1,4 +1,4 @@
-//! A router between ports in memory, with routes and a neighbour, and the packets that go through it.
+//! Router between ports in memory, with routes and a neighbour, and its packets.
 
 mod asked;
 mod gates;
@@ -19,63 +19,64 @@ use std::time::Duration;
 use super::traffic::{Distribution, Size};
 use crate::BenchError;
 
-/// The port that packets come by, and the one that they leave by, unless there are several workers.
+/// Input port of a router with one worker.
 const IN: Place = Place::numbered(0);
 const OUT: Place = Place::numbered(1);
 pub(crate) const IN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(crate) const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(crate) const MTU: u16 = 1500;
-/// Routes in the table unless it is said otherwise.
+/// Default number of routes.
 const ROUTES: u32 = 1000;
-/// Flows whose packets come between each other's.
+/// Flows with interleaved packets.
 pub(crate) const ABREAST: usize = 64;
-/// How far the virtual clock moves on with each round.
+/// Advance of the virtual clock per iteration.
 const STEP: Duration = Duration::from_micros(10);
 
-/// What the packets of a case meet on their way, and how they follow each other.
+/// Router setup of a case, and the order of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Setup {
-    /// The gates.
+    /// Gates of the router.
     pub gates: GatesSetup,
-    /// Packets of a flow that come in one go, with those of [`ABREAST`] others.
+    /// Consecutive packets of a flow, interleaved with the packets of [`ABREAST`] flows.
     pub flow_packets: u32,
-    /// Flows that the router remembers at most; 0 for none.
+    /// Largest number of flow records; 0 disables the flow table.
     pub flows_max: u32,
-    /// Further flows, which have every fourth packet.
+    /// Number of further flows, which send every fourth packet.
     pub established: u32,
-    /// New flows that are classified in a batch when much comes.
+    /// Largest number of new flows per batch to classify under load.
     pub new_flows: u16,
-    /// Routes in the table, of 24 bits (IPv6: 64): all over one next hop, and flows go to all of them.
+    /// Number of routes with 24-bit prefixes (IPv6: 64 bits). All use one next hop, and flows go to all of
+    /// them.
     pub routes: u32,
-    /// Where packets wait before they leave.
+    /// Output queue of the packets.
     pub queue: QueueSetup,
-    /// One in so many packets is traced; 0 for none.
+    /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     pub traced: u32,
-    /// How often each flow comes.
+    /// Frequency of each flow's packets.
     pub distribution: Distribution,
-    /// How long packets are.
+    /// Packet size.
     pub size: Size,
 }
 
-/// The queue of the port that packets leave by.
+/// Queue of the output port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueSetup {
-    /// That of the port: first in, first out.
+    /// FIFO queue of the port.
     Fifo,
-    /// A scheduler with a queue for each flow, by deficit round robin.
+    /// Scheduler with a queue per flow, by deficit round robin.
     PerFlow,
 }
 
-/// The gates of a router.
+/// Gates of a router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GatesSetup {
-    /// None at all.
+    /// No gates.
     None,
-    /// Three, at which nothing is bound.
+    /// Three gates without bindings.
     Empty,
-    /// Three, at each of which every flow is bound to an instance of `null`.
+    /// Three gates that each bind every flow to an instance of `null`.
     Null,
-    /// Three, each with so many filters in the style of access lists, bound to `null`.
+    /// Three gates that each have a number of filters in the style of access lists, bound to `null`.
     Filters(usize),
 }
 
@@ -97,9 +98,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A word that [`of_word`](Self::of_word) reads: gates, packets of a flow, most flows, routes, queue,
-    /// traces, distribution and size.
-    /// Floods have none.
+    /// Returns the text that [`of_word`](Self::of_word) parses: gates, packets per flow, largest number of
+    /// flows, routes, queue, traces, distribution and size. The text omits the fields of floods.
     pub fn word(self) -> String {
         let gates = match self.gates {
             GatesSetup::None => "none".to_owned(),
@@ -112,7 +112,7 @@ impl Setup {
         format!("{gates}-{flow_packets}-{flows_max}-{routes}-{queue}-{traced}-{distribution}-{size}")
     }
 
-    /// The setup of a word.
+    /// Parses the text of a setup.
     pub fn of_word(word: &str) -> Option<Self> {
         let mut words = word.split('-');
         let gates = match words.next()? {

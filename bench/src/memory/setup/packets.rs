@@ -1,4 +1,4 @@
-//! The packets that go through a router in memory.
+//! Packets through a router in memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,20 +15,20 @@ use crate::memory::case::{Case, Family};
 use crate::memory::traffic::Distribution;
 
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// What packets are: UDP, for a service that takes all and says nothing.
+/// Protocol of all packets; their destination is the discard service.
 const UDP: u8 = 17;
 const DISCARD: u16 = 9;
-/// The networks that flows come from, and that established ones do.
+/// First address byte of the network of flows; established flows have a separate network.
 const NET: u8 = 30;
 const ESTABLISHED: u8 = 31;
-/// Packets at least before the order of flows of different frequency begins anew.
+/// Smallest period of the packet order of flows with different frequencies, in packets.
 const FEWEST: usize = 1 << 16;
 
-/// Which flows a generator gives.
+/// Selection of flows for a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Chosen {
     All,
-    /// Those of one of two workers, which also leave by its port: as cards spread flows at best.
+    /// Flows of one of several workers, which also leave by its port: the best case of a card's RSS.
     Of {
         worker: usize,
         workers: usize,
@@ -36,7 +36,7 @@ pub(crate) enum Chosen {
     },
 }
 
-/// Host `host` of the network of a route.
+/// Returns host `host` in the network of a route.
 pub(super) fn destination(family: Family, route: u32, host: u32) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from((32 << 24) + (route << 8) + host % 256).into(),
@@ -56,17 +56,17 @@ pub(super) fn source(family: Family, net: u8, flow: u32) -> IpAddr {
     }
 }
 
-/// The network of a route.
+/// Returns the network of a route.
 pub(crate) fn network(family: Family, route: u32) -> IpAddr {
     destination(family, route, 0)
 }
 
-/// A packet of a flow from a network.
+/// Returns a packet of a flow from a network.
 pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
     udp_frame(family, net, flow, ROUTES).bytes()
 }
 
-/// The flow of the packets of [`frame`], of IPv4.
+/// Returns the flow key of the packets of [`frame`], for IPv4.
 pub(crate) fn flow(net: u8, flow: u32) -> Option<FlowKey> {
     key(&udp_frame(Family::V4, net, flow, ROUTES))
 }
@@ -84,7 +84,7 @@ fn key(frame: &UdpFrame) -> Option<FlowKey> {
     }
 }
 
-/// A packet of a flow, with so many routes.
+/// Returns a packet of a flow in a router with a given number of routes.
 fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     UdpFrame {
         source_mac: HOST_MAC,
@@ -96,12 +96,12 @@ fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     }
 }
 
-/// Gives packets of each flow as the setup says, the flows in an order without a pattern.
+/// Returns a generator of the packets of all flows, in the setup's order; the order of flows has no pattern.
 pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
     Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)
 }
 
-/// The packets of a case, until they come again.
+/// Returns the packets of one period of a case.
 pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
     let frame = |net, (place, flow): (usize, u32)| {
         udp_frame(case.family, net, flow, setup.routes).bytes_of(setup.size.of(place))

@@ -1,4 +1,4 @@
-//! A router between ports in memory.
+//! Router between ports in memory.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,16 +30,16 @@ use crate::BenchError;
 use crate::memory::case::{Case, Family};
 
 const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
-/// Keys the hashes of flows: the same in every run, and for all workers of a router.
+/// Key of the flow hash: the same in every run, and for all workers of a router.
 pub(crate) const SEED: u64 = 0x5eed;
 
-/// Where packets come in and go out.
+/// Input and output ports.
 struct Ports {
     ins: Vec<Place>,
     outs: Vec<Place>,
 }
 
-/// One worker of a router, with its part of the ports.
+/// Worker of a router, with its part of the ports.
 pub(crate) struct Pipeline {
     pub(super) fib: SharedFib,
     pub(super) worker: Worker,
@@ -47,14 +47,14 @@ pub(crate) struct Pipeline {
     pub(super) unit: Unit,
     pub(super) tables: GateTables,
     pub(super) now: Instant,
-    /// When it began, for those who run it in real time.
+    /// Start time, for iterations in real time.
     began: std::time::Instant,
     pub(super) sent: u64,
-    /// The port that packets leave by which this worker has.
+    /// Output port of this worker.
     pub(super) out: Place,
-    /// One in so many packets is traced; 0 for none.
+    /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     traced: u32,
-    /// Who reads the traces; nothing is read.
+    /// Reading end of the trace, which is kept open but never read.
     reader: Option<TraceSource>,
 }
 
@@ -68,7 +68,7 @@ impl Pipeline {
         Self::between(case, setup, Box::new(input), Box::new(sink()))
     }
 
-    /// A router between two ports.
+    /// Creates a router between two ports.
     pub fn between(
         case: Case,
         setup: Setup,
@@ -79,8 +79,8 @@ impl Pipeline {
         Self::of(case, setup, &ports, None, 0, [input, output])
     }
 
-    /// One of several workers, which has one port to receive by and one to send by, as each has. Routes lead to these in
-    /// turn.
+    /// Creates one of several workers, each with one port to receive and one to send. The routes lead to the
+    /// output ports in rotation.
     pub fn member(
         case: Case,
         setup: Setup,
@@ -89,7 +89,7 @@ impl Pipeline {
         chosen: Chosen,
     ) -> Result<Self, BenchError> {
         let workers = handover.workers() as u16;
-        // Devices go to workers in turn.
+        // Devices belong to the workers in rotation.
         let places = |first: u16| (first..first + workers).map(Place::numbered).collect();
         let ports = Ports { ins: places(0), outs: places(workers) };
         let input = generator(case, setup, chosen);
@@ -144,7 +144,7 @@ impl Pipeline {
             pipeline.schedule(NodeKind::FlowQueues(FlowQueuesSettings::default()))?;
         }
         pipeline.worker.add_device(out.device, output);
-        // Last, so that no packet comes before the router is ready.
+        // The input is added last, so that no packet arrives before the router is ready.
         pipeline.worker.add_device(ports.ins[worker_number].device, input);
         Ok(pipeline)
     }
@@ -170,12 +170,12 @@ impl Pipeline {
     }
 
     pub(super) fn tell(&mut self, command: impl Into<Command>) {
-        // The ring has room: each command is carried out before the next is given.
+        // The ring has room: the worker executes each command before the next one.
         let _ = self.link.commands.push(command.into());
         self.sent += self.worker.turn(self.now, || self.now).received as u64;
     }
 
-    /// Begins a trace anew, where packets are to be traced.
+    /// Restarts the trace, if packets are traced.
     pub fn trace(&mut self) {
         if self.traced > 0 {
             let order =
@@ -186,13 +186,13 @@ impl Pipeline {
         }
     }
 
-    /// As [`forward`](Self::forward); callgrind counts in here.
+    /// Calls [`forward`](Self::forward); callgrind counts inside this function.
     #[inline(never)]
     pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
         self.forward(packets)
     }
 
-    /// Sends a number of packets through the router, in whole batches; returns how many.
+    /// Sends a number of packets through the router in whole batches; returns the actual number.
     #[inline(always)]
     pub fn forward(&mut self, packets: u64) -> u64 {
         let mut done = 0;
@@ -204,19 +204,19 @@ impl Pipeline {
         done
     }
 
-    /// One round of the worker in real time.
+    /// Runs one iteration of the worker in real time.
     pub fn turn_now(&mut self) {
         self.now = Instant::ZERO + self.began.elapsed();
         self.sent += self.worker.turn(self.now, || self.now).received as u64;
     }
 
-    /// How many packets went in.
+    /// Returns the number of packets received by the router.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Sends packets through the router for a time, while `change` changes routes on another thread; returns the
-    /// nanoseconds per packet and what `change` does.
+    /// Sends packets through the router for a given time, while `change` changes routes on another thread.
+    /// Returns the nanoseconds per packet and the result of `change`.
     pub fn forward_beside<T: Send>(
         &mut self,
         time: Duration,
@@ -235,7 +235,7 @@ impl Pipeline {
             let each = start.elapsed().as_secs_f64() * 1e9 / packets as f64;
             stop.store(true, Ordering::Relaxed);
             while !changing.is_finished() {
-                // Who changes may wait for an answer.
+                // The changing thread may wait for a reply of the worker.
                 packets += worker.turn(*now, || *now).received as u64;
             }
             (packets, each, changing.join())
@@ -245,14 +245,15 @@ impl Pipeline {
         Ok((each, changed))
     }
 
-    /// All counters.
+    /// Returns all counters.
     pub fn snapshot(&mut self) -> Snapshot {
         let (reply, answer) = sync_channel(1);
         self.tell(CounterCommand::Snapshot(reply));
         answer.try_recv().unwrap_or_default()
     }
 
-    /// Packets of established flows that came and were not treated as such.
+    /// Returns the packets of established flows that were received but not treated by the binding for these
+    /// flows.
     pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
         let filter = of_established(family)?.to_string();
         let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
@@ -261,7 +262,7 @@ impl Pipeline {
         Ok((received / 4).saturating_sub(treated))
     }
 
-    /// Packets that a binding has treated.
+    /// Returns the packets that a binding has treated.
     fn treated_by(&mut self, binding: BindingId) -> u64 {
         let (reply, answer) = sync_channel(1);
         self.tell(FilterCommand::Count(binding, reply));
@@ -270,7 +271,7 @@ impl Pipeline {
         counts.map_or(0, |(_, counts)| counts.packets)
     }
 
-    /// An error unless every packet so far has left by the other port.
+    /// Returns an error unless every packet so far has left by the output port.
     pub fn check(&mut self, case: Case) -> Result<(), BenchError> {
         let sent = self.sent;
         let (received, transmitted) = self.passed();
@@ -281,7 +282,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Packets that came in, and that came out, before the round that this takes.
+    /// Returns the numbers of received and transmitted packets, as of before the iteration of this call.
     pub fn passed(&mut self) -> (u64, u64) {
         let snapshot = self.snapshot();
         let out = snapshot.devices.iter().find(|(device, _)| *device == self.out.device);
@@ -289,7 +290,7 @@ impl Pipeline {
     }
 }
 
-/// Takes what is sent.
+/// Returns a port that accepts all sent packets.
 fn sink() -> Generator {
     Generator::new(MacAddr(OUT_MAC), MTU, Vec::new(), 0)
 }

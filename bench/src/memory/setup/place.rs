@@ -1,9 +1,9 @@
-//! Places of ports.
+//! Device and port numbers.
 
 use millrace_pipeline::DeviceId;
 use millrace_units::PortId;
 
-/// A device and the port at it.
+/// Device and its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub device: DeviceId,

@@ -1,4 +1,4 @@
-//! The routes of a router in memory, and who changes them while it forwards.
+//! Routes of a router in memory, and the writer that changes them during forwarding.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,11 @@ use super::{OUT, Place};
 use crate::BenchError;
 use crate::memory::case::Family;
 
-/// Parts of the route table that may wait to be used again before the worker is asked whether it has gone on.
+/// Retired parts of the route table that may await reuse before the writer asks the worker for a grace
+/// period.
 const WAITING: usize = 1024;
 
-/// What changes routes while the router forwards.
+/// Writer that changes routes while the router forwards.
 pub(crate) struct RouteWriter<'a> {
     pub(super) fib: &'a mut SharedFib,
     pub(super) commands: &'a mut Producer<Command>,
@@ -30,7 +31,7 @@ impl RouteWriter<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds routes to these prefixes, by the next hop of all others, or removes them.
+    /// Adds routes to prefixes, with the next hop of all other routes, or removes them.
     pub fn change(&mut self, family: Family, prefixes: &[IpNet], add: bool) -> Result<(), BenchError> {
         for prefix in prefixes {
             if add {
@@ -65,7 +66,7 @@ impl RouteWriter<'_> {
     }
 }
 
-/// The router behind a port that packets leave by: the first or the second of them.
+/// Returns the next hop behind an output port, by the port's index.
 pub(super) fn gateway(family: Family, place: usize) -> IpAddr {
     let subnet = out_subnet(place);
     match family {
@@ -74,12 +75,12 @@ pub(super) fn gateway(family: Family, place: usize) -> IpAddr {
     }
 }
 
-/// The number in the addresses of a port that packets come by, …
+/// Returns the subnet number in the addresses of an input port.
 pub(super) fn in_subnet(place: usize) -> u8 {
     1 + 2 * place as u8
 }
 
-/// … and of one that they leave by.
+/// Returns the subnet number in the addresses of an output port.
 pub(super) fn out_subnet(place: usize) -> u8 {
     2 + 2 * place as u8
 }
@@ -88,7 +89,7 @@ fn next_hop(family: Family, outs: &[Place], place: usize) -> NextHops {
     NextHops::single(NextHop::new(outs[place].port, Some(gateway(family, place))))
 }
 
-/// Routes by the ports that packets leave by, in turn.
+/// Returns routes that use the output ports in rotation.
 pub(super) fn routes(family: Family, count: u32, outs: &[Place]) -> Vec<(IpNet, Option<Route>)> {
     let hops: Vec<NextHops> = (0..outs.len()).map(|place| next_hop(family, outs, place)).collect();
     let length = if family == Family::V4 { 24 } else { 64 };

@@ -1,4 +1,4 @@
-//! The source of packets, without a router.
+//! Packet source without a router.
 
 use millrace_packet::{Batch, Pool};
 use millrace_port::Port;
@@ -13,7 +13,7 @@ use crate::memory::case::Case;
 /// Frames of packet memory.
 const FRAMES: u32 = 4096;
 
-/// The packets' source alone, without a router: what is subtracted.
+/// Packet source without a router, whose cost benchmarks subtract.
 pub(crate) struct Source {
     generator: Generator,
     pool: Pool,
@@ -25,18 +25,18 @@ impl Source {
         Self::of(generator(case, setup, Chosen::All))
     }
 
-    /// What a generator makes.
+    /// Creates a source from a generator.
     pub fn of(generator: Generator) -> Result<Self, BenchError> {
         Ok(Self { generator, pool: pool()?, batch: Batch::new() })
     }
 
-    /// As [`make`](Self::make); callgrind counts in here.
+    /// Calls [`make`](Self::make); callgrind counts inside this function.
     #[inline(never)]
     pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
         self.make(packets)
     }
 
-    /// Makes and takes back a number of packets, in whole batches; returns how many.
+    /// Generates and frees a number of packets in whole batches; returns the actual number.
     #[inline(always)]
     pub fn make(&mut self, packets: u64) -> u64 {
         let mut done = 0;

@@ -1,4 +1,5 @@
-//! Bars: ours and the peer's, with the spread of repetitions, and the promised limit as a line.
+//! Bar chart: Millrace's and the peer's figures, with the spread of repetitions and the promised limit as a
+//! line.
 
 use std::fmt::Write;
 
@@ -8,20 +9,20 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Measurement, Subject, shown};
 
-/// Widths and heights, in pixels: the column of labels, and room for a figure at the right.
+/// Widths and heights in pixels: first the label column, then the room for a figure on the right.
 const LABEL: f64 = 400.0;
 const FIGURE: f64 = 90.0;
 const BAR: f64 = 12.0;
-/// Between two bars of a measurement, and between two measurements.
+/// Gap between two bars of a measurement.
 const BETWEEN: f64 = 1.0;
 const GAP: f64 = 10.0;
 const TOP: f64 = 6.0;
-/// Height of the axis: ticks, their numbers, and the unit.
+/// Height of the axis with ticks, their numbers, and the unit.
 const AXIS: f64 = 34.0;
-/// From the top of a line of text to its base line.
+/// Distance from the top of a line of text to its base line.
 const BASE: f64 = 10.0;
 
-/// Bars of measurements that have one unit.
+/// Draws the bars of measurements with the same unit.
 pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> String {
     let scale = scale(measurements);
     let (mut rows, mut y) = (String::new(), TOP);
@@ -38,7 +39,8 @@ pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> Stri
     )
 }
 
-/// Limit of our own figure: the promised figure itself, or the promised ratio times the peer's figure.
+/// Returns the limit of Millrace's figure: the promised figure, or the promised ratio times the peer's
+/// figure.
 fn limit(measurement: &Measurement) -> Option<f64> {
     let limit = measurement.limit?;
     match (measurement.limits_ratio(), measurement.peer) {
@@ -55,15 +57,15 @@ fn scale(measurements: &[&Measurement]) -> Scale {
     Scale::of(&figures.collect::<Vec<f64>>())
 }
 
-/// Where a figure lies, in pixels.
+/// Returns the x coordinate of a figure in pixels.
 fn x_of(scale: &Scale, figure: f64) -> f64 {
     LABEL + (WIDTH - LABEL - FIGURE) * scale.place(figure)
 }
 
-/// Draws the axis below `y`, and lines up from its ticks.
+/// Draws the axis below `y`, with grid lines upwards from its ticks.
 fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
     let (left, right) = (LABEL, WIDTH - FIGURE);
-    // Writing to a string does not fail, here and below.
+    // Writing to a string can't fail, here and below.
     let _ = writeln!(svg, "<line x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" class=\"base\"/>");
     let mut free = f64::NEG_INFINITY;
     for tick in &scale.ticks {
@@ -74,7 +76,7 @@ fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\" class=\"grid\"/>",
             y + 4.0
         );
-        // Numbers that would touch the one before are left out.
+        // A number that would touch the previous number is left out.
         if x - half > free {
             let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"tick\">{text}</text>", y + 15.0);
             free = x + half + 6.0;
@@ -85,7 +87,7 @@ fn axis(svg: &mut String, unit: &str, scale: &Scale, y: f64) {
         writeln!(svg, "<text x=\"{LABEL}\" y=\"{:.1}\" class=\"axis\">{}</text>", y + 29.0, escaped(&axis));
 }
 
-/// Draws a measurement below `y`; where it ends.
+/// Draws a measurement below `y`; returns its lower end.
 fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f64 {
     let lines = wrapped(&measurement.case, LABEL - 16.0);
     for (number, line) in lines.iter().enumerate() {
@@ -120,7 +122,8 @@ fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f6
     end.max(y + LINE * lines.len() as f64)
 }
 
-/// Draws a bar with its spread. Its figure stands at its end, or behind the spread and the limit where these would cross it.
+/// Draws a bar with its spread. Its figure stands at the bar's end, or after a spread or limit that would
+/// cross it.
 fn bar(
     svg: &mut String,
     scale: &Scale,
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
     use crate::Bound;
 
-    /// Values of an attribute, of the lines of a class.
+    /// Returns the values of an attribute in the lines with a class.
     fn values(svg: &str, class: &str, attribute: &str) -> Vec<f64> {
         let of_class = svg.lines().filter(|line| line.contains(&format!("class=\"{class}\"")));
         let value = |line: &str| {
@@ -254,7 +257,7 @@ mod tests {
         let svg = bars("ns", &[&small, &large]);
         assert!(svg.contains("ns, logarithmic") && values(&svg, "ours", "width")[0] > 20.0);
         assert!(!bars("ns", &[&small]).contains("logarithmic"));
-        // Nothing but zeros has no scale, and is no error.
+        // Zeros alone have no scale, and cause no error.
         let zero = bars("packets", &[&Measurement::of("lost", 0.0, "packets")]);
         assert!(values(&zero, "ours", "width")[0] <= 1.0);
     }

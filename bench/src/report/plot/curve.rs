@@ -8,21 +8,21 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Quantiles, Subject, Timeline};
 
-/// Edges of the plotted area, and the height of all, in pixels.
+/// Edges of the plotted area and height of the plot, in pixels.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 200.0;
 const HEIGHT: f64 = 236.0;
 
-/// A curve: whose, its name, its points, and whether it goes in steps.
+/// Subject, name and points of a curve.
 struct Curve<'a> {
     subject: Subject,
     name: &'a str,
     points: Vec<[f64; 2]>,
 }
 
-/// The cumulative distributions of samples: the part of them, in percent, that is at most a value.
+/// Plots the cumulative distributions of samples: the percentage of samples up to each value.
 pub(in crate::report) fn cumulative(case: &str, distribution: &Quantiles) -> String {
     let curves: Vec<Curve<'_>> = distribution
         .curves
@@ -39,7 +39,7 @@ pub(in crate::report) fn cumulative(case: &str, distribution: &Quantiles) -> Str
     figure(&title, (&distribution.quantity, "samples up to there, %"), &scales, &curves)
 }
 
-/// Values over time.
+/// Plots values over time.
 pub(in crate::report) fn over_time(case: &str, timeline: &Timeline) -> String {
     let curves: Vec<Curve<'_>> = timeline
         .curves
@@ -53,14 +53,14 @@ pub(in crate::report) fn over_time(case: &str, timeline: &Timeline) -> String {
     figure(&format!("{case}: over time"), ("time, s", &timeline.quantity), &scales, &curves)
 }
 
-/// Points of the steps by which sorted values rise from 0 to 100 %.
+/// Returns the points of the steps by which sorted values rise from 0 to 100 %.
 fn steps(sorted: &[f64]) -> Vec<[f64; 2]> {
     let part = |count: usize| 100.0 * count as f64 / sorted.len() as f64;
     let step = |(index, value): (usize, &f64)| [[*value, part(index)], [*value, part(index + 1)]];
     sorted.iter().enumerate().flat_map(step).collect()
 }
 
-/// A plot with its title and its keys. Plots without points are left out.
+/// Draws a plot with its title and keys; returns an empty string without points.
 fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: &[Curve<'_>]) -> String {
     if curves.iter().all(|curve| curve.points.is_empty()) {
         return String::new();
@@ -68,7 +68,7 @@ fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: 
     let (mut keys, mut svg) = (String::new(), String::new());
     axes(&mut svg, (across, up), scales);
     for (index, curve) in curves.iter().enumerate() {
-        // Curves of one colour differ by their dashes.
+        // Curves of the same colour have different dashes.
         let before = curves[..index].iter().filter(|other| other.subject == curve.subject).count();
         let class = format!("{} dash{}", class(curve.subject), before % 3);
         let points: Vec<String> = curve
@@ -76,7 +76,7 @@ fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: 
             .iter()
             .map(|[x, y]| format!("{:.1},{:.1}", x_of(&scales[0], *x), y_of(&scales[1], *y)))
             .collect();
-        // Writing to a string does not fail, here and below.
+        // Writing to a string can't fail, here and below.
         let _ = writeln!(svg, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
         let _ = write!(
             keys,
@@ -93,7 +93,7 @@ fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: 
     )
 }
 
-/// Both axes, with numbers at their ticks.
+/// Draws both axes, with numbers at their ticks.
 fn axes(svg: &mut String, (across, up): (&str, &str), [horizontal, vertical]: &[Scale; 2]) {
     let mut free = f64::NEG_INFINITY;
     for tick in &horizontal.ticks {
@@ -104,7 +104,7 @@ fn axes(svg: &mut String, (across, up): (&str, &str), [horizontal, vertical]: &[
             BOTTOM + 4.0
         );
         let half = width(&text) / 2.0;
-        // Numbers that would touch the one before are left out.
+        // A number that would touch the previous number is left out.
         if x - half > free {
             let _ =
                 writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"tick\">{text}</text>", BOTTOM + 16.0);
@@ -149,7 +149,7 @@ fn y_of(scale: &Scale, figure: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Points of each curve, in pixels.
+    /// Returns the points of each curve in pixels.
     fn curves(svg: &str) -> Vec<Vec<[f64; 2]>> {
         let plotted = svg.lines().filter(|line| line.starts_with("<polyline"));
         let points = |line: &str| {

@@ -13,7 +13,7 @@ use crate::Subject;
 /// Width of a plot, in pixels.
 const WIDTH: f64 = 960.0;
 
-/// Class of a subject's bars, curves and keys, of which each has a colour in the page's style.
+/// Returns the CSS class of a subject's bars, curves and keys; each class has a colour in the page's style.
 pub(super) const fn class(subject: Subject) -> &'static str {
     match subject {
         Subject::Millrace => "ours",

@@ -1,17 +1,17 @@
-//! Axes: from figures to places, and round numbers as ticks.
+//! Axes: positions of figures, and round numbers as ticks.
 
-/// Figures that lie further apart than this are shown by their logarithm.
+/// Ratio of the largest to the smallest figure above which the axis is logarithmic.
 const LINEAR: f64 = 60.0;
-/// Steps of a linear axis, about, and ticks of a logarithmic one, at most.
+/// Approximate number of steps on a linear axis.
 const STEPS: f64 = 6.0;
 const LOGARITHMIC_TICKS: usize = 8;
 
-/// An axis from a round number to a round number.
+/// Axis between two round numbers.
 #[derive(Debug, PartialEq)]
 pub(super) struct Scale {
-    /// Whether places follow the logarithm of figures.
+    /// Whether the axis is logarithmic.
     pub logarithmic: bool,
-    /// The least and the largest figure of the axis.
+    /// Smallest and largest figure of the axis.
     pub ends: [f64; 2],
     /// Round numbers on the axis, ascending.
     pub ticks: Vec<f64>,
@@ -19,7 +19,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The axis of these figures: logarithmic where they lie far apart and none is negative.
+    /// Returns the axis of some figures: logarithmic if they lie far apart and none is negative.
     pub fn of(figures: &[f64]) -> Self {
         let positive = figures.iter().copied().filter(|figure| figure.is_finite() && *figure > 0.0);
         let (least, most) = positive
@@ -32,14 +32,14 @@ impl Scale {
         }
     }
 
-    /// A linear axis that has 0 and these figures.
+    /// Returns a linear axis that contains 0 and the figures.
     pub fn linear(figures: &[f64]) -> Self {
         let finite = figures.iter().copied().filter(|figure| figure.is_finite());
         let (least, most) =
             finite.fold((0.0_f64, 0.0_f64), |(least, most), figure| (least.min(figure), most.max(figure)));
         let most = if least == most { 1.0 } else { most };
         let step = round_up((most - least) / STEPS);
-        // Of 0.3000004 steps no step more is made.
+        // The small margin keeps rounding errors, as in 3.0000004 steps, from adding a step.
         let (first, last) = ((least / step + 1e-6).floor() as i64, (most / step - 1e-6).ceil() as i64);
         let ticks: Vec<f64> = (first..=last).map(|number| number as f64 * step).collect();
         Self {
@@ -51,7 +51,7 @@ impl Scale {
     }
 
     fn logarithmic(least: f64, most: f64) -> Self {
-        // The least has a bar, too.
+        // The axis starts below the smallest figure, so that its bar is visible.
         let ends = [round_down(least / 1.5), round_up(most)];
         let within = |tick: &f64| *tick >= ends[0] * 0.999 && *tick <= ends[1] * 1.001;
         let powers = ends[0].log10().floor() as i32..=ends[1].log10().ceil() as i32;
@@ -66,7 +66,7 @@ impl Scale {
         Self { logarithmic: true, ends, ticks, decimals }
     }
 
-    /// Place of a figure on the axis, from 0 to 1.
+    /// Returns the position of a figure on the axis, from 0 to 1.
     pub fn place(&self, figure: f64) -> f64 {
         let [least, most] = self.ends;
         let part = if !self.logarithmic {
@@ -79,7 +79,7 @@ impl Scale {
         if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) }
     }
 
-    /// Text of a tick: no decimals that say nothing, thousands apart.
+    /// Formats a tick without superfluous decimals, with thousands separators.
     pub fn text(&self, tick: f64) -> String {
         let decimals = if self.logarithmic { decimals(tick) } else { self.decimals };
         let text = format!("{:.decimals$}", tick.abs());
@@ -98,21 +98,21 @@ impl Scale {
     }
 }
 
-/// The least number of 1, 2 or 5 times a power of ten that is not below a positive figure.
+/// Returns the smallest number of 1, 2 or 5 times a power of ten that is at least a positive figure.
 fn round_up(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= figure * (1.0 - 1e-9));
     digit.unwrap_or(10.0) * power
 }
 
-/// The largest number of 1, 2 or 5 times a power of ten that is not above a positive figure.
+/// Returns the largest number of 1, 2 or 5 times a power of ten that is at most a positive figure.
 fn round_down(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let digit = [5.0, 2.0].into_iter().find(|digit| digit * power <= figure * (1.0 + 1e-9));
     digit.unwrap_or(1.0) * power
 }
 
-/// Decimals that a round number needs.
+/// Returns the decimals that a round number needs.
 fn decimals(round: f64) -> usize {
     if round >= 1.0 || round <= 0.0 { 0 } else { (-round.log10() - 1e-9).ceil() as usize }
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(texts(&Scale::of(&[0.031, 0.142])), ["0.00", "0.05", "0.10", "0.15"]);
         assert_eq!(texts(&Scale::of(&[12_345.0])), ["0", "5000", "10,000", "15,000"]);
         assert_eq!(texts(&Scale::of(&[-3.0, 4.0])), ["-4", "-2", "0", "2", "4"]);
-        // Nothing but zeros has an axis, too.
+        // Zeros alone have an axis, too.
         assert_eq!(Scale::of(&[0.0]).ends, [0.0, 1.0]);
         assert_eq!(Scale::of(&[]).ends, [0.0, 1.0]);
     }

@@ -1,16 +1,16 @@
-//! Estimated widths of texts, and labels in lines.
+//! Estimated text widths, and labels broken into lines.
 
-/// Size of the letters, in pixels; the page's style has the same.
+/// Font size in pixels, as in the page's style.
 const SIZE: f64 = 11.0;
 /// Distance between two lines of text, in pixels.
 pub(super) const LINE: f64 = 13.0;
 
-/// Width of a text in pixels, in the widest of the usual fonts without serifs (DejaVu Sans).
+/// Returns the width of a text in pixels, in the widest common sans-serif font (DejaVu Sans).
 pub(super) fn width(text: &str) -> f64 {
     text.chars().map(letter).sum::<f64>() * SIZE
 }
 
-/// Width of a letter, in parts of the size.
+/// Returns the width of a letter relative to the font size.
 fn letter(letter: char) -> f64 {
     match letter {
         'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.34,
@@ -22,7 +22,8 @@ fn letter(letter: char) -> f64 {
     }
 }
 
-/// Lines of a text, each at most `most` pixels wide: broken between words, within a word only where it is wider than a line.
+/// Breaks a text into lines of at most `most` pixels: between words, and within a word only if it exceeds a
+/// line.
 pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -41,7 +42,7 @@ pub(super) fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// Pieces of a word, each at most `most` pixels wide.
+/// Breaks a word into pieces of at most `most` pixels.
 fn pieces(word: &str, most: f64) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for letter in word.chars() {
@@ -57,9 +58,10 @@ fn pieces(word: &str, most: f64) -> Vec<String> {
     pieces
 }
 
-/// Left edge of a text `wide` pixels wide, at or behind `x`, that crosses none of the `obstacles` (left and right edges).
+/// Returns the left edge of a text that is `wide` pixels wide, at or after `x`, so that it crosses no
+/// obstacle. Obstacles are pairs of left and right edges.
 pub(super) fn clear_of(x: f64, wide: f64, obstacles: &[[f64; 2]]) -> f64 {
-    /// Pixels between a text and an obstacle.
+    /// Gap between a text and an obstacle in pixels.
     const APART: f64 = 4.0;
     let mut sorted = obstacles.to_vec();
     sorted.sort_by(|a, b| a[0].total_cmp(&b[0]));
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!(clear_of(10.0, 20.0, &[]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[40.0, 41.0]]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[25.0, 26.0]]), 30.0);
-        // Out of the way of the first it would meet the second.
+        // The position after the first obstacle would cross the second.
         assert_eq!(clear_of(10.0, 20.0, &[[45.0, 46.0], [5.0, 25.0]]), 50.0);
     }
 }

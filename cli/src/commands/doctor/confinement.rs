@@ -1,4 +1,4 @@
-//! What threads that speak with clients give away: whether this system lets them, and whether those of a running router have.
+//! Confinement of the threads that serve clients: support by this system, and state in a running router.
 
 use std::sync::mpsc::channel;
 
@@ -10,7 +10,7 @@ use crate::output::{plain, rows};
 
 const TOPIC: &str = "confinement";
 
-/// Tries it on a thread of this process.
+/// Checks whether a thread of this process can be confined.
 pub(super) fn possible() -> Check {
     match tried() {
         Ok(seen) if seen.is_complete() => Check::new(
@@ -27,9 +27,10 @@ pub(super) fn possible() -> Check {
     }
 }
 
-/// Tries whether a thread for files is kept from the kernel's settings: root writes them without any capability.
+/// Checks whether a file thread is kept from the kernel's settings, which root can write without any
+/// capability.
 pub(super) fn from_settings() -> Check {
-    // To open it changes nothing.
+    // Opening the file changes nothing.
     let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();
     of_settings(Privileges::Files.apart(opened).map_err(|error| error.to_string()))
 }
@@ -51,13 +52,13 @@ fn of_settings(writes: Result<bool, String>) -> Check {
     }
 }
 
-/// What is left to a thread that has given away all it can.
+/// Returns the remaining rights of a confined thread.
 fn tried() -> Result<Confinement, String> {
     let (tell, told) = channel();
     let (end, ended) = channel::<()>();
     let thread = std::thread::spawn(move || {
         let confined = confine_thread(Calls::SERVING).map(|()| nix::unistd::gettid());
-        // It waits to be looked at, by who can still read files.
+        // The thread waits until another thread, which can still read files, has inspected it.
         let _ = tell.send(confined.map_err(|error| error.to_string()));
         let _ = ended.recv();
     });
@@ -68,7 +69,7 @@ fn tried() -> Result<Confinement, String> {
     seen
 }
 
-/// The threads of the router that answers, by its status.
+/// Checks the threads of the running router, by its status.
 pub(super) fn of_running(status: &Value) -> Check {
     of_threads(rows(&status["interface"]["threads"]))
 }

@@ -1,4 +1,4 @@
-//! Crashes of workers whose captures are kept.
+//! Kept captures of worker crashes.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use crate::arguments::{Connection, DEFAULT_SOCKET};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Looks at the crashes that the router which answers knows of; without one, at those of its usual state directory.
+/// Checks the crashes in the running router's status; without a running router, those in its default state
+/// directory.
 pub(super) fn kept(connection: &Connection) -> Check {
     let status = Client::hasty(connection).and_then(|client| client.get("/status"));
     let crashes = match status {

@@ -1,4 +1,4 @@
-//! What a device can do, what `run` would choose for it, and why.
+//! Features of a device, the mode that `run` would choose, and the reason.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use millrace_host::HostLink;
 use millrace_offload::{DeviceReport, Support, why_no_redirects};
 use serde::Serialize;
 
-/// Drivers that the router's own tests run on.
+/// Drivers that the router's own tests use.
 const TRIED: &[&str] = &["veth", "tun"];
-/// The largest MTU at which XDP takes whole frames in one buffer, nearly everywhere.
+/// Largest MTU at which nearly all drivers give XDP a frame in one buffer.
 const ONE_BUFFER: u32 = 3498;
 
-/// A device, as it is shown.
+/// Report on a device.
 #[derive(Debug, Serialize)]
 pub struct DeviceView {
     device: String,
-    /// As the driver calls itself.
+    /// Name of the driver.
     driver: String,
-    /// Whether we have run on this driver ourselves.
+    /// Whether the router's own tests use this driver.
     tried: bool,
     state: &'static str,
     mtu: u32,
@@ -26,41 +26,42 @@ pub struct DeviceView {
     xdp_features: Vec<&'static str>,
     native_xdp: Ability,
     tcx: Ability,
-    /// Whether a scheduler can have what the kernel itself sends by the device.
+    /// Whether a scheduler can receive packets that the kernel itself sends by the device.
     host_output: Ability,
-    /// Whether plain flows that come in by it can be forwarded in the driver.
+    /// Whether plain flows that arrive on the device can be offloaded.
     flows_in: Ability,
-    /// Whether the driver of another port can send to it.
+    /// Whether another port's XDP program can redirect to the device.
     flows_out: Ability,
-    /// The XDP program that is attached now.
+    /// Attached XDP program.
     attached: Option<String>,
-    /// Whether that is a Millrace's: the device is a port of one, or was of one that died and goes on dropping.
+    /// Whether the program is Millrace's: the device is a port, or was a port of a dead router that still
+    /// drops its packets.
     is_port: bool,
-    /// What `run` would choose; none if the device can't be a port.
+    /// Choice of `run`; none if the device can't be a port.
     choice: Option<Choice>,
-    /// Why it can be no port, or is none yet.
+    /// Reasons why the device can't be a port, now or ever.
     problems: Vec<String>,
-    /// What would make it faster.
+    /// Advice for more speed.
     faster: Vec<String>,
-    /// What Linux was told to do beyond routing.
+    /// Kernel policies beyond routing.
     pub policy: Vec<String>,
-    /// Switches that keep the kernel from forwarding.
+    /// Switches that stop the kernel from forwarding.
     pub sysctls: Vec<String>,
 }
 
-/// Whether something works; `None` if it could not be tried.
+/// Result of a test; `works` is `None` if the test was not possible.
 #[derive(Debug, Serialize)]
 struct Ability {
     works: Option<bool>,
     why: Option<String>,
 }
 
-/// A way to use a device.
+/// Driver and mode for a device.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Choice {
     driver: &'static str,
     mode: &'static str,
-    /// Why nothing better.
+    /// Reason why no better mode is possible.
     why: Option<String>,
 }
 
@@ -75,7 +76,7 @@ impl From<&Support> for Ability {
 }
 
 impl DeviceView {
-    /// Judges a device by what netlink says of it, what was tried on it, and whether AF_XDP sockets can be made here.
+    /// Creates the report from netlink data, from the probe, and from the availability of AF_XDP sockets.
     pub fn new(link: &HostLink, probe: Result<&DeviceReport, &str>, has_af_xdp: bool) -> Self {
         let unprobed = |why: &str| Ability { works: None, why: Some(why.to_owned()) };
         let problems = problems(link);
@@ -116,7 +117,7 @@ impl DeviceView {
         view
     }
 
-    /// The device has a queueing discipline that no packet of a router passes.
+    /// Notes a queueing discipline of the device, which all packets of a router bypass.
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(
@@ -155,7 +156,7 @@ impl DeviceView {
     }
 }
 
-/// Whether plain flows that come in by a device can be forwarded in the driver.
+/// Returns whether plain flows that arrive on a device can be offloaded.
 fn flows_in(report: &DeviceReport) -> Ability {
     let queues = report.rx_queues;
     match &report.native_xdp {
@@ -175,7 +176,7 @@ fn flows_in(report: &DeviceReport) -> Ability {
     }
 }
 
-/// Whether the driver of another port can send to a device.
+/// Returns whether another port's XDP program can redirect to a device.
 fn flows_out(report: &DeviceReport) -> Ability {
     let why = why_no_redirects(&report.driver, &report.xdp_features);
     Ability { works: Some(why.is_none()), why: why.map(ToOwned::to_owned) }
@@ -189,7 +190,7 @@ fn state(link: &HostLink) -> &'static str {
     }
 }
 
-/// Why a device can be no port, or is of no use as one yet.
+/// Returns the reasons why a device can't be a port, now or ever.
 fn problems(link: &HostLink) -> Vec<String> {
     let mut problems = Vec::new();
     if link.loopback || link.mac.is_none() {
@@ -205,7 +206,7 @@ fn problems(link: &HostLink) -> Vec<String> {
     problems
 }
 
-/// The best that works, as `run` tries it: AF_XDP in the driver, AF_XDP behind it, AF_PACKET.
+/// Returns the best working mode, in the order of `run`: native AF_XDP, generic AF_XDP, AF_PACKET.
 fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
     let packet = |why: String| match &report.tcx {
         Support::No(_) => None,
@@ -227,7 +228,7 @@ fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
             let why = format!("XDP does not attach in the driver: {why}");
             Some(Choice { driver: "af_xdp", mode: "generic", why: Some(why) })
         }
-        // Nothing was learned, so nothing is promised.
+        // Without a result of the probe, no mode is promised.
         Support::Unknown(_) => None,
     }
 }

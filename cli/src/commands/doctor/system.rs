@@ -1,4 +1,4 @@
-//! What the machine as a whole has for a router.
+//! Checks of the machine as a whole.
 
 use std::fs;
 
@@ -7,17 +7,17 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 
-/// What `run` needs and we may not do, in one sentence; `None` when we may all.
+/// Returns one sentence with the permissions that `run` lacks; `None` if it lacks none.
 pub fn missing_permissions() -> Option<String> {
     let check = permissions(effective_capabilities(&read("/proc/self/status")));
     (!check.fine).then_some(check.text)
 }
 
-/// What was looked at, and how it stands.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub topic: &'static str,
-    /// False where something is missing or could be better.
+    /// False for a deficiency or possible improvement.
     pub fine: bool,
     pub text: String,
 }
@@ -28,21 +28,22 @@ impl Check {
     }
 }
 
-/// The machine.
+/// Results for the machine.
 #[derive(Debug, Serialize)]
 pub struct SystemView {
     pub checks: Vec<Check>,
 }
 
-/// The capabilities that `run` needs, by their numbers (include/uapi/linux/capability.h): for devices and routes, for packet sockets, and
-/// for a network namespace and a file system of programs of its own. The last includes those of loading programs.
+/// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h): for devices and
+/// routes, for packet sockets, and for its own network namespace and BPF file system. The last one includes
+/// the right to load BPF programs.
 const NEEDED: &[(&str, u32)] = &[("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)];
 const CAP_IPC_LOCK: u32 = 14;
-/// Packet memory of a router that was told nothing else, and its rings.
+/// Packet memory of a router with default settings, with its rings.
 const LOCKED_BYTES: u64 = 80 << 20;
 
 impl SystemView {
-    /// Looks.
+    /// Checks this machine.
     pub fn look() -> Self {
         let capabilities = effective_capabilities(&read("/proc/self/status"));
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
@@ -62,12 +63,12 @@ impl SystemView {
         ])
     }
 
-    /// A machine with these findings.
+    /// Creates a view with given results.
     pub fn of(checks: Vec<Check>) -> Self {
         Self { checks }
     }
 
-    /// Whether AF_XDP sockets can be made, or may be once we have the permission.
+    /// Whether AF_XDP sockets can be created here, at least with the needed permission.
     pub fn has_af_xdp(&self) -> bool {
         self.checks.iter().find(|check| check.topic == AF_XDP).is_none_or(|check| check.fine)
     }
@@ -93,7 +94,7 @@ fn kernel(release: &str) -> Check {
     }
 }
 
-/// The bits of `CapEff` in `/proc/self/status`.
+/// Returns the bits of `CapEff` in `/proc/self/status`.
 fn effective_capabilities(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
@@ -116,7 +117,7 @@ fn af_xdp() -> Check {
     // SAFETY: socket() touches no memory of ours.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {
-        // SAFETY: just opened, and used by nobody else.
+        // SAFETY: the descriptor was just opened, and no other code uses it.
         unsafe { libc::close(fd) };
         return Check::new(AF_XDP, true, "sockets can be made");
     }
@@ -146,7 +147,7 @@ fn locked_memory(capabilities: u64, limit: u64) -> Check {
 fn jit(value: &str) -> Check {
     match value {
         "1" | "2" => Check::new("bpf jit", true, "on"),
-        // The switch shows in the first network namespace alone, and not where the kernel was built to always compile.
+        // The switch exists only in the first network namespace, and not in a kernel that always compiles.
         "" => Check::new("bpf jit", true, "its switch can't be seen from here"),
         _ => Check::new(
             "bpf jit",

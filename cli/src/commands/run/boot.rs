@@ -1,4 +1,4 @@
-//! From what a router starts: its file, devices that are named, or the last revision that counts.
+//! Source of the configuration at the start: a file, named devices, or the last good revision.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,23 @@ use millrace_repository::{state_directory_at, usual_state_directory};
 use crate::arguments::{DEFAULT_SOCKET, Run};
 use crate::output::Failure;
 
-/// What a router starts with.
+/// Configuration to start with.
 #[derive(Debug)]
 pub struct Boot {
     /// The configuration.
     pub config: Config,
-    /// Where it came from.
+    /// Origin of the configuration.
     pub source: Option<Source>,
 }
 
-/// Error where neither ports nor a configuration are named.
+/// Error without ports and without a configuration.
 const NOTHING_TO_RUN: &str = "no ports: name devices, as in `millrace run --port eth0 --port eth1`, or a file with --config; \
      `millrace init` writes one for this machine";
 
-/// What the arguments describe.
+/// Returns the configuration that the arguments select.
 ///
 /// # Errors
-/// A file that can't be read, or is wrong; where there is a good revision, that is said.
+/// The file can't be read, or has errors; the text mentions a good revision if there is one.
 pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     let Some(path) = &arguments.config else {
         return match arguments.last_good {
@@ -55,7 +55,8 @@ pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     })
 }
 
-/// What is known of a configuration before it is read: where the state is, if that is said beside it.
+/// Returns the configuration with the state directory from the command line or the socket, before it is
+/// validated.
 fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     if let Some(state) = own_state(arguments.state.as_deref(), &config, socket) {
         config.plugins.state = Some(state);
@@ -63,7 +64,7 @@ fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     config
 }
 
-/// Where the state is, if the configuration does not say it: where that is said beside it, or by the socket.
+/// Returns the state directory if the configuration has none: from the command line, or by the socket.
 pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<PathBuf> {
     match (said, &config.plugins.state) {
         (Some(said), _) => Some(said.to_owned()),
@@ -75,17 +76,17 @@ pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<
     }
 }
 
-/// The revisions of the router at a socket.
+/// Returns the revisions of the router at a socket.
 fn revisions(known: &Config, socket: &Path) -> Store {
     millrace_controller::revisions(known, Some(name(socket)))
 }
 
-/// By what a router is known among others.
+/// Returns the router's name among others: the absolute path of its socket.
 pub fn name(socket: &Path) -> String {
     std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned()).display().to_string()
 }
 
-/// Says where no revision was found, and how another directory is named.
+/// Returns the message that a directory holds no revision, with the option for another directory.
 fn none_in(known: &Config, arguments: &Run) -> String {
     let state = if arguments.state.is_some() { "" } else { "; --state DIR searches another directory" };
     match millrace_controller::state_directory(known) {
@@ -102,7 +103,7 @@ fn read(path: &Path) -> Result<Boot, Failure> {
     Ok(Boot { config, source: Some(Source { origin, text }) })
 }
 
-/// Says beside what is wrong with a file that there is something else to start from.
+/// Adds to the failure of a file that a good revision is available.
 fn hint(failure: Failure, store: &Store) -> Failure {
     let good = store.good().ok().and_then(|good| good.into_iter().next());
     let Some(Revision { number, time: applied, who, .. }) = good else { return failure };
@@ -113,7 +114,7 @@ fn hint(failure: Failure, store: &Store) -> Failure {
     }
 }
 
-/// The newest good revision that can be read.
+/// Returns the newest readable good revision.
 fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
     let store = revisions(known, socket);
     for Revision { number, .. } in store.good().map_err(Failure::new)? {
@@ -136,14 +137,14 @@ fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
     Ok(None)
 }
 
-/// A configuration with a port for each device, of the same name.
+/// Returns a configuration with a port for each device, named after the device.
 fn ports(devices: &[String]) -> Result<Config, Failure> {
     let mut text = String::new();
     for (index, device) in devices.iter().enumerate() {
         if devices[..index].contains(device) {
             return Err(Failure::usage(format!("--port {device} is given twice: a device is one port")));
         }
-        // A string in JSON is one in TOML.
+        // A JSON string is a valid TOML string.
         let quoted = serde_json::Value::from(device.as_str());
         text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
     }

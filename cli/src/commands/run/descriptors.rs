@@ -1,18 +1,19 @@
-//! Descriptors that the daemon may have.
+//! Limit of file descriptors of the daemon.
 //!
-//! Systems start programs with 1,024, for the sake of those that use `select`. A client of the interface takes one, and so do the
-//! sockets, maps and rings of ports; those that are full refuse clients, files and ports alike.
+//! Systems start programs with a limit of 1,024, for programs that use `select`. Each client of the interface
+//! takes a descriptor, and so do sockets, maps and rings of ports. At the limit, the daemon would refuse
+//! clients, files and ports.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// As many as are of use.
+/// Sufficient number of descriptors.
 const ENOUGH: u64 = 65_536;
 
-/// Lets this process have as many as it needs, so far as the system allows.
+/// Raises the limit of this process to [`ENOUGH`], as far as the system allows.
 pub fn allow() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     if soft < ENOUGH && soft < hard {
-        // Where it is refused, fewer clients come in.
+        // If this fails, fewer clients can connect.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(ENOUGH), hard);
     }
 }

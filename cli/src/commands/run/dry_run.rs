@@ -1,4 +1,4 @@
-//! `run --dry-run`: what a start would do, and what would keep it from that.
+//! `run --dry-run`: the planned changes of a start, and obstacles to it.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::arguments::Run;
 use crate::commands::doctor::missing_permissions;
 use crate::output::Failure;
 
-/// Says what a start would do. Nothing is changed.
+/// Prints the planned changes of a start. Nothing is changed.
 ///
 /// # Errors
-/// What would keep it from starting, as far as that can be seen.
+/// The reason why a start would fail, as far as a dry run can detect it.
 pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     let mut plan = millrace_controller::plan(config).await.map_err(Failure::from)?;
     plan.notes.extend(interface(config, arguments, socket)?);
@@ -29,7 +29,8 @@ pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool
     Ok(())
 }
 
-/// Whether the interface could be served. Beside a router that runs at the same socket, what it has is no error: it is to be stopped first.
+/// Checks whether the interface could be served. A router running at the same socket is no error: it has to
+/// be stopped first.
 fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     let running = match Listener::look(socket) {
@@ -49,7 +50,7 @@ fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// What is wrong with a setting of the interface, with where it was said.
+/// Returns the failure of a setting of the interface, with the place of the setting.
 fn place(config: &Config, arguments: &Run, key: &str, error: &ApiError) -> Failure {
     let option = match key {
         "listen" => (!arguments.listen.is_empty()).then_some("--listen"),
@@ -87,7 +88,7 @@ mod tests {
             let Command::Run(run) = Arguments::try_parse_from(all).unwrap().command else { panic!() };
             let refused = interface(&config, &run, &nobody).unwrap_err().message;
             assert!(refused.contains(told) && refused.contains(&busy.to_string()), "{refused}");
-            // A router that runs has them, as it should.
+            // A running router may use the addresses.
             let router = Listener::bind(&nobody).unwrap();
             let notes = interface(&config, &run, &nobody).unwrap();
             assert!(notes.len() == 2 && notes[1].contains("already listens"), "{notes:?}");

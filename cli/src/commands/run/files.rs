@@ -1,4 +1,4 @@
-//! Threads for files, beside that of control: they read and write what strangers may have written, and have no privileges for it.
+//! File threads of the runtime of control: they read and write untrusted files, and have no privileges.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::output::Failure;
 
-/// How long threads for files stay without work.
+/// Idle time after which file threads would end.
 const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// How long a thread for files waits that can't give up its privileges, before it tries again.
+/// Pause before a file thread tries again to give up its privileges.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Tries of a thread for files to give up its privileges.
+/// Maximum number of attempts of a file thread to give up its privileges.
 const TRIES: u32 = 10;
 
-/// The runtime of control, whose threads for files `confine` themselves before they take work.
+/// Creates the runtime of control, whose file threads call `confine` before they take work.
 ///
 /// # Errors
-/// When a thread can't be confined: the start ends.
+/// A thread can't be confined, so the start must end.
 pub(super) fn runtime(
     confine: impl Fn() -> Result<(), ConfineError> + Clone + Send + Sync + 'static,
 ) -> Result<Runtime, Failure> {
@@ -27,15 +27,17 @@ pub(super) fn runtime(
     tried.map_err(|error| Failure::new(format!("threads for files would keep their privileges: {error}")))?;
     Builder::new_current_thread()
         .enable_all()
-        // One is there before memory can be short, and stays: work for it waits where the system gives no other.
+        // One thread starts before memory can run short, and stays: further work waits for it if the system
+        // refuses more threads.
         .thread_keep_alive(FOR_GOOD)
         .on_thread_start(move || confine_or_end(&confine))
         .build()
         .map_err(Failure::new)
 }
 
-/// Confines the calling thread, which takes no work before. What worked at the start fails for want of memory at most, so it tries
-/// again; in the end the process ends, for work would wait for the thread.
+/// Confines the calling thread before it takes work. After a success at the start, only a lack of memory can
+/// make this fail, so it is tried again. If it keeps failing, the process ends, since work would wait for the
+/// thread forever.
 #[expect(
     clippy::disallowed_methods,
     reason = "a thread of the runtime can't return an exit code, and must not take work"
@@ -78,7 +80,7 @@ mod tests {
         let runtime = runtime(confine).unwrap();
         let seen = runtime
             .block_on(async { tokio::task::spawn_blocking(move || confined.load(Ordering::SeqCst)).await });
-        // One was tried before.
+        // `runtime` tries `confine` once on another thread before.
         assert_eq!(seen.unwrap(), 2);
     }
 }

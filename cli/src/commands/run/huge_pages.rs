@@ -1,8 +1,9 @@
 //! Huge pages for the daemon's own memory.
 //!
-//! When a process is killed, Linux frees its memory before it closes its descriptors, and only then do packets find
-//! their way to the kernel. Tables of 100,000 routes are some 100 MB; in pages of 4 KiB their end takes 10 to 20 ms
-//! longer than in huge ones. The C library takes the wish from the environment at the start of a process alone.
+//! When a process is killed, Linux frees its memory before it closes its descriptors. Only then do packets
+//! reach the kernel. Tables of 100,000 routes take some 100 MB; freeing them in pages of 4 KiB takes 10 to 20
+//! ms longer than in huge pages. The C library reads this setting only from the environment at the start of a
+//! process.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -11,12 +12,12 @@ use std::process::Command;
 const VARIABLE: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Starts this program over, in this process, with the C library asking for transparent huge pages; returns if it was
-/// started so already, or can't be.
+/// Executes this program again in this process, with the C library set to transparent huge pages. Returns if
+/// that setting is already active, or if the execution fails.
 pub fn prefer() {
     let present = env::var(VARIABLE).unwrap_or_default();
     if present.contains(TUNABLE) {
-        // Else it goes by the name of the link that it was started over by. It may keep that.
+        // Otherwise the process is named after /proc/self/exe. A failure only keeps that name.
         let _ = nix::sys::prctl::set_name(c"millrace");
         return;
     }
@@ -24,6 +25,6 @@ pub fn prefer() {
     let value = if present.is_empty() { wish } else { format!("{present}:{wish}") };
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_else(|| "millrace".into());
-    // It returns only when it fails, and then small pages do as well.
+    // This returns only on failure; then small pages have to do.
     let _ = Command::new("/proc/self/exe").arg0(name).args(arguments).env(VARIABLE, value).exec();
 }

@@ -1,4 +1,4 @@
-//! Telling the caller that the router forwards.
+//! Notification of the caller that the router forwards.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,15 +8,15 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::output::Failure;
 
-/// The caller's descriptor.
+/// Descriptor of the caller.
 #[derive(Debug)]
 pub struct Ready(File);
 
 impl Ready {
-    /// Takes over the descriptor `fd` of our caller.
+    /// Takes over the descriptor `fd` of the caller.
     ///
     /// # Errors
-    /// When it is not open.
+    /// The descriptor is not open.
     pub fn new(fd: RawFd) -> Result<Self, Failure> {
         // SAFETY: fcntl with F_GETFD touches no memory, whatever the number.
         if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -24,11 +24,12 @@ impl Ready {
                 "--ready-fd {fd}: no such descriptor is open: pass one that is"
             )));
         }
-        // SAFETY: it is open, and called before we open any, so that it is the caller's and nobody's here but ours.
+        // SAFETY: it is open, and this runs before we open any descriptor, so it is the caller's and no other
+        // code here owns it.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = File::from(owned);
         if fd <= 2 {
-            // The standard ones stay open for what else is said.
+            // Standard descriptors stay open for other output.
             let copy = file.try_clone().map_err(|error| Failure::new(format!("--ready-fd {fd}: {error}")))?;
             std::mem::forget(file);
             return Ok(Self(copy));

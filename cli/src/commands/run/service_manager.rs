@@ -1,5 +1,5 @@
-//! What the service manager hears that started the daemon: systemd's protocol, as sd_notify(3) tells it. Without one nothing is
-//! said.
+//! Notifications to the service manager that started the daemon, by systemd's protocol (sd_notify(3)).
+//! Without a service manager no notification is sent.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -9,34 +9,34 @@ use millrace_controller::Router;
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The service manager.
+/// Service manager.
 #[derive(Debug)]
 pub struct ServiceManager {
-    /// How long it waits for a sign of life; `None` when it expects none.
+    /// Watchdog timeout; `None` if the manager expects no keep-alive.
     watchdog: Option<Duration>,
-    /// Whether it knows that the router ends: workers that have ended answer no more.
+    /// Whether the manager knows that the router ends: stopped workers no longer answer.
     stopping: Cell<bool>,
 }
 
 impl ServiceManager {
-    /// The one that the environment names by `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Returns the manager in the environment variables `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
     pub fn from_environment() -> Self {
         Self { watchdog: sd_notify::watchdog_enabled(), stopping: Cell::new(false) }
     }
 
-    /// The router forwards.
+    /// Notifies the manager that the router forwards.
     pub fn ready(&self) {
         tell(&[NotifyState::Ready, NotifyState::Status("forwards")]);
     }
 
-    /// The router drains, and ends.
+    /// Notifies the manager that the router drains and ends.
     pub fn stopping(&self) {
         self.stopping.set(true);
         tell(&[NotifyState::Stopping, NotifyState::Status("drains")]);
     }
 
-    /// Gives signs of life, two in the time that the manager waits for one, each after control and all workers have shown that they
-    /// live, until the router ends. Never returns.
+    /// Sends keep-alives until the router ends, two per timeout, each after control and all workers have
+    /// answered. Never returns.
     pub async fn keep_up(&self, router: &Router) -> Infallible {
         let Some(limit) = self.watchdog.filter(|limit| !limit.is_zero()) else {
             return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! The signals that end the daemon.
+//! Signals that end the daemon.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::Failure;
 
-/// SIGTERM and SIGINT. The first asks for an end, the second is one: exit code 1 at once, even if nothing listens.
+/// SIGTERM and SIGINT. The first signal requests an orderly end; the second ends the process at once with
+/// exit code 1.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -17,10 +18,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over, and lets those of closed connections be errors instead of our end.
+    /// Installs the handlers, and ignores SIGPIPE, so that a closed connection is an error instead of our
+    /// end.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub fn new() -> Result<Self, Failure> {
         Self::install().map_err(|error| Failure::new(format!("can't take over signals: {error}")))
     }
@@ -30,7 +32,7 @@ impl Signals {
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         let asked = Arc::new(AtomicBool::new(false));
         for number in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag down and raises it.
+            // The order matters: the first signal finds the flag down and raises it.
             signal_hook::flag::register_conditional_shutdown(number, 1, Arc::clone(&asked))?;
             signal_hook::flag::register(number, Arc::clone(&asked))?;
         }
@@ -38,7 +40,7 @@ impl Signals {
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the first of them; returns its name.
+    /// Waits for the first signal; returns its name.
     pub async fn first(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,4 +1,4 @@
-//! A line of the shell: its words, and what can stand at its end.
+//! Lines of the shell: parsing, and completion of the last word.
 
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
@@ -8,31 +8,31 @@ use rustyline::{Context, Helper};
 
 use crate::completion::complete;
 
-/// What a line says.
+/// Meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Nothing: it is empty, or a comment.
+    /// Empty line or comment.
     Nothing,
-    /// The shell ends.
+    /// End of the shell.
     End,
-    /// These words are a command.
+    /// Command with these words.
     Run(Vec<String>),
 }
 
-/// Reads a line; words stand as in shells, with quotes where they have spaces, and `#` begins a comment.
+/// Parses a line. Words are written as in shells, with quotes around spaces, and `#` begins a comment.
 pub(super) fn order(line: &str) -> Result<Order, String> {
     let words = shlex::split(line).ok_or("a quote is not closed, or nothing stands behind a backslash")?;
     match words.first().map(String::as_str) {
         None => Ok(Order::Nothing),
         Some("exit" | "quit") if words.len() == 1 => Ok(Order::End),
         Some("shell") => Err("this is the shell: say the command itself, or `exit`".to_owned()),
-        // Who copies a line out of a document need not shorten it.
+        // A line copied from a document may include the program's name.
         Some("millrace") => Ok(Order::Run(words[1..].to_vec())),
         Some(_) => Ok(Order::Run(words)),
     }
 }
 
-/// Knows what can stand at the end of a line.
+/// Completer of the last word of a line.
 pub(super) struct Words;
 
 impl Helper for Words {}
@@ -67,7 +67,7 @@ impl Completer for Words {
     }
 }
 
-/// Where the last word of a line begins, and all its words; the last one may be empty.
+/// Returns the start of the last word of a line, and all words; the last one may be empty.
 fn before(line: &str) -> (usize, Vec<String>) {
     let (mut quote, mut start, mut escaped) = (None, 0, false);
     for (at, letter) in line.char_indices() {
@@ -88,7 +88,7 @@ fn before(line: &str) -> (usize, Vec<String>) {
     (start, words)
 }
 
-/// A word as it is written in a line.
+/// Quotes a word for a line.
 fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
 }

@@ -1,5 +1,5 @@
-//! The command `shell`: commands one after the other, typed or out of a file. Each line is what would stand behind `millrace`, and is
-//! carried out by a process of its own: whatever it does, the shell goes on.
+//! The command `shell`: runs commands one after the other, typed or from a file. Each line holds the
+//! arguments of `millrace`, and runs in another process, so that no command can end the shell.
 
 mod line;
 
@@ -20,10 +20,10 @@ use crate::completion::ask_at;
 use crate::output::Failure;
 
 const PROMPT: &str = "millrace> ";
-/// Lines that are remembered.
+/// Maximum length of the history in lines.
 const REMEMBERED: usize = 1000;
 
-/// Reads and carries out commands until there are no more, or one fails that was not typed.
+/// Reads and runs commands to the end of the input; a failed command ends a script.
 pub fn shell(shell: &Shell, connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
     if let Some(file) = &shell.file {
         let opened = std::fs::File::open(file);
@@ -38,7 +38,7 @@ pub fn shell(shell: &Shell, connection: &Connection, json: bool) -> Result<ExitC
     interactive(connection, json)
 }
 
-/// Carries out the lines of a file.
+/// Runs the lines of a file.
 fn script(
     lines: impl BufRead,
     name: &str,
@@ -67,9 +67,9 @@ fn script(
     Ok(ExitCode::from(failed.unwrap_or(0)))
 }
 
-/// Reads lines from a terminal.
+/// Reads and runs lines from a terminal.
 fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
-    // Ctrl-C ends what runs, not the shell; a process that is started gets the usual action back.
+    // Ctrl-C ends the running command, not the shell; a child process gets the default action back.
     signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
     let config = Config::builder().completion_type(CompletionType::List).max_history_size(REMEMBERED);
     let config = config.map_err(Failure::new)?.build();
@@ -77,7 +77,7 @@ fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure>
     editor.set_helper(Some(Words));
     let history = history_file();
     if let Some(file) = &history {
-        // There is none the first time.
+        // The first run has no history.
         let _ = editor.load_history(file);
     }
     loop {
@@ -90,20 +90,20 @@ fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure>
         if editor.add_history_entry(line.as_str()).unwrap_or(false)
             && let Some(file) = &history
         {
-            // Who has no place to keep it works on without.
+            // Without a writable history file, the shell still works.
             let _ = editor.append_history(file);
         }
         match order(&line) {
             Ok(Order::Nothing) => {}
             Ok(Order::End) => return Ok(ExitCode::SUCCESS),
-            // Why it failed was said by the process.
+            // The process has already printed its failure.
             Ok(Order::Run(words)) => _ = run(&words, (connection, json), Stdio::inherit())?,
             Err(why) => eprintln!("millrace: {why}"),
         }
     }
 }
 
-/// Carries out one command; returns its exit code, as shells have it.
+/// Runs one command; returns its exit code, as in shells.
 fn run(words: &[String], (connection, json): (&Connection, bool), input: Stdio) -> Result<u8, Failure> {
     use std::os::unix::process::ExitStatusExt;
     let program = std::env::current_exe().map_err(Failure::new)?;
@@ -114,7 +114,8 @@ fn run(words: &[String], (connection, json): (&Connection, bool), input: Stdio) 
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Where lines are remembered, in a directory of the user's (XDG Base Directory Specification); made where it is missing.
+/// Returns the history file in the user's state directory (XDG Base Directory Specification), which is
+/// created if missing.
 fn history_file() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,4 +1,4 @@
-//! What `top` sees of a router at a time.
+//! Snapshot of a router for `top`.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::output::Failure;
 
-/// Flows that fill a screen.
+/// Number of flows that fill a screen.
 const FLOWS: usize = 30;
 
-/// The state of a router, as its interface tells it.
+/// Snapshot of a router's state, from its interface.
 #[derive(Debug)]
 pub struct Look {
-    /// When it was taken.
+    /// Time of the snapshot.
     pub at: Instant,
     pub status: Value,
     pub summary: Value,
@@ -21,12 +21,12 @@ pub struct Look {
     pub drops: Value,
     pub queues: Value,
     pub instances: Value,
-    /// The flows with the highest rates.
+    /// Flows with the highest rates.
     pub flows: Value,
 }
 
 impl Look {
-    /// Asks the router. It takes half a second, over which the rates of flows are measured.
+    /// Queries the router. This takes half a second, during which flow rates are measured.
     pub fn take(client: &Client) -> Result<Self, Failure> {
         let flows = client.get(&format!("/flows?order=rate&limit={FLOWS}"))?;
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The command `top`: a running router, drawn anew again and again.
+//! The command `top`: periodic display of a running router.
 
 mod look;
 mod screen;
@@ -15,7 +15,7 @@ use crate::arguments::Top;
 use crate::client::Client;
 use crate::output::Failure;
 
-/// How soon a key is heard.
+/// Interval at which keys are polled.
 const KEYS: Duration = Duration::from_millis(50);
 
 /// Draws until `q` is pressed or the router is gone.
@@ -28,7 +28,7 @@ pub fn top(client: Client, top: &Top, json: bool) -> Result<(), Failure> {
     let first = Look::take(&client)?;
     let (sender, looks) = channel();
     let interval = top.interval.duration();
-    // It ends with the first look that nobody waits for.
+    // The thread ends at the first snapshot that finds the receiver dropped.
     std::thread::spawn(move || look_on(&client, interval, &sender));
     let mut terminal = ratatui::init();
     let end = draw(&mut terminal, Screen::new(first), &looks);
@@ -36,7 +36,7 @@ pub fn top(client: Client, top: &Top, json: bool) -> Result<(), Failure> {
     end
 }
 
-/// Looks until nobody waits for it, or it fails.
+/// Takes snapshots until the receiver is dropped, or a snapshot fails.
 fn look_on(client: &Client, interval: Duration, sender: &Sender<Result<Look, Failure>>) {
     loop {
         std::thread::sleep(interval);

@@ -1,4 +1,4 @@
-//! What `top` draws.
+//! Screen of `top`.
 
 use millrace_units::count;
 use ratatui::Frame;
@@ -46,7 +46,7 @@ const FLOWS: &[Column] = &[
     ("bindings", "bindings"),
 ];
 
-/// The last two looks, and what is made of them.
+/// Latest two snapshots, and their display.
 #[derive(Debug)]
 pub struct Screen {
     look: Look,
@@ -59,19 +59,19 @@ impl Screen {
         Self { look: first, before: None, held: false }
     }
 
-    /// From now on this look, unless the screen is held.
+    /// Sets the current snapshot, unless the screen is held.
     pub fn show(&mut self, look: Look) {
         if !self.held {
             self.before = Some(std::mem::replace(&mut self.look, look));
         }
     }
 
-    /// Holds what is shown, or lets it go on.
+    /// Toggles whether the screen is held.
     pub fn hold_or_go_on(&mut self) {
         self.held = !self.held;
     }
 
-    /// Draws all panels: those of which there is nothing take no room.
+    /// Draws all panels; empty panels take no room.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let instances = self.instances();
         let panels = [
@@ -126,7 +126,7 @@ impl Screen {
         lines
     }
 
-    /// The flows in the driver, and how fast they come and go; `None` where there are none by the configuration.
+    /// Formats the offloaded flows with their rates; `None` if the configuration allows none.
     fn driver_flows(&self) -> Option<String> {
         let flows = self.look.status["driver_flows"].as_object()?;
         let per_second = |key: &str| {
@@ -144,7 +144,7 @@ impl Screen {
         ))
     }
 
-    /// How much of a processor each worker has used since the look before.
+    /// Formats the share of a processor that each worker has used since the previous snapshot.
     fn processors(&self) -> String {
         let used = |worker: usize| self.rate(|look| look.status["worker_cpu"][worker].as_f64());
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -153,7 +153,7 @@ impl Screen {
         (0..workers).map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    /// How fast a number has grown since the look before; `None` while there is none, and when it was set back.
+    /// Returns the growth rate of a number since the previous snapshot; `None` without one, or after a reset.
     fn rate(&self, number: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
         let before = self.before.as_ref()?;
         let grown = number(&self.look)? - number(before)?;
@@ -161,7 +161,7 @@ impl Screen {
         (grown >= 0.0 && time > 0.0).then(|| grown / time)
     }
 
-    /// Queues, with rates that are written as those of ports.
+    /// Returns the queues, with rates as floating-point numbers like those of ports.
     fn queues(&self) -> Vec<Value> {
         let mut queues = rows(&self.look.queues).to_vec();
         for queue in &mut queues {
@@ -174,7 +174,7 @@ impl Screen {
         queues
     }
 
-    /// Instances with the sums of their bindings.
+    /// Returns the instances with the sums of their bindings.
     fn instances(&self) -> Vec<Value> {
         let instances = rows(&self.look.instances).iter();
         let row = |instance: &Value| {
